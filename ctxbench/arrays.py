@@ -1,0 +1,31 @@
+"""Array types, and the one way in which lists of different lengths are held (CSR)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+def starts(lengths: npt.ArrayLike) -> IntArray:
+    """Turn lengths, shape (n,), into CSR starts, shape (n + 1,): row i is `[starts[i], starts[i + 1])`."""
+    lengths = np.asarray(lengths, dtype=np.int64)
+    out = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def owners(start: IntArray) -> IntArray:
+    """Turn CSR starts, shape (n + 1,), into the row of every entry, shape (start[-1],)."""
+    return np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
+
+
+def frozen(array: npt.NDArray[np.generic]) -> None:
+    """Make `array` read-only, so that no step can change what another one was given."""
+    array.flags.writeable = False

@@ -1,0 +1,247 @@
+"""The dense index: vectors of item chunks, made just in time, and exact search over them.
+
+BLAS proposes and float64 decides. A float32 product of one shape or thread count can give equal vectors unequal
+scores and breaks ties its own way, so whatever lies within `MARGIN` of what is returned is scored again by a
+row-wise float64 dot product, whose result depends on nothing but the two vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.candidates import MARGIN
+from ctxbench.errors import EmbeddingError
+from ctxbench.items import Catalog, Item
+from ctxbench.text import item_chunks
+
+BLOCK = 4_000_000  # cells of a product held at once: 16 MB
+SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
+
+
+def chunks_of(item: Item) -> tuple[str, ...]:
+    """The chunks of an item's search text by the documents' rule; a tool is one chunk, never trimmed."""
+    return (item.search_text,) if item.type == "tool" else tuple(item_chunks(item.search_text))
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkMatrix:
+    """Vectors of the chunks of some items, in catalog order.
+
+    Attributes:
+        vectors: shape (n_chunks, n_dimensions), float32.
+        item: catalog position of each chunk, shape (n_chunks,), rising.
+        ordinal: place of each chunk within its item, shape (n_chunks,).
+        first: row of the first chunk of each item that has any, shape (n_items_held,).
+    """
+
+    vectors: Float32Array
+    item: IntArray
+    ordinal: IntArray
+    first: IntArray
+
+    @classmethod
+    def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
+        """Take rows that are in catalog order."""
+        new = np.ones(len(item), dtype=np.bool_)
+        new[1:] = item[1:] != item[:-1]
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(new))
+
+
+class DenseIndex:
+    """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once."""
+
+    def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
+        self._catalog = catalog
+        self._chunker = chunker
+        self._chunks: dict[int, tuple[str, ...]] = {}
+        self._held = np.zeros(len(catalog), dtype=np.bool_)
+        self._matrix: ChunkMatrix | None = None
+
+    def chunks(self, position: int) -> tuple[str, ...]:
+        """The chunk texts of the item at a catalog position."""
+        if position not in self._chunks:
+            self._chunks[position] = tuple(self._chunker(self._catalog[position]))
+        return self._chunks[position]
+
+    def matrix(
+        self, needed: BoolArray, embed: Callable[[Sequence[str]], Float32Array], *, skip_failed: bool = False
+    ) -> ChunkMatrix | None:
+        """The vectors of all items held, once those in `needed`, shape (n_items,), are among them.
+
+        Args:
+            needed: the items that a search is about to need.
+            embed: makes vectors of texts, shape (n_texts, n_dimensions).
+            skip_failed: leave a chunk that cannot be embedded out in silence, as the original engine does.
+
+        Returns:
+            None where no item is held.
+
+        Raises:
+            EmbeddingError: a chunk could not be embedded. Nothing of this call is kept here; vectors already
+                made are in the store.
+        """
+        missing = np.flatnonzero(needed & ~self._held)
+        if len(missing):
+            self._add(missing, embed, skip_failed)
+        return self._matrix
+
+    def _add(self, positions: IntArray, embed: Callable[[Sequence[str]], Float32Array], skip_failed: bool) -> None:
+        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self.chunks(int(p)))]
+        kept, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
+        if not kept:
+            self._held[positions] = True
+            return
+        item = np.array([rows[k][0] for k in kept], dtype=np.int64)
+        ordinal = np.array([rows[k][1] for k in kept], dtype=np.int64)
+        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(broken):
+            where = self._catalog[int(item[broken[0]])].id
+            raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
+        if self._matrix is not None:
+            vectors = np.concatenate([self._matrix.vectors, vectors])
+            item = np.concatenate([self._matrix.item, item])
+            ordinal = np.concatenate([self._matrix.ordinal, ordinal])
+        by_item = np.lexsort((ordinal, item))
+        self._matrix = ChunkMatrix.of(vectors[by_item], item[by_item], ordinal[by_item])
+        self._held[positions] = True
+
+
+def _embedded(
+    texts: Sequence[str], embed: Callable[[Sequence[str]], Float32Array], skip_failed: bool
+) -> tuple[list[int], Float32Array]:
+    """Embed texts; with `skip_failed`, one at a time where one fails. Returns the places kept, and their vectors."""
+    try:
+        return list(range(len(texts))), embed(texts)
+    except EmbeddingError:
+        if not skip_failed:
+            raise
+    kept, vectors = [], []
+    for place, text in enumerate(texts):
+        try:
+            vectors.append(embed([text])[0])
+            kept.append(place)
+        except EmbeddingError:
+            continue
+    return kept, np.array(vectors, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The chunks nearest to one request, by score descending, then catalog order; exact.
+
+    Attributes:
+        row: row of the chunk matrix, shape (n_hits,).
+        query_chunk: the request's chunk that gave the best score; of equals the first.
+        score: float64 dot product, times the query chunk's weight.
+    """
+
+    row: IntArray
+    query_chunk: IntArray
+    score: FloatArray
+
+
+def search(
+    queries: Float32Array, start: IntArray, eligible: BoolArray, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
+) -> Iterator[Hits]:
+    """Find the nearest chunks of each request: max over its query chunks.
+
+    Args:
+        queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
+        start: CSR starts by request, shape (n_requests + 1,).
+        eligible: shape (n_requests, n_items).
+        matrix: the chunks to search.
+        depth: every chunk that scores at least as high as the best chunk of the item in place `depth` is found.
+        weight: shape (n_query_chunks,).
+
+    Yields:
+        The hits of each request, in order; none for a request without chunks or without eligible items. Items
+        below the first `depth` may be among them.
+    """
+    n_chunks = len(matrix.item)
+    per_block = max(1, BLOCK // max(n_chunks, 1))
+    whole: BoolArray = np.asarray(eligible[:, matrix.item].all(axis=1))
+    for first, last in _blocks(start, per_block):
+        rows = slice(int(start[first]), int(start[last]))
+        product = multiply(queries[rows], matrix.vectors) * weight[rows, None].astype(np.float32)
+        for request in range(first, last):
+            mine = slice(int(start[request]), int(start[request + 1]))
+            scores = product[mine.start - rows.start : mine.stop - rows.start]
+            allowed = None if whole[request] else eligible[request, matrix.item]
+            yield nearest(queries[mine], scores, matrix, allowed=allowed, depth=depth, weight=weight[mine])
+
+
+def nearest(
+    queries: Float32Array,
+    scores: Float32Array,
+    matrix: ChunkMatrix,
+    *,
+    allowed: BoolArray | None,
+    depth: int,
+    weight: FloatArray,
+) -> Hits:
+    """Turn the proposed scores of one request, shape (n_query_chunks, n_chunks), into exact hits."""
+    if len(scores) == 0 or len(matrix.item) == 0:
+        return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+    best = scores[0] if len(scores) == 1 else scores.max(axis=0)
+    if allowed is not None:
+        best = np.where(allowed, best, np.float32(-np.inf))
+    limit = np.float32(-np.inf)
+    if len(matrix.first) > depth:
+        of_items = np.maximum.reduceat(best, matrix.first)
+        limit = np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - np.float32(MARGIN)
+    near = np.flatnonzero((best >= limit) & (best > -np.inf))
+    query, place = np.nonzero(scores[:, near] >= best[near] - np.float32(MARGIN))
+    row = near[place]
+    exact = row_dots(queries[query], matrix.vectors[row]) * weight[query]
+    pairs = np.lexsort((query, -exact, row))
+    row, query, exact = row[pairs], query[pairs], exact[pairs]
+    winner = np.ones(len(row), dtype=np.bool_)
+    winner[1:] = row[1:] != row[:-1]
+    row, query, exact = row[winner], query[winner], exact[winner]
+    by_score = np.lexsort((row, -exact))
+    return Hits(row[by_score], query[by_score], exact[by_score])
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def row_dots(left: Float32Array, right: Float32Array) -> FloatArray:
+    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
+    products: FloatArray = left.astype(np.float64) * right.astype(np.float64)
+    sums: FloatArray = np.add.reduce(products, axis=1)
+    return sums
+
+
+def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
+    """`left @ right.T`, with one BLAS thread where the product is small."""
+    if left.shape[0] * right.shape[0] * left.shape[1] > SMALL:
+        return left @ right.T
+    with _blas().limit(limits=1, user_api="blas"):
+        return left @ right.T
+
+
+_controller: list[Any] = []
+
+
+def _blas() -> Any:
+    """The controller of BLAS threads; finding the libraries costs milliseconds, so it is done once."""
+    if not _controller:
+        from threadpoolctl import ThreadpoolController
+
+        _controller.append(ThreadpoolController())
+    return _controller[0]
+
+
+def _blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
+    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
+    first, n = 0, len(start) - 1
+    while first < n:
+        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
+        last = min(max(last, first + 1), n)
+        yield first, last
+        first = last

@@ -1,0 +1,158 @@
+"""Strategies by name: a dict from name to `module:attribute` for each kind, to which entry points add.
+
+Built-ins and plugins come in by the same door. A plugin declares an entry point in the group `ctxbench.<kind>`;
+the groups are read at the first look-up of a name that is not built in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from ctxbench.errors import ParameterError, UnknownNameError, suggest
+
+REFINE_KINDS = ("rank", "cut", "expand", "fit")
+
+_BUILT_IN: dict[str, dict[str, str]] = {
+    "analyse": {
+        "sentences": "ctxbench.steps.analyse:Sentences",
+        "whole": "ctxbench.steps.analyse:Whole",
+    },
+    "retrieve": {
+        "dense": "ctxbench.steps.retrieve:Dense",
+        "bm25": "ctxbench.steps.retrieve:Bm25",
+        "everything": "ctxbench.steps.retrieve:Everything",
+        "random": "ctxbench.steps.retrieve:Random",
+    },
+    "rank": {},
+    "cut": {
+        "standard": "ctxbench.steps.cut:Standard",
+        "first": "ctxbench.steps.cut:First",
+    },
+    "expand": {},
+    "fit": {},
+    "format": {"messages": "ctxbench.steps.format:Messages"},
+    "importer": {"bfcl": "ctxbench.evaluation.importers.bfcl:BFCL"},
+    "embedder": {
+        "minilm": "ctxbench.embedding.minilm:MiniLM",
+        "hashing": "ctxbench.embedding.hashing:HashingEmbedder",
+        "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
+    },
+}
+
+KINDS = tuple(_BUILT_IN)
+
+
+@cache
+def _plugins(kind: str) -> dict[str, str]:
+    """The entry points of one kind, name to `module:attribute`; a name that is taken is an error."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, str] = {}
+    for point in entry_points(group=f"ctxbench.{kind}"):
+        other = _BUILT_IN[kind].get(point.name) or found.get(point.name)
+        if other is not None and other != point.value:
+            raise ParameterError(
+                f"two strategies of kind {kind} are called {point.name!r}: {other} and {point.value}; "
+                "rename the plugin's entry point"
+            )
+        found[point.name] = point.value
+    return found
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """All names of a kind, sorted, plugins included."""
+    return tuple(sorted({**_BUILT_IN[kind], **_plugins(kind)}))
+
+
+def find(kind: str, name: str) -> Any:
+    """Import and return what is registered under `name`.
+
+    Raises:
+        UnknownNameError: nothing is; names the known and the closest.
+    """
+    target = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
+    if target is None:
+        raise UnknownNameError(f"{kind} strategy", name, names(kind))
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def refine_kind(name: str) -> str:
+    """The kind (rank, cut, expand, fit) of a refining strategy, by its name.
+
+    Raises:
+        UnknownNameError: no refining strategy is called so.
+    """
+    for kind in REFINE_KINDS:
+        if name in _BUILT_IN[kind]:
+            return kind
+    for kind in REFINE_KINDS:
+        if name in _plugins(kind):
+            return kind
+    known = [known for kind in REFINE_KINDS for known in names(kind)]
+    raise UnknownNameError("refine strategy", name, known)
+
+
+def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
+    """Make a strategy: a frozen dataclass whose fields are its parameters.
+
+    Raises:
+        UnknownNameError: no strategy of this kind has the name.
+        ParameterError: a parameter is unknown, missing, of the wrong type or out of range.
+    """
+    strategy = find(kind, name)
+    hints = typing.get_type_hints(strategy)
+    known = {f.name: f for f in dataclasses.fields(strategy) if f.init}
+    for key, value in parameters.items():
+        if key not in known:
+            raise ParameterError(f"{name} has no parameter {key!r}{suggest(key, known)}")
+        check_type(key, value, hints[key])
+    missing = [
+        key
+        for key, f in known.items()
+        if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
+    return strategy(**parameters)
+
+
+def check_type(name: str, value: object, expected: Any) -> None:
+    """Hold a parameter to its annotation: a bool is no int, an int is a float, NaN is nothing.
+
+    Raises:
+        ParameterError: it does not fit.
+    """
+    options = typing.get_args(expected) if _is_union(expected) else (expected,)
+    plain = [typing.get_origin(option) or option for option in options]
+    if isinstance(value, float) and math.isnan(value):
+        raise ParameterError(f"{name} must be a number, got NaN")
+    for option in plain:
+        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return
+        if option is int and isinstance(value, int) and not isinstance(value, bool):
+            return
+        if option is type(None) and value is None:
+            return
+        if option not in (int, float) and isinstance(option, type) and isinstance(value, option):
+            return
+        if option is tuple and isinstance(value, list):
+            return
+    wanted = " or ".join("nothing" if o is type(None) else getattr(o, "__name__", str(o)) for o in plain)
+    raise ParameterError(f"{name} must be of type {wanted}, got {value!r}")
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def parameters(step: Any) -> dict[str, Any]:
+    """All parameters that a step was made with, defaults included."""
+    return {f.name: getattr(step, f.name) for f in dataclasses.fields(step) if f.init}

@@ -1,0 +1,1 @@
+"""Selectors: shipped pipelines with their presets, and selectors of users outside this package."""
