@@ -164,6 +164,8 @@ class Candidates:
 
         Session items are never marked: what the session holds is not a selector's to take away.
         """
+        if not rule:
+            raise ParameterError("a rule that keeps rows out needs a text that says why")
         if rule in self.rules:
             code, rules = self.rules.index(rule), self.rules
         else:
@@ -175,8 +177,16 @@ class Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
         arrays = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
         columns = {name: column[rows] for name, column in self.columns.items()}
-        start = _counted(self.request[rows], self.n_requests)
-        return Candidates(start=start, rules=self.rules, columns=columns, **arrays)
+        return Candidates(start=self.starts_of(rows), rules=self.rules, columns=columns, **arrays)
+
+    @staticmethod
+    def row_arrays() -> tuple[str, ...]:
+        """The names of the arrays that hold one value a row, `score` among them."""
+        return _ROW_ARRAYS
+
+    def starts_of(self, rows: BoolArray) -> IntArray:
+        """CSR starts by request of the rows where `rows` is True, shape (n_requests + 1,)."""
+        return _counted(self.request[rows], self.n_requests)
 
     def rows(self, request: int) -> slice:
         """The rows of one request."""
@@ -205,12 +215,11 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
     first = tables[0]
     if any(table.n_requests != first.n_requests for table in tables):
         raise SelectorError("candidates of different requests cannot be put together")
-    rules = list(dict.fromkeys(rule for table in tables for rule in table.rules))
+    rules, out = _joint_rules(tables)
     arrays: dict[str, npt.NDArray[np.generic]] = {
         name: np.concatenate([getattr(table, name) for table in tables]) for name in _ROW_ARRAYS
     }
-    codes = [np.array([rules.index(rule) for rule in table.rules], dtype=np.int64) for table in tables]
-    arrays["out"] = np.concatenate([code[table.out] for code, table in zip(codes, tables, strict=True)])
+    arrays["out"] = out
     names = sorted({name for table in tables for name in table.columns})
     columns = {
         name: np.concatenate(
@@ -223,7 +232,7 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
     start = _counted(request[permutation], first.n_requests)
     return Candidates(
         start=start,
-        rules=tuple(rules),
+        rules=rules,
         columns={name: column[permutation] for name, column in columns.items()},
         **{name: array[permutation] for name, array in arrays.items()},  # type: ignore[arg-type]
     )
@@ -232,7 +241,8 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
 def joined(tables: Mapping[str, Candidates]) -> Candidates:
     """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
 
-    Provenance and chunk rank are those of the first source, in order, that has the row's best score.
+    A source's own columns become `source.column`. Everything else of a row is that of the first source, in order,
+    that has the row's best score.
     """
     names = list(tables)
     parts = list(tables.values())
@@ -248,11 +258,44 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     columns = {name: np.full(int(new.sum()), np.nan, dtype=np.float64) for name in names}
     for place, name in enumerate(names):
         columns[name][row[source == place]] = score[best][source == place]
+    for name, table in tables.items():
+        for column, values in table.columns.items():
+            own = np.concatenate([values if one is table else np.full(len(one), np.nan) for one in parts])[best]
+            joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
+            joint[row[source == names.index(name)]] = own[source == names.index(name)]
     arrays = {name: np.concatenate([getattr(table, name) for table in parts])[best][new] for name in _ROW_ARRAYS}
+    rules, out = _joint_rules(parts)
+    arrays["out"] = out[best][new]
     start = _counted(request[new], parts[0].n_requests)
-    return Candidates(start=start, columns=columns, **arrays).reordered()  # type: ignore[arg-type]
+    return Candidates(start=start, rules=rules, columns=columns, **arrays).reordered()
+
+
+def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[str, ...], IntArray]:
+    """The rules of all tables, and the `out` of all their rows, one table behind the other, as indexes into them."""
+    rules = tuple(dict.fromkeys(["", *(rule for table in tables for rule in table.rules)]))
+    out = [np.array([rules.index(rule) for rule in table.rules], dtype=np.int64)[table.out] for table in tables]
+    return rules, np.concatenate([np.empty(0, dtype=np.int64), *out])
 
 
 def _counted(request: IntArray, n_requests: int) -> IntArray:
     """CSR starts of rows that are in the order of their requests."""
     return starts(np.bincount(request, minlength=n_requests))
+
+
+def stacked(tables: Sequence[Candidates]) -> Candidates:
+    """Put the requests of several tables one behind the other; their rules are joined, their columns must agree."""
+    rules, out = _joint_rules(tables)
+    arrays: dict[str, npt.NDArray[np.generic]] = {
+        name: np.concatenate([np.empty(0, dtype=np.int64), *(getattr(table, name) for table in tables)])
+        for name in _ROW_ARRAYS
+    }
+    arrays["score"] = np.concatenate([np.empty(0, dtype=np.float64), *(table.score for table in tables)])
+    arrays["out"] = out
+    names = sorted({name for table in tables for name in table.columns})
+    columns = {
+        name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables])
+        for name in names
+    }
+    lengths = [np.diff(table.start) for table in tables]
+    start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
+    return Candidates(start=start, rules=rules, columns=columns, **arrays)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.candidates import MARGIN
+from ctxbench.embedding.base import ModelError
 from ctxbench.errors import EmbeddingError
 from ctxbench.items import Catalog, Item
 from ctxbench.text import item_chunks
@@ -117,8 +118,8 @@ def _embedded(
     """Embed texts; with `skip_failed`, one at a time where one fails. Returns the places kept, and their vectors."""
     try:
         return list(range(len(texts))), embed(texts)
-    except EmbeddingError:
-        if not skip_failed:
+    except EmbeddingError as error:
+        if not skip_failed or isinstance(error, ModelError):  # without a model no text is at fault
             raise
     kept, vectors = [], []
     for place, text in enumerate(texts):

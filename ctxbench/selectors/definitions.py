@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.jsonio import line_of, load_yaml
-from ctxbench.pipeline import Pipeline, PipelineError
+from ctxbench.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.registry import check_type
 
 _SHIPPED = Path(__file__).parent / "shipped"
@@ -128,47 +128,118 @@ def definition(name: str) -> Definition:
 
 
 def read_definition(path: Path) -> Definition:
-    """Read a definition from YAML and check it whole: parameters, presets, and the pipeline with its defaults.
+    """Read a definition from YAML and check it whole: parameters, presets, and the pipeline with each preset.
 
     Raises:
         StorageError: the file is missing or cannot be read.
         InputError: anything in it is wrong; all faults with their lines.
     """
     data, lines = load_yaml(path)
-    faults: list[Fault] = []
-
-    def fault(message: str, *where: str | int) -> None:
-        faults.append(Fault(message, path, line_of(lines, where)))
-
     known = ("name", "about", "parameters", "pipeline", "presets")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
+    reader = _Reader(path, lines)
     for key in data:
         if key not in known:
-            fault(f"a selector has no {key!r}{suggest(str(key), known)}", key)
-    parameters: dict[str, Parameter] = {}
-    for name, block in (data.get("parameters") or {}).items():
+            reader.fault(f"a selector has no {key!r}{suggest(str(key), known)}", key)
+    parameters = reader.parameters(data)
+    presets = reader.presets(data)
+    made = Definition(
+        name=str(data["name"]),
+        about=str(data.get("about", "")),
+        parameters=parameters,
+        spec=data["pipeline"],
+        presets={name: block.get("set") or {} for name, block in presets.items()},
+        abouts={name: str(block.get("about", "")) for name, block in presets.items()},
+    )
+    for name in sorted(set(parameters) - _used(made.spec)):
+        reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
+    checked = {name: reader.preset(made, name) for name in presets}
+    if not reader.faults:
+        reader.pipeline(
+            made, {"": made.values(), **{name: made.values(None, values) for name, values in checked.items()}}
+        )
+    if reader.faults:
+        raise InputError(reader.faults)
+    return replace(made, presets=checked)
+
+
+class _Reader:
+    """Reads the parts of a definition and collects what is wrong in them."""
+
+    def __init__(self, path: Path, lines: dict[tuple[str | int, ...], int]) -> None:
+        self._path = path
+        self._lines = lines
+        self.faults: list[Fault] = []
+
+    def fault(self, message: str, *where: str | int) -> None:
+        self.faults.append(Fault(message, self._path, line_of(self._lines, where)))
+
+    def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
+        """The mappings under a key, by name."""
+        found = data.get(key) or {}
+        if not isinstance(found, Mapping):
+            self.fault(f"{key} must map names to mappings, got {found!r}", key)
+            return {}
+        for name, block in found.items():
+            if not isinstance(block, Mapping):
+                self.fault(f"{name} must be a mapping, got {block!r}", key, name)
+        return {str(name): block for name, block in found.items() if isinstance(block, Mapping)}
+
+    def parameters(self, data: Mapping[str, Any]) -> dict[str, Parameter]:
+        made = {}
+        for name, block in self.blocks(data, "parameters").items():
+            default, ends = block.get("default"), block.get("range")
+            numbers = [default, *(ends if isinstance(ends, list) else ())]
+            if len(numbers) != 3 or not all(type(number) in (int, float) for number in numbers):
+                self.fault(f"parameter {name} needs default and range [low, high], all numbers", "parameters", name)
+                continue
+            value, low, high = numbers
+            one = Parameter(name, value, low, high, str(block.get("help", "")))
+            try:
+                one.checked(one.default)
+            except ParameterError as error:
+                self.fault(f"default: {error}", "parameters", name)
+            made[name] = one
+        return made
+
+    def presets(self, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        blocks = self.blocks(data, "presets")
+        for name, block in blocks.items():
+            for key in set(block) - {"about", "set"}:
+                self.fault(f"a preset has about and set, not {key!r}", "presets", name, key)
+            if not isinstance(block.get("set") or {}, Mapping):
+                self.fault(f"set must map parameters to values, got {block['set']!r}", "presets", name, "set")
+        return {name: block for name, block in blocks.items() if isinstance(block.get("set") or {}, Mapping)}
+
+    def preset(self, made: Definition, name: str) -> dict[str, float]:
+        """The values that a preset sets."""
+        given = made.presets[name]
         try:
-            low, high = block["range"]
-            one = Parameter(name, block["default"], low, high, str(block.get("help", "")))
-            one.checked(one.default)
-            parameters[name] = one
-        except (KeyError, TypeError, ValueError) as error:
-            fault(f"parameter {name} needs default, range [low, high] and help: {error}", "parameters", name)
-    presets = {str(name): dict((block or {}).get("set") or {}) for name, block in (data.get("presets") or {}).items()}
-    abouts = {str(name): str((block or {}).get("about", "")) for name, block in (data.get("presets") or {}).items()}
-    made = Definition(str(data["name"]), str(data.get("about", "")), parameters, data["pipeline"], presets, abouts)
-    for name, preset in presets.items():
-        try:
-            made.values(None, preset)
+            values = made.values(None, given)
         except ParameterError as error:
-            fault(str(error), "presets", name)
-    if not faults:
-        try:
-            made.pipeline(made.values())
-        except PipelineError as error:
-            for one_fault in error.faults:
-                fault(one_fault.message, "pipeline", *one_fault.path)
-    if faults:
-        raise InputError(faults)
-    return made
+            self.fault(str(error), "presets", name, "set")
+            return {}
+        return {key: values[key] for key in given}
+
+    def pipeline(self, made: Definition, presets: Mapping[str, Mapping[str, float]]) -> None:
+        """Build the pipeline for each preset; what is wrong with the defaults already is not said again."""
+        seen: set[SpecFault] = set()
+        for name, values in presets.items():
+            try:
+                made.pipeline(values)
+            except PipelineError as error:
+                for one in error.faults:
+                    if one not in seen:
+                        where = f"preset {name}: " if name else ""
+                        self.fault(f"{where}{one.message}", "pipeline", *one.path)
+                seen |= set(error.faults)
+
+
+def _used(spec: Any) -> set[str]:
+    """The names that the specification takes as `$name`."""
+    if isinstance(spec, Mapping):
+        return {name for value in spec.values() for name in _used(value)}
+    if isinstance(spec, list):
+        return {name for value in spec for name in _used(value)}
+    return {spec[1:]} if isinstance(spec, str) and spec.startswith("$") else set()

@@ -99,6 +99,11 @@ class First:
         if self.n < 0:
             raise ParameterError(f"n must be 0 or more, got {self.n}")
 
+    @property
+    def reach(self) -> int:
+        """How many of the best items decide."""
+        return self.n
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the first n."""
         alive = candidates.chosen & (candidates.origin == Origin.SEARCH)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.arrays import BoolArray, FloatArray, IntArray, owners
 from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, Hits, search
@@ -52,19 +52,22 @@ class Dense:
         batch = query.batch
         asking = np.diff(query.start) > 0
         needed: BoolArray = np.asarray(batch.eligible[asking | self.original].any(axis=0))
-        index = dense_index(batch.catalog, resources)
+        index = dense_index(batch.catalog, resources, original=self.original)
         matrix = index.matrix(needed, resources.vectors, skip_failed=self.original)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
-        queries = resources.vectors(query.text)
+        may_get: BoolArray = np.asarray(batch.eligible.any(axis=1))
+        served = np.flatnonzero(may_get[owners(query.start)])
+        queries = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
+        queries[served] = resources.vectors([query.text[chunk] for chunk in served])
         hits = search(queries, query.start, batch.eligible, matrix, depth=self.depth, weight=query.weight)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
 
-def dense_index(catalog: Catalog, resources: Resources) -> DenseIndex:
-    """The dense index of a catalog, kept with the resources."""
-    return resources.kept(("dense", catalog.hash), lambda: DenseIndex(catalog))
+def dense_index(catalog: Catalog, resources: Resources, *, original: bool = False) -> DenseIndex:
+    """The dense index of a catalog, kept with the resources; that of `original` may lack chunks that failed."""
+    return resources.kept(("dense", catalog.hash, original), lambda: DenseIndex(catalog))
 
 
 def joined_keys(catalog: Catalog) -> IntArray:
@@ -198,6 +201,10 @@ class Random:
     seed: int = 0
     depth: int = DEPTH
     ranks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise ParameterError(f"depth must be 1 or more, got {self.depth}")
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""

@@ -1,0 +1,110 @@
+"""A file of answers as a selector: JSON lines, one answer a query, made by anything at any time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxbench.errors import Fault, InputError
+from ctxbench.fileio import iter_lines, read_bytes
+from ctxbench.requests import Batch
+from ctxbench.selectors.protocol import MalformedError, Reply, loads, quoted, shown_path
+
+
+class FileSource:
+    """Answers from a file, read whole when the object is made.
+
+    Every query asked for must be answered in it; a query without an answer is an error of that query.
+    """
+
+    def __init__(self, path: Path | str, *, base: Path | None = None) -> None:
+        """Read the file.
+
+        Args:
+            path: JSON lines; blank lines are passed over.
+            base: what a relative path is relative to, and what the path is shown relative to; default: the
+                working directory.
+
+        Raises:
+            StorageError: the file is missing or cannot be read.
+            InputError: lines that are no JSON object with a query id, or queries that are answered twice; all of
+                them, with line and column.
+        """
+        base = Path.cwd() if base is None else base
+        self._path = base / path
+        self._shown = shown_path(Path(path), base)
+        self._sha256 = hashlib.sha256(read_bytes(self._path)).hexdigest()
+        self._lines, self._answers = _read(self._path)
+        self._asked: set[str] = set()
+
+    def describe(self) -> dict[str, Any]:
+        """The file and its SHA-256 (without a byte order mark)."""
+        return {"answers": self._shown, "sha256": self._sha256}
+
+    def kept_under(self) -> str | None:
+        """None: a file need not be asked."""
+        return None
+
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        """Look the answers up."""
+        replies = []
+        for row in rows:
+            query = batch.requests[row].id
+            self._asked.add(query)
+            if query in self._answers:
+                where = f"{self._shown}, line {self._lines[query]}"
+                replies.append(Reply(answer=self._answers[query], where=where))
+            else:
+                replies.append(Reply(error=f"{self._shown} holds no answer for it (it answers {len(self._answers)})"))
+        return replies
+
+    def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:
+        """The queries that the file answers and that are not among `queries`, in file order."""
+        known = set(queries)
+        return tuple(query for query in self._answers if query not in known)
+
+    def notes(self) -> dict[str, Any]:
+        """How many of the answers no request has asked for yet, and the first ten of their queries."""
+        left = self.unknown(self._asked)
+        return {"answers_not_asked_for": len(left), "first_not_asked_for": list(left[:10])} if left else {}
+
+    def forget_notes(self) -> None:
+        """Begin the notes anew."""
+        self._asked.clear()
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
+    """Line and answer by query id."""
+    faults: list[Fault] = []
+    lines: dict[str, int] = {}
+    answers: dict[str, Any] = {}
+    for number, text in iter_lines(path, faults):
+        if not text or text.isspace():
+            continue
+        try:
+            answer = loads(text)
+        except MalformedError as error:
+            faults.append(Fault(f"{error}; expected one JSON object a line", path, number, error.column))
+            continue
+        if not isinstance(answer, dict):
+            faults.append(Fault(f"expected an answer {{query, items}}, got {quoted(answer)}", path, number, 1))
+            continue
+        query = answer.get("query")
+        if not isinstance(query, str):
+            what = f"query must be the id of a query, a text; got {quoted(query)}" if "query" in answer else "no query"
+            faults.append(Fault(f"{what}; expected {{query, items}}", path, number, 1))
+        elif query in lines:
+            faults.append(
+                Fault(f"query {query!r} is answered twice, first in line {lines[query]}; keep one", path, number)
+            )
+        else:
+            lines[query] = number
+            answers[query] = answer
+    if faults:
+        raise InputError(sorted(faults, key=lambda fault: fault.line), subject="answers")
+    return lines, answers

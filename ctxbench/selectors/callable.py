@@ -1,0 +1,278 @@
+"""A Python callable as a selector: a function of the request and the items that returns ids or an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ctxbench.errors import ParameterError
+from ctxbench.fileio import read_bytes
+from ctxbench.requests import Batch
+from ctxbench.selectors.protocol import Reply, catalog_items, check_send, quoted, shown_path
+
+
+class CallableSource:
+    """Calls `function(request, items)` once a request, or `function(requests, items)` once a batch.
+
+    `request` is a fresh dict (`Request.as_dict`). `items` is the same list at every call over one catalog, so that
+    an index of it can be kept; it must not be changed, and a change makes every query of the batch an error. What
+    the function prints goes to standard error. It returns the ids chosen, best first (or rows of id and score), or
+    an answer as a dict, in which `query` may be left out. There is no time limit: use a command for that.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, send: str = "items", batch: bool = False, base: Path | None = None
+    ) -> None:
+        """Wrap a function; `load_callable` finds one by name.
+
+        Args:
+            function: any callable but a class or a coroutine function.
+            send: what it is called with beside the request: `items`, `ids`, or `nothing` (then `function(request)`).
+            batch: call it once for several requests; it returns a list in their order, or a dict by query id.
+            base: what paths are shown relative to.
+
+        Raises:
+            ParameterError: it cannot be called so.
+        """
+        check_send(send)
+        if not callable(function) or inspect.isclass(function):
+            raise ParameterError(f"callable must be a function or an object that can be called, got {function!r}")
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise ParameterError("callable must be a plain function, got an async one; wrap it in asyncio.run")
+        self._function = function
+        self._send = send
+        self._batch = batch
+        self._base = Path.cwd() if base is None else base
+        self._source = _source_of(function)
+        self._catalog = ""
+        self._items: list[Any] | None = None
+        self._items_hash = ""
+
+    def describe(self) -> dict[str, Any]:
+        """Module, qualified name, and the SHA-256 of the source file (None where there is no source)."""
+        named = self._function if hasattr(self._function, "__qualname__") else type(self._function)
+        sha256 = None if self._source is None else hashlib.sha256(read_bytes(self._source)).hexdigest()
+        module = getattr(named, "__module__", None) or ""
+        if self._source is not None and module.startswith(_PREFIX):
+            module = shown_path(self._source, self._base)
+        return {
+            "callable": f"{module}:{named.__qualname__}",
+            "sha256": sha256,
+            "send": self._send,
+            "batch": self._batch,
+        }
+
+    def kept_under(self) -> str | None:
+        """None: no build id is known before it is asked."""
+        return None
+
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        """Call the function; what it raises is an error of the query."""
+        if self._catalog != batch.catalog.hash:
+            # Through JSON, so that the function never holds a part of the catalog itself.
+            self._items = json.loads(json.dumps(catalog_items(batch.catalog, self._send)))
+            self._items_hash = _hash(self._items)
+            self._catalog = batch.catalog.hash
+        if not rows:
+            return []
+        replies = self._ask_all(batch, rows) if self._batch else [self._ask_one(batch, row) for row in rows]
+        if _hash(self._items) != self._items_hash:
+            self._catalog = ""
+            return [Reply(error="the callable changed the items that it was given; let it work on a copy")] * len(rows)
+        return replies
+
+    def _ask_one(self, batch: Batch, row: int) -> Reply:
+        request = batch.requests[row]
+        began = time.perf_counter()
+        reply = self._call(request.as_dict(), lambda result: _answer(request.id, result))
+        if reply.error:
+            return reply
+        return Reply(answer=reply.answer, seconds=time.perf_counter() - began)
+
+    def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        ids = [batch.requests[row].id for row in rows]
+        called = self._call([batch.requests[row].as_dict() for row in rows], lambda result: _answers(ids, result))
+        if called.error:
+            return [called] * len(rows)
+        replies: list[Reply] = called.answer
+        return replies
+
+    def _call(self, argument: Any, use: Callable[[Any], Any]) -> Reply:
+        """Call the function and make something of the result; both run the user's code."""
+        arguments = (argument,) if self._items is None else (argument, self._items)
+        try:
+            with stdout_to_stderr():
+                return Reply(answer=use(self._function(*arguments)))
+        except _NotAnAnswerError as error:
+            return Reply(error=str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
+            return Reply(error=f"the callable raised {_raised(error, self._source, self._base)}")
+
+    def notes(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def forget_notes(self) -> None:
+        """There are none."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+_PREFIX = "ctxbench_selector_"
+
+
+def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
+    """Import `module:name` or `file.py:name`; `name` may be dotted.
+
+    Args:
+        spec: what to import. A file is relative to `base`, and imports its neighbours.
+        base: a folder that modules are looked for in too; default: the working directory.
+
+    Raises:
+        ParameterError: it cannot be found, or importing it failed (says where).
+    """
+    base = Path.cwd() if base is None else base
+    place, _, name = spec.rpartition(":")
+    if not place or not name:
+        raise ParameterError(f"callable must be module:function or file.py:function, got {spec!r}")
+    path = base / place if place.endswith(".py") else None
+    if path is not None and not path.is_file():
+        raise ParameterError(f"callable {spec!r}: there is no file {place}")
+    _importable(base if path is None else path.parent)
+    try:
+        with stdout_to_stderr():
+            found: Any = importlib.import_module(place) if path is None else _module_of(path)
+    except ModuleNotFoundError as error:
+        raise ParameterError(f"callable {spec!r}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        raised = _raised(error, path, base)
+        raise ParameterError(f"callable {spec!r}: importing {place} raised {raised}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ParameterError(f"callable {spec!r}: {place} has no {name!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ParameterError(f"callable {spec!r}: {name} is not callable, it is {quoted(found)}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _module_of(path: Path) -> ModuleType:
+    digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass") + read_bytes(path)).hexdigest()
+    name = f"{_PREFIX}{digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ParameterError(f"{path.name} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up while it is imported
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _importable(folder: Path) -> None:
+    """Let modules of `folder` be found, behind everything that is installed."""
+    name = str(folder.absolute())
+    if name not in sys.path:
+        sys.path.append(name)
+
+
+def _source_of(function: Callable[..., Any]) -> Path | None:
+    named = inspect.unwrap(function)
+    try:
+        found = inspect.getsourcefile(named if hasattr(named, "__code__") else type(named))
+    except TypeError:
+        return None
+    return Path(found) if found is not None and Path(found).is_file() else None
+
+
+class _NotAnAnswerError(Exception):
+    """What the function returned is no answer."""
+
+
+def _answer(query: str, result: Any) -> Any:
+    """Ids, rows or an answer, as an answer."""
+    if isinstance(result, Mapping):
+        return {"query": query, **result}
+    if isinstance(result, str | bytes | set | frozenset) or not isinstance(result, Iterable):
+        raise _NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of ids, or an answer as dict")
+    return {"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]}
+
+
+def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
+    """The results of a batch, as replies in the order of `ids`."""
+    if isinstance(result, Mapping):
+        other = [key for key in result if key not in ids]
+        if other:
+            raise _NotAnAnswerError(f"the callable answered query {quoted(other[0])}, which it was not asked")
+        return [
+            Reply(answer=_answer(query, result[query]))
+            if query in result
+            else Reply(error="the callable returned a dict without it")
+            for query in ids
+        ]
+    if not isinstance(result, Sequence) or isinstance(result, str | bytes):
+        raise _NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of answers, or a dict by id")
+    if len(result) != len(ids):
+        raise _NotAnAnswerError(f"the callable returned {len(result)} answers to {len(ids)} requests; expected as many")
+    return [Reply(answer=_answer(query, one)) for query, one in zip(ids, result, strict=True)]
+
+
+def _raised(error: BaseException, source: Path | None, base: Path) -> str:
+    """Type, message, and the deepest line of the user's own file that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
+    ours = str(Path(__file__).parent)
+    foreign = own or [frame for frame in frames if not frame.filename.startswith((ours, "<frozen"))]
+    message = str(error)
+    text = f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
+    if isinstance(error, SyntaxError) or not foreign:
+        return text
+    frame = foreign[-1]
+    return f"{text} ({shown_path(Path(frame.filename), base)}, line {frame.lineno})"
+
+
+def _hash(items: list[Any] | None) -> str:
+    return hashlib.sha256(json.dumps(items, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send what is written to standard output inside to standard error: by `print`, by C code, by child processes.
+
+    Standard output is for our data. The redirection holds for the whole process while it lasts.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is no standard output
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,356 @@
+"""A command as a selector: a process of any language that reads requests and writes answers, a JSON line each."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import queue
+import shlex
+import shutil
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctxbench.errors import ParameterError
+from ctxbench.requests import Batch
+from ctxbench.selectors.process import Event, LineProcess
+from ctxbench.selectors.protocol import (
+    MalformedError,
+    Reply,
+    catalog_message,
+    check_send,
+    dumps,
+    loads,
+    quoted,
+    request_message,
+    shown_path,
+)
+
+_ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
+_LOST_AT_MOST = 5  # queries lost so in a row, after which the rest of a call is not asked
+_EVENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """How a command is asked.
+
+    Attributes:
+        send: what the catalog line holds: `items`, `ids`, or `nothing` (no such line).
+        timeout: seconds for an answer, > 0; a process that takes longer is ended, and a new one started.
+        start_timeout: seconds more for the first answer of a process, which may have a model to load, >= 0.
+        concurrency: processes side by side, 1 to 64.
+        in_flight: requests that a process is sent before it has answered, 1 to 1000.
+    """
+
+    send: str = "items"
+    timeout: float = 60.0
+    start_timeout: float = 60.0
+    concurrency: int = 1
+    in_flight: int = 1
+
+    def __post_init__(self) -> None:
+        check_send(self.send)
+        if not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
+        if not (math.isfinite(self.start_timeout) and self.start_timeout >= 0):
+            raise ParameterError(f"start_timeout must be 0 seconds or more, got {self.start_timeout}")
+        for name, value, most in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
+            if not 1 <= value <= most:
+                raise ParameterError(f"{name} must be 1 to {most}, got {value}")
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request of a call: how often a process ended while it was in flight, and its time limit."""
+
+    row: int
+    query: str
+    line: str
+    ended: int = 0
+    sent: float = 0.0
+    timed: bool = False
+    deadline: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A place for one process at a time.
+
+    Attributes:
+        process: the running process, or None.
+        catalog: hash of the catalog that it was told.
+        in_flight: what it was asked and has not answered, oldest first.
+        given_up: queries that are errors already and whose answer may still come.
+        fresh: it has not been asked yet.
+        used: a process was started here before.
+    """
+
+    process: LineProcess | None = None
+    catalog: str = ""
+    in_flight: dict[str, _Asked] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
+    fresh: bool = True
+    used: bool = False
+
+    def forget(self) -> None:
+        self.process, self.catalog, self.fresh = None, "", True
+        self.in_flight.clear()
+        self.given_up.clear()
+
+
+class CommandSource:
+    """Asks a command over its standard input and output.
+
+    A process is started at the first request and kept. Requests in flight are answered in any order; an answer
+    belongs to the request whose query id it repeats. A line that is no answer to a request in flight makes the
+    oldest request in flight an error that quotes the line, and the process is asked on.
+    """
+
+    def __init__(
+        self, command: Sequence[str] | str, *, options: CommandOptions | None = None, base: Path | None = None
+    ) -> None:
+        """Check that the command exists; nothing is started yet.
+
+        Args:
+            command: the program and its arguments; a single text is split as a shell would, but no shell runs it.
+            options: time limits and how many at once.
+            base: the folder that the command runs in, and that its paths are relative to.
+
+        Raises:
+            ParameterError: it is empty, or there is no such program.
+        """
+        self._options = options or CommandOptions()
+        self._base = Path.cwd() if base is None else base
+        argv = _split(command) if isinstance(command, str) else list(command)
+        if not argv or not all(isinstance(part, str) and part for part in argv):
+            raise ParameterError(f"command must be a list of texts, the program first, got {command!r}")
+        self._argv = [_program(argv[0], self._base), *argv[1:]]
+        self._description = _describe(argv, self._base)
+        self._events: queue.Queue[Event] = queue.Queue(_EVENTS)
+        self._slots = [_Slot() for _ in range(self._options.concurrency)]
+        self._told: tuple[str, str] = ("", "")
+        self._counts = {"restarts": 0, "late_answers": 0, "stray_lines": 0}
+        self._lost_in_a_row = 0
+        self._finalizer = weakref.finalize(self, _kill, self._slots)
+
+    def describe(self) -> dict[str, Any]:
+        """The arguments, the SHA-256 of the files among them, and the options that can decide an answer."""
+        return {
+            **self._description,
+            "send": self._options.send,
+            "timeout": self._options.timeout,
+            "start_timeout": self._options.start_timeout,
+        }
+
+    def kept_under(self) -> str | None:
+        """None: no build id is known before it is asked."""
+        return None
+
+    def notes(self) -> dict[str, Any]:
+        """Processes started again, answers that came after their query had become an error, lines of nobody."""
+        return {name: count for name, count in self._counts.items() if count}
+
+    def forget_notes(self) -> None:
+        """Begin the notes anew."""
+        self._counts = dict.fromkeys(self._counts, 0)
+
+    def close(self) -> None:
+        """Close the input of every process, and end those that are not gone a second later."""
+        for slot in self._slots:
+            if slot.process is not None:
+                slot.process.close()
+            slot.forget()
+
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        """Ask; interrupted, it ends all processes at once."""
+        catalog = self._catalog_line(batch)
+        pending = deque(
+            _Asked(row, batch.requests[row].id, dumps(request_message(batch, row))) for row in dict.fromkeys(rows)
+        )
+        replies: dict[int, Reply] = {}
+        wanted = len(pending)
+        try:
+            while len(replies) < wanted:
+                for slot in self._slots:
+                    self._fill(slot, pending, replies, catalog)
+                if len(replies) < wanted:
+                    self._await(pending, replies)
+        except BaseException:
+            _kill(self._slots)
+            raise
+        return [replies[row] for row in rows]
+
+    def _catalog_line(self, batch: Batch) -> tuple[str, str]:
+        """Hash and line of the catalog; an empty line where nothing is sent."""
+        if self._told[0] != batch.catalog.hash:
+            message = catalog_message(batch.catalog, self._options.send)
+            self._told = (batch.catalog.hash, "" if message is None else dumps(message))
+        return self._told
+
+    def _fill(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply], catalog: tuple[str, str]) -> None:
+        """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it."""
+        while pending and len(slot.in_flight) < self._options.in_flight:
+            suspect = pending[0].ended > 0 or any(asked.ended for asked in slot.in_flight.values())
+            if suspect and slot.in_flight:
+                return
+            process = slot.process or self._start(slot, pending, replies)
+            if process is None:
+                return
+            asked = pending.popleft()
+            if slot.catalog != catalog[0]:
+                slot.catalog = catalog[0]
+                if catalog[1]:
+                    process.write(catalog[1])
+            asked.sent = time.perf_counter()
+            limit = self._options.timeout * (len(slot.in_flight) + 1)
+            asked.deadline = asked.sent + limit + (self._options.start_timeout if slot.fresh else 0.0)
+            asked.timed = self._options.in_flight == 1 and not slot.fresh
+            slot.fresh = False
+            slot.given_up.discard(asked.query)
+            slot.in_flight[asked.query] = asked
+            process.write(asked.line)
+
+    def _start(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply]) -> LineProcess | None:
+        try:
+            slot.process = LineProcess(self._argv, cwd=self._base, events=self._events)
+        except OSError as error:
+            while pending:
+                replies[pending.popleft().row] = Reply(
+                    error=f"the command cannot be started: {error.strerror or error}; is it a program?"
+                )
+            return None
+        self._counts["restarts"] += slot.used
+        slot.used = True
+        return slot.process
+
+    def _await(self, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
+        """Wait for one event, or for the first time limit."""
+        first = min((asked.deadline for slot in self._slots for asked in slot.in_flight.values()), default=0.0)
+        try:
+            event = self._events.get(timeout=max(first - time.perf_counter(), 0.0) + 0.001)
+        except queue.Empty:
+            self._expire(pending, replies)
+            return
+        slot = next((slot for slot in self._slots if slot.process is event.process), None)
+        if slot is None:
+            return  # of a process that was ended
+        if event.line is None:
+            self._ended(slot, pending, replies)
+        elif event.line.strip():
+            self._line(slot, event.line, event.at, replies)
+
+    def _line(self, slot: _Slot, line: bytes, at: float, replies: dict[int, Reply]) -> None:
+        shown = quoted(line.decode("utf-8", "replace"))
+        try:
+            answer = loads(line)
+        except MalformedError as error:
+            self._blame(slot, f"the process wrote a line that is no answer ({error}): {shown}", replies)
+            return
+        query = answer.get("query") if isinstance(answer, dict) else None
+        if not isinstance(query, str):
+            self._blame(slot, f"the process wrote a line that is no answer (no query): {shown}", replies)
+        elif query in slot.in_flight:
+            asked = slot.in_flight.pop(query)
+            self._lost_in_a_row = 0
+            replies[asked.row] = Reply(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
+        elif query in slot.given_up:
+            slot.given_up.discard(query)
+            self._counts["late_answers"] += 1
+        else:
+            what = "which was not asked, or answered already"
+            self._blame(slot, f"the process answered query {quoted(query)}, {what}: {shown}", replies)
+
+    def _blame(self, slot: _Slot, error: str, replies: dict[int, Reply]) -> None:
+        """Make the oldest request in flight an error."""
+        if not slot.in_flight:
+            self._counts["stray_lines"] += 1
+            return
+        asked = slot.in_flight.pop(next(iter(slot.in_flight)))
+        slot.given_up.add(asked.query)
+        replies[asked.row] = Reply(error=error)
+
+    def _ended(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
+        """The process is gone: ask again what was in flight, or give it up."""
+        fate = "" if slot.process is None else slot.process.fate()
+        in_flight = list(slot.in_flight.values())
+        slot.forget()
+        again = []
+        for asked in in_flight:
+            asked.ended += 1
+            if asked.ended < _ASKED_AT_MOST:
+                again.append(asked)
+            else:
+                self._lost_in_a_row += 1
+                replies[asked.row] = Reply(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
+        pending.extendleft(reversed(again))
+        if self._lost_in_a_row >= _LOST_AT_MOST:
+            while pending:
+                replies[pending.popleft().row] = Reply(
+                    error=f"not asked: {self._lost_in_a_row} queries in a row were lost; {fate}"
+                )
+
+    def _expire(self, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
+        """End the processes that kept a request too long; what else they were asked is asked again."""
+        now = time.perf_counter()
+        for slot in self._slots:
+            late = [asked for asked in slot.in_flight.values() if asked.deadline <= now]
+            if not late or slot.process is None:
+                continue
+            others = [asked for asked in slot.in_flight.values() if asked.deadline > now]
+            slot.process.kill()
+            words = slot.process.last_words()
+            slot.forget()
+            for asked in late:
+                replies[asked.row] = Reply(
+                    error=f"no answer within {asked.deadline - asked.sent:g} s (does it flush its output?); "
+                    f"the process was ended{words}"
+                )
+            pending.extendleft(reversed(others))
+
+
+def _kill(slots: Sequence[_Slot]) -> None:
+    for slot in slots:
+        if slot.process is not None:
+            slot.process.kill()
+        slot.forget()
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ParameterError(f"command {command!r} cannot be split into words: {error}; give it as a list") from error
+
+
+def _program(name: str, base: Path) -> str:
+    """The program to run: of the path if it has no slash, else relative to `base`."""
+    if Path(name).name == name:
+        found = shutil.which(name)
+        if found is None:
+            raise ParameterError(f"command: there is no program {name!r} on the path; install it, or give its place")
+        return found
+    place = (base / name).absolute()
+    if shutil.which(str(place)) is None:
+        what = "is not executable" if place.is_file() else "does not exist"
+        raise ParameterError(f"command: the program {name!r} {what}")
+    return str(place)
+
+
+def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
+    """The arguments without absolute paths, and the SHA-256 of every file among them (also as `--option=file`)."""
+    shown, files = [], {}
+    for part in argv:
+        option, sign, value = part.rpartition("=") if part.startswith("-") else ("", "", part)
+        path = base / value
+        is_file = bool(value) and path.is_file()
+        name = shown_path(Path(value), base) if is_file or Path(value).is_absolute() else value
+        shown.append(f"{option}{sign}{name}")
+        if is_file:
+            with path.open("rb") as stream:
+                files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"command": shown, "files": files}

@@ -1,0 +1,112 @@
+"""One request explained: every item in with its winning pair of chunks, every candidate out with its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ctxbench.index.dense import chunks_of
+from ctxbench.items import Catalog, Item
+from ctxbench.pipeline import Pipeline, Resources
+from ctxbench.requests import Batch, Request
+from ctxbench.selection import Offered, Prompt, Selection, selections
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explained:
+    """One candidate with its texts.
+
+    Attributes:
+        offered: the candidate.
+        item: the item itself.
+        tokens: of its prompt text.
+        query_chunk, item_chunk: the winning pair of texts; empty where there is none.
+    """
+
+    offered: Offered
+    item: Item
+    tokens: int
+    query_chunk: str
+    item_chunk: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The candidate as JSON."""
+        row = {**self.offered.as_dict(), "tokens": self.tokens}
+        row.pop("pair", None)
+        if self.item_chunk:
+            row["pair"] = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk}
+        return row
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explanation:
+    """What a request was offered, and why.
+
+    Attributes:
+        selection: as the run would store it.
+        chunks: what the request was searched with.
+        chosen, left_out: with their texts, in the one order.
+        prompt: what the model would be sent.
+        prompt_tokens: of all chosen items.
+        eligible: how many items the search could choose from.
+        catalog: the items.
+    """
+
+    selection: Selection
+    chunks: tuple[str, ...]
+    chosen: tuple[Explained, ...]
+    left_out: tuple[Explained, ...]
+    prompt: Prompt
+    prompt_tokens: int
+    eligible: int
+    catalog: Catalog
+
+    def as_dict(self, *, near: int) -> dict[str, Any]:
+        """The explanation as JSON, with the `near` best of what stayed out."""
+        return {
+            "query": self.selection.query,
+            "chunks": list(self.chunks),
+            "eligible": self.eligible,
+            "items": [one.as_dict() for one in self.chosen],
+            "left_out": [one.as_dict() for one in self.left_out[:near]],
+            "prompt_tokens": self.prompt_tokens,
+            "request_context": self.selection.request_context(self.catalog),
+        }
+
+
+def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: Resources) -> Explanation:
+    """Select for one request and explain it.
+
+    Raises:
+        UserError: the request names items that the catalog lacks, or the selection itself fails.
+    """
+    batch = Batch.of(catalog, [request])
+    outcome = pipeline.run(batch, resources)
+    (selection,) = selections(outcome.query, outcome.candidates)
+    chunks = outcome.query.chunks(0)
+    tokens = dict(zip(catalog.ids, resources.tokens(catalog).tolist(), strict=True))
+    chosen = tuple(_explained(one, catalog, chunks, tokens) for one in selection.chosen)
+    return Explanation(
+        selection=selection,
+        chunks=chunks,
+        chosen=chosen,
+        left_out=tuple(_explained(one, catalog, chunks, tokens) for one in selection.left_out),
+        prompt=pipeline.prompts(outcome)[0],
+        prompt_tokens=sum(one.tokens for one in chosen),
+        eligible=int(batch.eligible.sum()),
+        catalog=catalog,
+    )
+
+
+def _explained(offered: Offered, catalog: Catalog, chunks: tuple[str, ...], tokens: Mapping[str, int]) -> Explained:
+    item: Item = catalog[catalog.position(offered.id)]
+    pair = offered.pair
+    has_texts = pair is not None and pair.query_chunk >= 0
+    return Explained(
+        offered=offered,
+        item=item,
+        tokens=tokens[offered.id],
+        query_chunk=chunks[pair.query_chunk] if pair is not None and has_texts else "",
+        item_chunk=chunks_of(item)[pair.item_chunk] if pair is not None and has_texts else "",
+    )

@@ -1,0 +1,332 @@
+"""Your own selector: anything outside ctxbench that answers requests, by file, Python callable, command or HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ctxbench.cache import cache_dir
+from ctxbench.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.query import Query
+from ctxbench.registry import check_type
+from ctxbench.requests import Batch
+from ctxbench.selectors.answer_cache import AnswerCache
+from ctxbench.selectors.answers import Answer, AnswerReader, table
+from ctxbench.selectors.answers_file import FileSource
+from ctxbench.selectors.base import Answers
+from ctxbench.selectors.callable import CallableSource, load_callable
+from ctxbench.selectors.command import CommandOptions, CommandSource
+from ctxbench.selectors.http import HttpOptions, HttpSource
+from ctxbench.selectors.protocol import VERSION, Reply, Source, schema
+
+__all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
+
+KINDS = ("answers", "callable", "command", "url")
+MOST_REPEATS = 100
+
+
+class External:
+    """A selector outside ctxbench.
+
+    A failure, a time-out or an answer that is none is an error of its query (`Answers.errors`) and never stops the
+    rest. Use it in a `with` block, or `close` it, to end processes and connections.
+
+    Attributes:
+        name: what tables call it.
+        notes: what a person should know of the answers so far, as JSON.
+    """
+
+    def __init__(self, source: Source, *, name: str, repeats: int = 1, cache: Path | None = None) -> None:
+        """Make a selector of a way in.
+
+        Args:
+            source: asks the selector; closed with this object.
+            name: not empty.
+            repeats: how often each query is asked, 1 to 100. The first answer is used; queries whose answers
+                differ are counted in `notes`.
+            cache: the folder that answers are kept in under the build id that the source reports; None keeps none.
+
+        Raises:
+            ParameterError: name or repeats are out of range.
+        """
+        if not name:
+            raise ParameterError("name must be a text that is not empty")
+        if not 1 <= repeats <= MOST_REPEATS:
+            raise ParameterError(f"repeats must be 1 to {MOST_REPEATS}, got {repeats}")
+        self._name = name
+        self._source = source
+        self._repeats = repeats
+        self._folder = cache
+        self._cache: AnswerCache | None = None
+        self._counts: dict[str, int] = {}
+        self._builds: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self._name
+
+    def describe(self) -> dict[str, Any]:
+        """The protocol's version and what the source says of itself; no secrets, no absolute paths.
+
+        Raises:
+            SelectorError: a source that must be asked for its build id cannot be reached.
+        """
+        return {"protocol": VERSION, **self._source.describe(), "repeats": self._repeats}
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What a person should know of the answers so far, as JSON; empty if nothing.
+
+        Counts of queries: `unstable` (repeats differ in anything), `unstable_items` (in the items chosen),
+        `without_ranking`, `without_scores`, `from_cache`; `session_items_named`: items offered that the session
+        holds already. `builds`: all that answered. Beside them the notes of the source.
+        """
+        notes: dict[str, Any] = {name: count for name, count in self._counts.items() if count}
+        if self._repeats > 1:
+            notes |= {name: self._counts.get(name, 0) for name in ("unstable", "unstable_items")}
+            notes["repeats"] = self._repeats
+        if self._builds:
+            notes["builds"] = sorted(self._builds)
+        if self._cache is not None and self._cache.unwritable:
+            notes["cache_not_written"] = self._cache.unwritable
+        return {**notes, **self._source.notes()}
+
+    def take_notes(self) -> dict[str, Any]:
+        """`notes`, which begin anew: for a runner that keeps them by dataset."""
+        notes = self.notes
+        self._counts.clear()
+        self._builds.clear()
+        self._source.forget_notes()
+        return notes
+
+    def select(self, batch: Batch) -> Answers:
+        """Ask for every request of the batch.
+
+        The answers to each request are those of the request alone. `ranked` is True if every request that was
+        answered got a ranking; `scored` if every one that got items got scores.
+        """
+        rows = range(len(batch))
+        reader = AnswerReader(batch)
+        first, replies = self._ask(batch, rows, reader, repeat=0)
+        answers = {row: answer for row, answer in first.items() if isinstance(answer, Answer)}
+        self._repeat(batch, reader, answers)
+        for answer in answers.values():
+            self._count("without_ranking", not answer.ranked)
+            self._count("without_scores", bool(answer.item) and answer.score is None)
+            self._count("session_items_named", answer.held)
+            if answer.build is not None:
+                self._builds.add(answer.build)
+        return Answers(
+            query=Query.of_chunks(batch, [(request.text,) for request in batch.requests]),
+            candidates=table(batch, answers),
+            ranked=all(answer.ranked for answer in answers.values()),
+            scored=all(answer.score is not None for answer in answers.values() if answer.item),
+            errors={row: answer for row, answer in first.items() if isinstance(answer, str)},
+            seconds=np.array([replies[row].seconds for row in rows], dtype=np.float64),
+        )
+
+    def close(self) -> None:
+        """End processes and connections; may be called twice."""
+        self._source.close()
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(
+        self, batch: Batch, rows: Sequence[int], reader: AnswerReader, *, repeat: int
+    ) -> tuple[dict[int, Answer | str], dict[int, Reply]]:
+        """Answers or errors by row, from the cache or the source, and the replies that they were read from."""
+        if not rows:
+            return {}, {}
+        try:
+            cache = self._opened()
+        except SelectorError as error:
+            replies = {row: Reply(error=str(error)) for row in rows}
+            return {row: self._read(reader, row, replies[row]) for row in rows}, replies
+        kept = {row: cache.get(batch, row, repeat) for row in rows} if cache is not None else {}
+        replies = {row: Reply(answer=answer) for row, answer in kept.items() if answer is not None}
+        self._count("from_cache", len(replies) if repeat == 0 else 0)
+        missing = [row for row in rows if row not in replies]
+        fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
+        replies |= fresh
+        read = {row: self._read(reader, row, replies[row]) for row in rows}
+        if cache is not None:
+            for row in missing:
+                if isinstance(read[row], Answer):
+                    cache.put(batch, row, repeat, fresh[row].answer)
+        return read, replies
+
+    def _read(self, reader: AnswerReader, row: int, reply: Reply) -> Answer | str:
+        try:
+            return reader.read(row, reply)
+        except SelectorError as error:
+            return str(error)
+
+    def _opened(self) -> AnswerCache | None:
+        if self._cache is None and self._folder is not None:
+            identity = self._source.kept_under()
+            if identity is not None:
+                self._cache = AnswerCache.of(self._folder, f"{VERSION}\n{identity}")
+        return self._cache
+
+    def _repeat(self, batch: Batch, reader: AnswerReader, answers: Mapping[int, Answer]) -> None:
+        """Ask again what was answered, and count the queries that are answered differently."""
+        unstable: set[int] = set()
+        unstable_items: set[int] = set()
+        for repeat in range(1, self._repeats):
+            again, _ = self._ask(batch, sorted(answers), reader, repeat=repeat)
+            for row, answer in answers.items():
+                other = again[row]
+                if not isinstance(other, Answer):
+                    unstable |= {row}
+                    unstable_items |= {row}
+                    continue
+                unstable |= {row} if _offer(other) != _offer(answer) else set()
+                unstable_items |= {row} if other.chosen != answer.chosen else set()
+        self._count("unstable", len(unstable))
+        self._count("unstable_items", len(unstable_items))
+
+    def _count(self, name: str, more: int) -> None:
+        self._counts[name] = self._counts.get(name, 0) + int(more)
+
+
+class FileSelector(External):
+    """A file of answers; `FileSource` says what it must hold."""
+
+    def __init__(self, path: Path | str, *, name: str | None = None, base: Path | None = None) -> None:
+        """Read the file, whole.
+
+        Args:
+            path: JSON lines of answers.
+            name: default: the file's name without its ending.
+            base: what a relative path is relative to, and is shown relative to; default: the working directory.
+
+        Raises:
+            StorageError: it is missing or cannot be read.
+            InputError: lines are malformed, or a query is answered twice; all such lines.
+        """
+        source = FileSource(path, base=base)
+        super().__init__(source, name=name or Path(path).stem)
+        self._file = source
+
+    def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:
+        """The queries that the file answers and that are not among `queries`, in file order."""
+        return self._file.unknown(queries)
+
+
+def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
+    """Make a selector from its block in an experiment.
+
+    Args:
+        config: exactly one of `answers` (a path), `callable` (`module:function` or `file.py:function`), `command` (a
+            list, or one text that is split into words) and `url`; with it `name`, and for all but `answers`
+            `repeats`; for `callable` `send` and `batch`; for `command` the fields of `CommandOptions`; for `url` those
+            of `HttpOptions`, and `cache` (default true: keep answers under the build id that the endpoint reports).
+        base: the folder that paths are relative to, and that a command runs in.
+
+    Raises:
+        ParameterError: options are unknown, missing, of the wrong type or out of range; all of them.
+        StorageError, InputError: the file of answers is missing, or malformed.
+    """
+    kind = _kind(config)
+    allowed = _options(kind)
+    wrong = []
+    given: dict[str, Any] = {}
+    for key, value in config.items():
+        if key not in allowed:
+            wrong.append(f"a selector by {kind} has no option {key!r}{suggest(str(key), allowed)}")
+            continue
+        try:
+            check_type(key, value, allowed[key])
+            given[key] = value
+        except ParameterError as error:
+            wrong.append(str(error))
+    if not wrong:
+        return _made(kind, given, base)
+    if kind in given:
+        try:
+            _made(kind, given, base).close()
+        except UserError as error:
+            wrong.append(str(error))
+    raise ParameterError("; ".join(wrong))
+
+
+KINDS = ("answers", "callable", "command", "url")
+_SETTINGS: dict[str, type[CommandOptions | HttpOptions]] = {"command": CommandOptions, "url": HttpOptions}
+
+
+def _kind(config: Mapping[str, Any]) -> str:
+    found = [kind for kind in KINDS if kind in config]
+    if len(found) != 1:
+        got = ", ".join(found) or (", ".join(map(str, config)) or "nothing")
+        raise ParameterError(f"a selector of your own needs exactly one of {', '.join(KINDS)}; got {got}")
+    return found[0]
+
+
+def _options(kind: str) -> dict[str, Any]:
+    """The options of a kind, with their types."""
+    allowed: dict[str, Any] = {"name": str, kind: list | str if kind == "command" else str}
+    if kind != "answers":
+        allowed["repeats"] = int
+    if kind == "callable":
+        allowed |= {"send": str, "batch": bool}
+    if kind == "url":
+        allowed["cache"] = bool
+    if kind in _SETTINGS:
+        allowed |= typing.get_type_hints(_SETTINGS[kind])
+    return allowed
+
+
+def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
+    if kind == "answers":
+        return FileSelector(given["answers"], name=_name(kind, given), base=base)
+    repeats = given.get("repeats", 1)
+    settings = {
+        key: value
+        for key, value in given.items()
+        if kind in _SETTINGS and key in {field.name for field in dataclasses.fields(_SETTINGS[kind])}
+    }
+    source: Source
+    cache = None
+    if kind == "callable":
+        function = load_callable(given["callable"], base=base)
+        options = {key: given[key] for key in ("send", "batch") if key in given}
+        source = CallableSource(function, base=base, **options)
+    elif kind == "command":
+        source = CommandSource(given["command"], options=CommandOptions(**settings), base=base)
+    else:
+        source = HttpSource(given["url"], options=HttpOptions(**settings))
+        cache = cache_dir() / "answers" if given.get("cache", True) else None
+    return External(source, name=_name(kind, given), repeats=repeats, cache=cache)
+
+
+def _name(kind: str, given: Mapping[str, Any]) -> str:
+    """The name given, or what the selector is called where it comes from."""
+    if "name" in given:
+        return str(given["name"])
+    what = given[kind]
+    if kind == "command":
+        parts = what.split() if isinstance(what, str) else what
+        what = next((part for part in parts if Path(part).suffix and not part.startswith("-")), parts[0])
+    if kind == "callable":
+        return str(what).rpartition(":")[2]
+    if kind == "url":
+        return str(what).partition("://")[2].partition("/")[0]
+    return Path(what).stem
+
+
+def _offer(answer: Answer) -> tuple[Any, ...]:
+    """What makes an answer differ: rows, scores, choice."""
+    return (answer.item, answer.score, answer.chosen, answer.ranked)

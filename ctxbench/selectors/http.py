@@ -1,0 +1,368 @@
+"""An HTTP endpoint as a selector: requests are posted in batches as JSON, to the one URL that the user gave."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.items import Catalog
+from ctxbench.requests import Batch
+from ctxbench.selectors.protocol import (
+    VERSION,
+    MalformedError,
+    Reply,
+    catalog_message,
+    check_send,
+    dumps,
+    loads,
+    quoted,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+_TRY_AGAIN = (429, 503)
+_LONGEST_WAIT_S = 30.0
+_BODY_LIMIT = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """How an endpoint is asked.
+
+    Attributes:
+        send: what it gets when it asks for the catalog: `items`, `ids`, or `nothing`.
+        timeout: seconds for one POST, > 0. A time-out is not tried again.
+        batch: requests in a POST, 1 to 1000.
+        concurrency: POSTs at a time, 1 to 64.
+        retries: how often a POST is tried again where the connection failed or the status was 429 or 503, 0 to 10.
+        backoff: seconds before the first such try, doubled each time; a Retry-After in seconds goes before it.
+        authorization_env: name of the environment variable that holds the value of the Authorization header.
+    """
+
+    send: str = "items"
+    timeout: float = 60.0
+    batch: int = 1
+    concurrency: int = 1
+    retries: int = 2
+    backoff: float = 0.5
+    authorization_env: str | None = None
+
+    def __post_init__(self) -> None:
+        check_send(self.send)
+        if not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
+        if not 0 <= self.backoff <= _LONGEST_WAIT_S:
+            raise ParameterError(f"backoff must be 0 to {_LONGEST_WAIT_S:g} seconds, got {self.backoff}")
+        ranges = (
+            ("batch", self.batch, 1, 1000),
+            ("concurrency", self.concurrency, 1, 64),
+            ("retries", self.retries, 0, 10),
+        )
+        for name, value, least, most in ranges:
+            if not least <= value <= most:
+                raise ParameterError(f"{name} must be {least} to {most}, got {value}")
+
+
+class _FailedError(Exception):
+    """A POST or GET brought no JSON; the message goes into the errors of its queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    status: int
+    body: bytes
+    retry_after: str
+
+
+class HttpSource:
+    """Posts requests to a URL and reads answers.
+
+    Redirects are not followed and no other URL is contacted; proxies of the environment are used, but not for this
+    machine. GET of the URL may report a build id (`{"build": "..."}`); any other response to GET means none.
+    """
+
+    def __init__(self, url: str, *, options: HttpOptions | None = None) -> None:
+        """Check the URL and find the authorisation; nothing is contacted yet.
+
+        Raises:
+            ParameterError: it is no http or https URL, holds credentials, or the environment variable is not set.
+        """
+        import httpx
+
+        self._options = options or HttpOptions()
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ParameterError(f"url {url!r} cannot be read: {error}") from error
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise ParameterError(f"url must start with http:// or https:// and name a host, got {url!r}")
+        if parsed.userinfo:
+            raise ParameterError("url must hold no user or password; put them in authorization_env's variable")
+        self._url = parsed.copy_with(fragment=None)
+        self._shown = str(parsed.copy_with(query=None, fragment=None))
+        self._secret = _secret(self._options.authorization_env)
+        self._client: httpx.Client | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._build: tuple[str | None] | None = None
+        self._tried_again = 0
+
+    def describe(self) -> dict[str, Any]:
+        """The URL without its query (of which the SHA-256), the build id, and the options that decide an answer.
+
+        Asks the endpoint for its build id at the first call.
+
+        Raises:
+            SelectorError: it cannot be reached.
+        """
+        query = {"url_query_sha256": sha256(self._url.query).hexdigest()} if self._url.query else {}
+        return {
+            "url": self._shown,
+            **query,
+            "build": self.build(),
+            "authorization_env": self._options.authorization_env,
+            "send": self._options.send,
+            "timeout": self._options.timeout,
+        }
+
+    def kept_under(self) -> str | None:
+        """URL, authorisation and build id, to be hashed; None if the endpoint reports no build id."""
+        build = self.build()
+        return None if build is None else f"{self._url}\n{self._secret}\n{build}"
+
+    def build(self) -> str | None:
+        """The build id that GET reports, asked once; None if it reports none.
+
+        Raises:
+            SelectorError: the endpoint cannot be reached.
+        """
+        if self._build is None:
+            try:
+                response = self._tried("GET", None)
+            except _FailedError as error:
+                raise SelectorError(
+                    f"{self._shown} cannot be asked for its build id (GET; status 404 means none): {error}"
+                ) from error
+            self._build = (_build_of(response),)
+        return self._build[0]
+
+    def notes(self) -> dict[str, Any]:
+        """How often something had to be tried again."""
+        return {"tried_again": self._tried_again} if self._tried_again else {}
+
+    def forget_notes(self) -> None:
+        """Begin the notes anew."""
+        self._tried_again = 0
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._client is not None:
+            self._client.close()
+        self._pool = self._client = None
+
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        """Post the requests; a POST that fails makes each of its queries an error."""
+        size = self._options.batch
+        parts = [list(rows[first : first + size]) for first in range(0, len(rows), size)]
+        if self._options.concurrency == 1:
+            replies = [self._post(batch, part) for part in parts]
+        else:
+            self._connect()  # before there are threads
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="ctxbench-http")
+            try:
+                replies = list(self._pool.map(lambda part: self._post(batch, part), parts))
+            except BaseException:
+                self.close()
+                raise
+        return [reply for part in replies for reply in part]
+
+    def _post(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        requests = [{"query": batch.requests[row].id, "request": batch.requests[row].as_dict()} for row in rows]
+        message: dict[str, Any] = {"ctxbench": VERSION, "catalog": batch.catalog.hash, "requests": requests}
+        try:
+            began = time.perf_counter()
+            body = self._exchange(message)
+            if "answers" not in body:
+                message |= self._needed(body["need"], batch.catalog)
+                began = time.perf_counter()
+                body = self._exchange(message)
+            seconds = time.perf_counter() - began
+            answers = self._answers([batch.requests[row].id for row in rows], body)
+        except _FailedError as error:
+            return [Reply(error=str(error))] * len(rows)
+        timed = seconds if len(rows) == 1 else math.nan
+        return [self._reply(answers[batch.requests[row].id], timed) for row in rows]
+
+    def _needed(self, need: Any, catalog: Catalog) -> dict[str, Any]:
+        """What is added to a POST whose response said that the endpoint needs something."""
+        message = catalog_message(catalog, self._options.send)
+        if need != "catalog" or message is None:
+            raise _FailedError(
+                f"{self._shown} needs {quoted(need)}, which it is not sent (send is {self._options.send!r})"
+            )
+        return message
+
+    def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        response = self._tried("POST", dumps(message).encode("ascii"))
+        shown = self._quoted(response.body)
+        if not 200 <= response.status < 300:
+            hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
+            raise _FailedError(f"status {response.status} from {self._shown}{hint}: {shown}")
+        try:
+            body = loads(response.body)
+        except MalformedError as error:
+            raise _FailedError(f"{self._shown} returned a body that is {error}: {shown}") from error
+        needs = isinstance(body, dict) and "need" in body and "answers" not in body
+        if not isinstance(body, dict) or not (needs or isinstance(body.get("answers"), list)):
+            raise _FailedError(f"{self._shown} returned no answers; expected {{answers: [...]}}, got {shown}")
+        return body
+
+    def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """The answers by query; the build id of the body goes to those that have none of their own."""
+        if "answers" not in body:
+            raise _FailedError(f"{self._shown} needs {quoted(body['need'])} again, which it was sent")
+        unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]
+        if unknown:
+            raise _FailedError(f"{self._shown} returned an object with the unknown key {quoted(unknown[0])}")
+        found: dict[str, list[Any]] = {query: [] for query in queries}
+        for answer in body["answers"]:
+            query = answer.get("query") if isinstance(answer, dict) else None
+            if not isinstance(query, str) or query not in found:
+                raise _FailedError(
+                    f"{self._shown} returned an answer to no query of this POST: {self._quoted(repr(answer).encode())}"
+                )
+            if body.get("build") is not None:
+                answer = {"build": body["build"], **answer}
+            found[query].append(answer)
+        return found
+
+    def _reply(self, answers: Sequence[Any], seconds: float) -> Reply:
+        if len(answers) != 1:
+            count = "returned no answer for it" if not answers else f"answered it {len(answers)} times"
+            return Reply(error=f"{self._shown} {count}; expected one answer a query")
+        promised = self._build[0] if self._build is not None else None
+        build = answers[0].get("build")
+        if promised is not None and build is not None and build != promised:
+            return Reply(
+                error=f"build {quoted(build)} answered, but the run began with build {promised!r}; run it anew"
+            )
+        return Reply(answer=answers[0], seconds=seconds)
+
+    def _tried(self, method: str, content: bytes | None) -> _Response:
+        """Send, and try again where that may help.
+
+        Raises:
+            _FailedError: there is no response, after all tries.
+        """
+        import httpx
+
+        wait = self._options.backoff
+        left = self._options.retries
+        while True:
+            try:
+                response = self._send(method, content)
+                if response.status not in _TRY_AGAIN or not left:
+                    return response
+                wait = _seconds(response.retry_after, wait)
+            except httpx.TimeoutException as error:
+                raise _FailedError(f"no answer from {self._shown} within {self._options.timeout:g} s") from error
+            except httpx.TransportError as error:
+                if not left:
+                    tries = self._options.retries + 1
+                    what = self._quoted(str(error).encode("utf-8", "replace"))
+                    raise _FailedError(
+                        f"no connection to {self._shown} ({tries} tries): {type(error).__name__} {what}"
+                    ) from error
+            left -= 1
+            self._tried_again += 1
+            time.sleep(min(wait, _LONGEST_WAIT_S))
+            wait *= 2
+
+    def _send(self, method: str, content: bytes | None) -> _Response:
+        """One exchange; the time limit is for all of it, however slowly the body drips."""
+        import httpx
+
+        ends = time.monotonic() + self._options.timeout
+        body = bytearray()
+        with self._connect().stream(method, self._url, content=content) as response:
+            for part in response.iter_bytes():
+                body += part
+                if time.monotonic() > ends:
+                    raise httpx.ReadTimeout("the body took too long")
+                if len(body) > _BODY_LIMIT:
+                    raise _FailedError(f"{self._shown} returned more than {_BODY_LIMIT // 2**20} MiB")
+            return _Response(response.status_code, self._unsecret(bytes(body)), response.headers.get("retry-after", ""))
+
+    def _connect(self) -> httpx.Client:
+        if self._client is None:
+            import httpx
+
+            headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
+            if self._secret:
+                headers["Authorization"] = self._secret
+            self._client = httpx.Client(
+                headers=headers,
+                timeout=self._options.timeout,
+                follow_redirects=False,
+                trust_env=not _is_this_machine(self._url.host),
+                limits=httpx.Limits(max_connections=self._options.concurrency),
+            )
+        return self._client
+
+    def _quoted(self, body: bytes) -> str:
+        return quoted(self._unsecret(body).decode("utf-8", "replace"))
+
+    def _unsecret(self, body: bytes) -> bytes:
+        """A body without the authorisation, should the endpoint echo it."""
+        for secret in (self._secret, self._secret.rpartition(" ")[2]):
+            body = body.replace(secret.encode(), b"***") if secret else body
+        return body
+
+
+def _secret(name: str | None) -> str:
+    if name is None:
+        return ""
+    value = os.environ.get(name, "")
+    if not value:
+        raise ParameterError(
+            f"authorization_env names the variable {name!r}, which is not set; set it, or leave it out"
+        )
+    if not (value.isascii() and value.isprintable()):
+        raise ParameterError(f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII")
+    return value
+
+
+def _build_of(response: _Response) -> str | None:
+    if response.status != 200:
+        return None
+    try:
+        body = loads(response.body)
+    except MalformedError:
+        return None
+    build = body.get("build") if isinstance(body, dict) else None
+    return build if isinstance(build, str) and build else None
+
+
+def _seconds(text: str, otherwise: float) -> float:
+    """A Retry-After in seconds; of its other form, a date, nothing is made."""
+    return float(text) if text.isascii() and text.isdigit() else otherwise
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,185 @@
+"""What ctxbench and a selector outside it say to each other: JSON messages of a published, versioned schema.
+
+Three messages go out: the catalog (once, before the first request over it), a request, and over HTTP a POST of
+several requests. One comes back: an answer for one query. `external_schema.json` beside this file defines them;
+`schema()` returns it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.items import Catalog
+from ctxbench.requests import Batch
+
+VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
+QUOTED = 200  # characters of a foreign text that an error quotes
+
+Send = Literal["items", "ids", "nothing"]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry a message.
+
+    Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
+    """
+    text = Path(__file__).with_name("external_schema.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back for one request.
+
+    Attributes:
+        answer: the answer as JSON, not checked yet.
+        error: why there is no answer; empty if there is one.
+        seconds: how long the request took; NaN where that is not known by request.
+        where: where the answer stands (file and line), for messages; may be empty.
+    """
+
+    answer: Any = None
+    error: str = ""
+    seconds: float = math.nan
+    where: str = ""
+
+
+class Source(Protocol):
+    """A way in: asks a selector outside ctxbench. Processes and connections live until `close`."""
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides the answers, as JSON, without secrets and absolute paths."""
+        ...
+
+    def kept_under(self) -> str | None:
+        """What answers may be kept under: all that decides them, a build id among it; None if there is none."""
+        ...
+
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
+        ...
+
+    def notes(self) -> dict[str, Any]:
+        """What a person should know of the asking so far (restarts, late answers), as JSON; empty if nothing."""
+        ...
+
+    def forget_notes(self) -> None:
+        """Begin the notes anew."""
+        ...
+
+    def close(self) -> None:
+        """End processes and connections; may be called twice."""
+        ...
+
+
+def check_send(send: str) -> None:
+    """Raise a ParameterError unless `send` is one of items, ids, nothing."""
+    if send not in get_args(Send):
+        raise ParameterError(f"send must be one of {', '.join(get_args(Send))}, got {send!r}")
+
+
+def catalog_items(catalog: Catalog, send: str) -> list[Any] | None:
+    """What an outside selector is told of a catalog.
+
+    Args:
+        catalog: the items; those that are not enabled are left out, nobody may offer them.
+        send: `items` for rows as in `corpus.jsonl` (without metadata, which a dataset may keep its labels in),
+            `ids` for the ids alone, `nothing` for None.
+    """
+    enabled = [item for item in catalog if item.enabled]
+    if send == "nothing":
+        return None
+    if send == "ids":
+        return [item.id for item in enabled]
+    return [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in enabled]
+
+
+def catalog_message(catalog: Catalog, send: str) -> dict[str, Any] | None:
+    """The message that tells the catalog, with `items` or `ids`; None where nothing is sent."""
+    items = catalog_items(catalog, send)
+    return None if items is None else {"ctxbench": VERSION, "catalog": catalog.hash, send: items}
+
+
+def request_message(batch: Batch, row: int) -> dict[str, Any]:
+    """The message that asks one request."""
+    request = batch.requests[row]
+    return {"ctxbench": VERSION, "catalog": batch.catalog.hash, "query": request.id, "request": request.as_dict()}
+
+
+def dumps(message: Mapping[str, Any]) -> str:
+    """One line of ASCII JSON, so that no selector's decoding or line splitting can go wrong.
+
+    Raises:
+        SelectorError: a number in it is NaN or infinite, which JSON cannot hold.
+    """
+    try:
+        return json.dumps(message, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise SelectorError(
+            f"the catalog or a request holds a number that JSON has not (NaN or infinite): {error}; correct the dataset"
+        ) from error
+
+
+class MalformedError(ValueError):
+    """A text is no JSON; says what is wrong, and the 1-based column (0 = unknown)."""
+
+    def __init__(self, message: str, column: int = 0) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+def loads(text: bytes | str) -> Any:
+    """Read one JSON value; NaN and infinities are let through, for the check of the answer to name.
+
+    Raises:
+        MalformedError: it is not UTF-8, not JSON, nested too deep, or an object holds a key twice.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_once)
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"not UTF-8 (byte {error.start + 1})", error.start + 1) from error
+    except json.JSONDecodeError as error:
+        raise MalformedError(f"not JSON: {error.msg}", error.colno) from error
+    except RecursionError as error:
+        raise MalformedError("not JSON that can be read: nested too deep") from error
+    except MalformedError:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise MalformedError(f"not JSON that can be read: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        raise MalformedError(f"an object holds the key {twice[0]!r} twice")
+    return out
+
+
+def quoted(text: object) -> str:
+    """`repr` of a foreign text or value, cut to `QUOTED` characters."""
+    shown = repr(text)
+    if len(shown) <= QUOTED + 2:
+        return shown
+    if isinstance(text, str):
+        return f"{text[:QUOTED]!r} and {len(text) - QUOTED} characters more"
+    return f"{shown[:QUOTED]} ..."
+
+
+def shown_path(path: Path, base: Path) -> str:
+    """A path as manifests may hold it: relative to `base` if it lies below, else the file's name."""
+    absolute = (base / path).absolute()
+    try:
+        return absolute.relative_to(base.absolute()).as_posix()
+    except ValueError:
+        return path.name

@@ -1,0 +1,262 @@
+"""A Python callable as a selector: how it is found, called, and what its failures become."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ctxbench.errors import ParameterError
+from ctxbench.items import Catalog, Item
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.callable import CallableSource, load_callable
+from ctxbench.selectors.external import External, external_from_config
+
+CATALOG = Catalog(
+    [
+        Item(type="tool", name="a", description="first", schema={"type": "object"}, metadata={"secret": 1}),
+        Item(type="tool", name="b"),
+        Item(type="tool", name="off", enabled=False),
+    ]
+)
+A, B = CATALOG.ids[:2]
+
+
+def batch_of(*texts):
+    return Batch.of(CATALOG, [Request(id=f"q{i}", text=text) for i, text in enumerate(texts)])
+
+
+def select(function, *texts, **options):
+    return External(CallableSource(function, **options), name="mine").select(batch_of(*texts))
+
+
+def from_text(tmp_path, text, name="select", **options):
+    (tmp_path / "mine.py").write_text(textwrap.dedent(text))
+    return external_from_config({"callable": f"mine.py:{name}", **options}, base=tmp_path)
+
+
+def chosen(made):
+    rows = [[] for _ in made.query.batch.requests]
+    for row, item in zip(made.candidates.request, made.candidates.item, strict=True):
+        rows[row].append(CATALOG.ids[item])
+    return rows
+
+
+def test_it_gets_the_request_and_the_enabled_items_without_metadata():
+    seen = []
+    select(lambda request, items: seen.append((request, items)) or [], "hello")
+    request, items = seen[0]
+    assert request == {"id": "q0", "text": "hello"}
+    row = {"title": "a", "text": "", "type": "tool", "name": "a", "description": "first", "schema": {"type": "object"}}
+    assert items == [{"_id": A, **row}, {"_id": B, "title": "b", "text": "", "type": "tool", "name": "b"}]
+
+
+def test_it_gets_ids_or_nothing_on_demand():
+    assert chosen(select(lambda _, ids: ids, "x", send="ids")) == [[A, B]]
+    assert chosen(select(lambda request: [request["text"]], B, send="nothing")) == [[B]]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [B, A],
+        (B, A),
+        [{"id": B}, {"id": A}],
+        {"items": [{"id": B}, {"id": A}]},
+        {"query": "q0", "items": [{"id": B}, {"id": A}]},
+    ],
+)
+def test_ids_rows_and_answers_are_alike(result):
+    made = select(lambda *_: result, "x")
+    assert (chosen(made), made.errors) == ([[B, A]], {})
+    assert made.seconds[0] >= 0
+
+
+def test_a_generator_is_run_to_its_end():
+    def generate(request, items):
+        yield A
+        if request["text"] == "fail":
+            raise OSError("the disk")
+
+    made = select(generate, "ok", "fail")
+    assert chosen(made) == [[A], []]
+    assert "the callable raised OSError: the disk (" in made.errors[1]
+
+
+@pytest.mark.parametrize("result", [None, 3, A, b"x", {A, B}])
+def test_what_is_no_answer_is_an_error(result):
+    made = select(lambda *_: result, "x")
+    assert made.errors[0].startswith("query 'q0': the callable returned ")
+    assert made.errors[0].endswith("; expected a list of ids, or an answer as dict")
+
+
+def test_an_answer_to_another_query_is_an_error():
+    made = select(lambda *_: {"query": "q7", "items": []}, "x")
+    assert made.errors == {0: "query 'q0': the answer is for query 'q7'"}
+
+
+def test_an_exception_is_the_error_of_its_query_with_the_line_of_the_users_file(tmp_path):
+    selector = from_text(
+        tmp_path,
+        """
+        import json
+
+        def helper(text):
+            return json.loads(text)
+
+        def select(request, items):
+            if request["text"] == "exit":
+                raise SystemExit(3)
+            return helper(request["text"])
+        """,
+    )
+    made = selector.select(batch_of("[]", "{", "exit"))
+    assert made.errors == {
+        1: "query 'q1': the callable raised JSONDecodeError: Expecting property name enclosed in double quotes: "
+        "line 1 column 2 (char 1) (mine.py, line 5)",
+        2: "query 'q2': the callable raised SystemExit: 3 (mine.py, line 9)",
+    }
+
+
+def test_ctrl_c_is_no_error_of_a_query():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        select(interrupt, "x")
+
+
+def test_what_it_prints_does_not_reach_standard_output(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        textwrap.dedent(
+            """
+            import os, subprocess, sys
+            print("on import")
+            def select(request, items):
+                print("by print")
+                os.write(1, b"by the system\\n")
+                subprocess.run([sys.executable, "-c", "print('by a child')"], check=True)
+                return []
+            """
+        )
+    )
+    program = textwrap.dedent(
+        """
+        from pathlib import Path
+        from ctxbench.items import Catalog
+        from ctxbench.requests import Batch, Request
+        from ctxbench.selectors.external import external_from_config
+        print("before")
+        selector = external_from_config({"callable": "mine.py:select"}, base=Path())
+        selector.select(Batch.of(Catalog([]), [Request(id="q", text="")]))
+        print("after")
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["before", "after", ""]
+    assert sorted(done.stderr.split()) == sorted("on import by print by the system by a child".split())
+
+
+def test_changing_the_items_is_an_error_and_does_not_reach_the_catalog():
+    def spoil(request, items):
+        items[0]["schema"]["type"] = "spoilt"
+        return [A]
+
+    before = CATALOG.hash
+    made = select(spoil, "x", "y")
+    assert set(made.errors) == {0, 1}
+    assert made.errors[0].endswith("the callable changed the items that it was given; let it work on a copy")
+    assert CATALOG[0].schema == {"type": "object"}
+    assert Catalog(CATALOG).hash == before
+
+
+def test_a_batch_is_answered_in_order_or_by_id():
+    in_order = select(lambda requests, items: [[r["text"]] for r in requests], A, B, batch=True)
+    assert chosen(in_order) == [[A], [B]]
+    by_id = select(lambda requests, items: {"q1": [B], "q0": {"items": []}}, "x", "y", batch=True)
+    assert chosen(by_id) == [[], [B]]
+    missing = select(lambda requests, items: {"q1": [B]}, "x", "y", batch=True)
+    assert missing.errors == {0: "query 'q0': the callable returned a dict without it"}
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ([[]], "the callable returned 1 answers to 2 requests; expected as many"),
+        ({"q9": []}, "the callable answered query 'q9', which it was not asked"),
+        (None, "the callable returned None; expected a list of answers, or a dict by id"),
+    ],
+)
+def test_a_batch_that_is_none_is_the_error_of_all_its_queries(result, message):
+    made = select(lambda *_: result, "x", "y", batch=True)
+    assert made.errors == {0: f"query 'q0': {message}", 1: f"query 'q1': {message}"}
+
+
+def test_a_module_and_a_dotted_name_are_found(tmp_path):
+    (tmp_path / "ctxbench_test_module.py").write_text("class Box:\n    def pick(request, items):\n        return []\n")
+    function = load_callable("ctxbench_test_module:Box.pick", base=tmp_path)
+    assert function({}, []) == []
+    described = CallableSource(function, base=tmp_path).describe()
+    assert described["callable"] == "ctxbench_test_module:Box.pick"
+
+
+def test_a_file_imports_its_neighbours(tmp_path):
+    (tmp_path / "ctxbench_test_neighbour.py").write_text("WORD = 'tool:b'")
+    selector = from_text(
+        tmp_path,
+        """
+        import ctxbench_test_neighbour
+
+        def select(request, items):
+            return [ctxbench_test_neighbour.WORD]
+        """,
+    )
+    assert chosen(selector.select(batch_of("x"))) == [[B]]
+
+
+def test_the_description_holds_the_source_and_no_absolute_path(tmp_path):
+    selector = from_text(tmp_path, "def select(request, items):\n    return []\n")
+    digest = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+    assert selector.describe() == {
+        "protocol": 1,
+        "callable": "mine.py:select",
+        "sha256": digest,
+        "send": "items",
+        "batch": False,
+        "repeats": 1,
+    }
+    assert selector.name == "select"
+
+
+def test_a_changed_file_is_imported_anew(tmp_path):
+    first = from_text(tmp_path, "def select(request, items):\n    return ['tool:a']\n")
+    second = from_text(tmp_path, "def select(request, items):\n    return ['tool:b']\n")
+    assert chosen(first.select(batch_of("x"))) == [[A]]
+    assert chosen(second.select(batch_of("x"))) == [[B]]
+    assert first.describe()["sha256"] == second.describe()["sha256"]  # both are what the file holds now
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mine.py", r"callable must be module:function or file\.py:function, got 'mine\.py'"),
+        ("mine.py:", "callable must be module:function"),
+        ("none.py:f", r"callable 'none\.py:f': there is no file none\.py"),
+        ("no_such_module_here:f", "No module named 'no_such_module_here'"),
+        ("mine.py:missing", r"mine\.py has no 'missing'"),
+        ("mine.py:NUMBER", "NUMBER is not callable, it is 3"),
+        ("mine.py:Class", "callable must be a function or an object that can be called"),
+        ("mine.py:wait", "callable must be a plain function, got an async one"),
+        ("broken.py:f", r"importing broken\.py raised SyntaxError"),
+        ("failing.py:f", r"importing failing\.py raised ZeroDivisionError: division by zero \(failing\.py, line 2\)"),
+    ],
+)
+def test_a_callable_that_cannot_be_found_is_an_error(tmp_path, spec, message):
+    (tmp_path / "mine.py").write_text("NUMBER = 3\nclass Class: pass\nasync def wait(request, items): return []\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "failing.py").write_text("x = 0\n1 / x\n")
+    with pytest.raises(ParameterError, match=message):
+        external_from_config({"callable": spec}, base=tmp_path)
