@@ -1,0 +1,177 @@
+"""Reading files whole or by line, and writing them so that nothing is ever half-written.
+
+Lines end at a line feed (a carriage return before it is dropped), never at U+2028 or a form feed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ctxbench.errors import Fault, InputError, StorageError
+
+_BOM = b"\xef\xbb\xbf"
+_TRIES = 100  # of putting a folder in its place while others do the same
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Read a file whole, without the byte order mark it may start with.
+
+    Raises:
+        StorageError: it is missing, a folder, or cannot be read.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return data.removeprefix(_BOM)
+
+
+def read_text(path: Path | str) -> str:
+    """Read a UTF-8 file whole.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+        InputError: it is not UTF-8; all lines that are not are listed.
+    """
+    data = read_bytes(path)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        faults: list[Fault] = []
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            _decoded(line, path, number, faults)
+        raise InputError(faults) from error
+
+
+def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+    """Yield (1-based line number, text without its line end) of a UTF-8 file, one line at a time.
+
+    A line that is not UTF-8 is added to `faults` and passed over. An empty file yields nothing.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                line = raw.removeprefix(_BOM) if number == 1 else raw
+                text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
+                if text is not None:
+                    yield number, text
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def write_atomic(path: Path | str, data: bytes | str) -> None:
+    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it.
+
+    Missing folders are made. A link is followed, so that it stays a link.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written; what was there before is unchanged.
+    """
+    target = Path(os.path.realpath(path))
+    temporary = _beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(data.encode("utf-8") if isinstance(data, str) else data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+@contextmanager
+def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
+    """Give a temporary folder to fill; at the end of the block it takes the place of `path` as a whole.
+
+    An error in the block leaves what was there before. Two processes may write the same folder; one wins.
+
+    Args:
+        path: the folder to make; missing parents are made.
+        keep: if `path` is there by the end of the block, keep it and drop what was written.
+
+    Raises:
+        StorageError: the place cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    temporary, aside = _beside(target), _beside(target)
+    try:
+        temporary.mkdir(parents=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        yield temporary
+        try:
+            _put_folder(temporary, target, aside, keep=keep)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+    finally:
+        if aside.exists() and not target.exists():
+            aside.rename(target)
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_folder(temporary: Path, target: Path, aside: Path, *, keep: bool) -> None:
+    """Rename `temporary` to `target`; what stands there goes `aside`, from where the caller brings it back."""
+    for attempt in range(_TRIES):
+        try:
+            temporary.rename(target)  # replaces an empty folder, fails on any other
+            break
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == _TRIES - 1:
+                raise
+        if keep:
+            return
+        shutil.rmtree(aside, ignore_errors=True)  # ours from the last attempt: another process has put its own
+        with suppress(FileNotFoundError):  # another process has just put it aside
+            target.rename(aside)
+    _sync_folder(target.parent)
+
+
+def _beside(target: Path) -> Path:
+    """A hidden name that nobody else has, in the folder of `target` and so on the same disk."""
+    return target.with_name(f".{target.name[:80]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush a rename to disk, where the system lets a folder be opened (Windows does not)."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _unreadable(path: Path | str, error: OSError) -> StorageError:
+    return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file")
+
+
+def _unwritable(path: Path | str, error: OSError) -> StorageError:
+    return StorageError(f"cannot write {path}: {error.strerror or error}; nothing was changed there")
+
+
+def _decoded(line: bytes, path: Path | str, number: int, faults: list[Fault]) -> str | None:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = len(line[: error.start].decode("utf-8")) + 1
+        byte = f"byte 0x{line[error.start]:02x}"
+        faults.append(Fault(f"invalid UTF-8: {error.reason} at {byte}; save the file as UTF-8", path, number, column))
+        return None

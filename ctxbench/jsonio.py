@@ -1,0 +1,345 @@
+"""Reading JSON, JSON lines and YAML with faults by file, line and column, and writing them.
+
+What is read holds JSON's types only: no NaN, no infinity, no dates, no key twice. `write_atomic` and
+`atomic_folder` are those of `ctxbench.fileio`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ctxbench.errors import Fault, InputError
+from ctxbench.fileio import atomic_folder, iter_lines, read_text, write_atomic
+
+if TYPE_CHECKING:
+    import yaml
+
+__all__ = [
+    "YamlPath",
+    "atomic_folder",
+    "dump_json",
+    "dump_jsonl",
+    "dump_yaml",
+    "iter_jsonl",
+    "iter_lines",
+    "line_of",
+    "load_yaml",
+    "parse_json",
+    "read_json",
+    "read_text",
+    "write_atomic",
+]
+
+YamlPath: TypeAlias = tuple[str | int, ...]
+
+_MAX_YAML_NODES = 200_000  # aliases of aliases can stand for more nodes than fit in memory
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (1-based line number, row) of a file with one JSON object a line; blank lines are passed over.
+
+    A line that is not UTF-8, not JSON or no object is added to `faults` and passed over, so that one pass finds
+    all of them: look at `faults` when the iterator is at its end.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    for number, text in iter_lines(path, faults):
+        if not text or text.isspace():
+            continue
+        try:
+            row = parse_json(text, path=path, line=number)
+        except InputError as error:
+            faults.extend(error.faults)
+            continue
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            faults.append(Fault(f"expected a JSON object {{...}} on each line, got {_kind(row)}", path, number, 1))
+
+
+def read_json(path: Path | str) -> Any:
+    """Read one JSON document.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is not UTF-8 or not JSON (line and column), or an object has a key twice (all of them).
+    """
+    return parse_json(read_text(path), path=path)
+
+
+def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> Any:
+    """Parse one JSON document.
+
+    Args:
+        text: the document.
+        path: named in faults.
+        line: the 1-based line of the file at which the text starts.
+
+    Raises:
+        InputError: not JSON, NaN or an infinite number, or an object has a key twice (all of them).
+    """
+    twice: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(found)
+        if len(row) != len(found):
+            twice.append("")
+        return row
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        what = "the file is empty; expected JSON" if not text.strip() else f"malformed JSON: {error.msg}"
+        raise InputError([Fault(what, path, line + error.lineno - 1, error.colno)]) from error
+    except RecursionError as error:
+        raise InputError([Fault("JSON is nested too deeply", path, line)]) from error
+    except _NotFiniteError as error:
+        places = [start for start, word in _words(text) if word == error.number]
+        where = _place(text, places[0] if places else 0, line)
+        raise InputError([Fault(f"{error.number} is no JSON number; expected a finite one", path, *where)]) from error
+    except ValueError as error:  # an integer of more than 4,300 digits
+        raise InputError([Fault(f"malformed JSON: {error}", path, line)]) from error
+    if twice:
+        raise InputError(
+            [
+                Fault(f"key {key!r} stands twice in one object", path, *_place(text, start, line))
+                for start, key in _duplicate_keys(text)
+            ]
+        )
+    return value
+
+
+def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
+    """Read one YAML document by YAML 1.2's core rules: `yes` and `2026-03-23` are text, `1e-5` is a number.
+
+    Returns:
+        The data, in JSON's types (None for an empty file), and the 1-based line of every key and list entry by
+        its path: `lines["selectors", 0, "name"]`; `lines[()]` is where the document starts. A path that came in
+        by a merge key (`<<`) has no line of its own: `line_of` gives that of the closest known one.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is not UTF-8 or not YAML (line and column), or a mapping has a key twice (all of them).
+    """
+    import yaml
+
+    text = read_text(path)
+    loader = None
+    try:
+        loader = _loader()(text)
+        node = loader.get_single_node()
+        lines: dict[YamlPath, int] = {(): 1}
+        if node is None:
+            return None, lines
+        faults: list[Fault] = []
+        _walk(node, (), lines, faults, path)
+        if faults:
+            raise InputError(faults)
+        return loader.construct_document(node), lines
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = f"malformed YAML: {' '.join(filter(None, (error.context, error.problem)))}"
+        where = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise InputError([Fault(what, path, *where)]) from error
+    except yaml.reader.ReaderError as error:
+        where = _place(text, error.position, 1)
+        raise InputError([Fault(f"malformed YAML: {error.reason}", path, *where)]) from error
+    except RecursionError as error:
+        raise InputError([Fault("YAML is nested too deeply", path)]) from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def line_of(lines: Mapping[YamlPath, int], path: YamlPath) -> int:
+    """The 1-based line of a path, or of the closest thing around it that has one; 0 if nothing has."""
+    for end in range(len(path), -1, -1):
+        if path[:end] in lines:
+            return lines[path[:end]]
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> str:
+    """Write JSON: compact on one line, or indented with a line end; keys in their order, text readable.
+
+    Lone surrogates, which UTF-8 cannot hold, are escaped (with all other non-ASCII text of that value).
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    separators = (",", ": ") if indent else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=True, allow_nan=False, indent=indent, separators=separators)
+    return text + "\n" if indent else text
+
+
+def dump_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write one JSON object a line; no rows give an empty text."""
+    return "".join(f"{dump_json(row)}\n" for row in rows)
+
+
+def dump_yaml(data: Any) -> str:
+    """Write YAML that `load_yaml` reads back equal, keys in their order, texts of several lines as blocks."""
+    import yaml
+
+    return str(yaml.dump(data, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=110))
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is called in a message."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
+             float: "a number", type(None): "null"}  # fmt: skip
+    return names.get(type(value), type(value).__name__)
+
+
+class _NotFiniteError(ValueError):
+    def __init__(self, number: str) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+def _no_constant(number: str) -> float:
+    raise _NotFiniteError(number)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise _NotFiniteError(number)
+    return value
+
+
+def _place(text: str, offset: int, first_line: int) -> tuple[int, int]:
+    """The 1-based (line, column) of an offset."""
+    before = text[:offset]
+    return first_line + before.count("\n"), offset - (before.rfind("\n") + 1) + 1
+
+
+def _words(text: str) -> Iterator[tuple[int, str]]:
+    """The words of valid JSON (or of JSON with NaN) with their offsets; blanks, commas and colons left out."""
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|[^\s,:\[\]{}"]+', text, re.DOTALL):
+        yield match.start(), match.group()
+
+
+def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
+    """Offset and name of each key that its object has already."""
+    open_objects: list[set[str]] = []
+    last = (0, "")
+    for start, word in _words(text):
+        if word in "[{":
+            open_objects.append(set())
+        elif word in "]}":
+            open_objects.pop()
+        elif word == ":":
+            key = json.loads(last[1])
+            if key in open_objects[-1]:
+                yield last[0], key
+            open_objects[-1].add(key)
+        last = (start, word)
+
+
+# ---------------------------------------------------------------------------------------------- YAML
+
+
+_CORE = (  # YAML 1.2 core schema without its .nan and .inf; https://yaml.org/spec/1.2.2/#103-core-schema
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    ("tag:yaml.org,2002:float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
+)  # fmt: skip
+
+
+@cache
+def _loader() -> type[yaml.SafeLoader]:
+    import yaml
+
+    class CoreLoader(yaml.SafeLoader):
+        yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own form
+
+    for tag, pattern, first in _CORE:
+        CoreLoader.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), first)
+    CoreLoader.add_constructor("tag:yaml.org,2002:int", _yaml_int)
+    CoreLoader.add_constructor("tag:yaml.org,2002:float", _yaml_float)
+    return CoreLoader
+
+
+@cache
+def _dumper() -> type[yaml.SafeDumper]:
+    import yaml
+
+    class CoreDumper(yaml.SafeDumper):
+        """Puts in quotes what either version of YAML would read as something else than text."""
+
+    for tag, pattern, first in _CORE:
+        CoreDumper.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), first)
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    CoreDumper.add_representer(str, text)
+    return CoreDumper
+
+
+def _yaml_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = str(loader.construct_scalar(node))
+    return int(_yaml_number(node, lambda: int(text, 0 if text[:2] in ("0x", "0o") else 10)))
+
+
+def _yaml_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
+    text = str(loader.construct_scalar(node))
+    return float(_yaml_number(node, lambda: _finite(text)))
+
+
+def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
+    import yaml
+
+    try:
+        return read()
+    except ValueError as error:
+        problem = f"{node.value[:40]!r} is no finite number"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+
+def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: list[Fault], file: Path | str) -> None:
+    """Note the line of every path below `node`, and the keys that are twice or no plain values."""
+    import yaml
+
+    if len(lines) > _MAX_YAML_NODES:
+        raise InputError([Fault(f"YAML stands for more than {_MAX_YAML_NODES} values", file)])
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            _walk(entry, (*path, index), lines, faults, file)
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            mark = key.start_mark
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                what = "a key must be a plain text; put it in quotes if it is meant so"
+                faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
+            elif key.value in seen:
+                what = f"key {key.value!r} stands twice in one mapping"
+                faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
+            else:
+                seen.add(key.value)
+                lines[(*path, key.value)] = mark.line + 1
+                _walk(value, (*path, key.value), lines, faults, file)

@@ -1,0 +1,33 @@
+"""Where caches are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from ctxbench.cache import cache_dir
+
+
+def test_the_environment_moves_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "here"))
+    assert cache_dir() == tmp_path / "here"
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CTXBENCH_CACHE", "~/vectors")
+    assert cache_dir() == tmp_path / "vectors"
+
+
+def test_without_it_the_platform_decides(monkeypatch):
+    monkeypatch.delenv("CTXBENCH_CACHE", raising=False)
+    assert cache_dir() == Path(platformdirs.user_cache_dir("ctxbench"))
+    monkeypatch.setenv("CTXBENCH_CACHE", "")
+    assert cache_dir() == Path(platformdirs.user_cache_dir("ctxbench"))
+
+
+def test_it_is_not_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "here"))
+    cache_dir()
+    assert not (tmp_path / "here").exists()

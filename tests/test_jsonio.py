@@ -1,0 +1,158 @@
+"""JSON, JSON lines and YAML: JSON's types only, and every fault with its line and column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxbench.errors import Fault, InputError
+from ctxbench.jsonio import dump_json, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml, parse_json, read_json
+
+
+def faults_of(text: str) -> list[tuple[str, int, int]]:
+    with pytest.raises(InputError) as caught:
+        parse_json(text)
+    return [(f.message, f.line, f.column) for f in caught.value.faults]
+
+
+def test_malformed_json_is_placed() -> None:
+    assert faults_of('{\n  "a": 1,\n  "b" 2}') == [("malformed JSON: Expecting ':' delimiter", 3, 7)]
+    assert faults_of(" \n") == [("the file is empty; expected JSON", 2, 1)]
+
+
+def test_every_key_that_stands_twice_is_placed() -> None:
+    text = '{"a": {"x": 1,\n "x": 2}, "b": "a", "c": ["\\"a\\":", {"a": 1}],\n "\\u0061": 3}'
+    assert faults_of(text) == [
+        ("key 'x' stands twice in one object", 2, 2),
+        ("key 'a' stands twice in one object", 3, 2),
+    ]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_not_finite_are_refused(number: str) -> None:
+    text = f'["{number}",\n  {number}]'
+    assert faults_of(text) == [(f"{number} is no JSON number; expected a finite one", 2, 3)]
+
+
+def test_nesting_beyond_the_stack_and_endless_integers_are_faults() -> None:
+    assert faults_of("[" * 100_000)[0][0] == "JSON is nested too deeply"
+    assert "malformed JSON" in faults_of("9" * 5000)[0][0]
+
+
+def test_json_lines_gives_good_rows_and_all_faults(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n[1]\n{"a": }\n\xff\n{"a": 1, "a": 2}\n{"a": "\xe2\x80\xa8"}')
+    faults: list[Fault] = []
+    assert list(iter_jsonl(path, faults)) == [(1, {"a": 1}), (7, {"a": "\u2028"})]
+    assert [(f.line, f.column) for f in faults] == [(3, 1), (4, 7), (5, 1), (6, 10)]
+    assert faults[0].message == "expected a JSON object {...} on each line, got a list"
+    assert all(f.path == path for f in faults)
+
+
+def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:
+    value = {"b": [1, 0.1, None, True], "a": 'ä\u2028\n"', "lone": "\ud800"}
+    path = tmp_path / "a.json"
+    for indent in (None, 2):
+        path.write_text(dump_json(value, indent=indent), encoding="utf-8")
+        assert read_json(path) == value
+    assert dump_json({"b": "ä", "a": 1}) == '{"b":"ä","a":1}'
+    assert dump_jsonl([{"a": 1}, {"b": 2}]) == '{"a":1}\n{"b":2}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json(float("nan"))
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "a.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_yaml_gives_the_line_of_every_key_and_entry(tmp_path: Path) -> None:
+    data, lines = load_yaml(written(tmp_path, "# head\na: 1\nb:\n  - x\n  - y: 2\n    z:\n      deep\n"))
+    assert data == {"a": 1, "b": ["x", {"y": 2, "z": "deep"}]}
+    assert lines == {(): 1, ("a",): 2, ("b",): 3, ("b", 0): 4, ("b", 1): 5, ("b", 1, "y"): 5, ("b", 1, "z"): 6}
+    assert line_of(lines, ("b", 1, "missing", 3)) == 5
+    assert line_of({}, ("b",)) == 0
+
+
+def test_yaml_has_the_types_of_json(tmp_path: Path) -> None:
+    text = "[yes, no, on, 2026-03-23, 12:30:00, 1e-5, 010, 0x1F, 0o17, .5, 1., -3, ~, .nan, .inf, 'true', true, null]"
+    data, _ = load_yaml(written(tmp_path, text))
+    assert data == [
+        *("yes", "no", "on", "2026-03-23", "12:30:00", 1e-5, 10, 31, 15, 0.5, 1.0, -3, None),
+        *(".nan", ".inf", "true", True, None),
+    ]
+    assert [type(value) for value in data[5:12]] == [float, int, int, int, float, float, int]
+
+
+def test_keys_of_yaml_are_texts_and_merges_work(tmp_path: Path) -> None:
+    data, lines = load_yaml(written(tmp_path, "base: &b {k: 1, j: 2}\nuse:\n  <<: *b\n  k: 3\n"))
+    assert data == {"base": {"k": 1, "j": 2}, "use": {"k": 3, "j": 2}}
+    assert line_of(lines, ("use", "j")) == 2
+    assert line_of(lines, ("use", "k")) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ("a: 1\nb: [1, 2\nc: 3\n", "malformed YAML", 3, 2),
+        ("a: 1\n\tb: 2\n", "malformed YAML", 2, 1),
+        ("a: 1\nb: 2\na: 3\n", "key 'a' stands twice in one mapping", 3, 1),
+        ("a: !!python/object:os.system x\n", "malformed YAML: could not determine a constructor", 1, 4),
+        ("a: 1\n---\nb: 2\n", "malformed YAML: expected a single document", 2, 1),
+        ("a: 1e999\n", "'1e999' is no finite number", 1, 4),
+        ("a: x\x00y\n", "malformed YAML: special characters are not allowed", 1, 5),
+        ("? [a, b]\n: 1\n", "a key must be a plain text", 1, 3),
+        ("1: a\n", "a key must be a plain text", 1, 1),
+    ],
+)
+def test_what_is_wrong_in_yaml_is_placed(tmp_path: Path, text: str, message: str, line: int, column: int) -> None:
+    with pytest.raises(InputError) as caught:
+        load_yaml(written(tmp_path, text))
+    fault = caught.value.faults[0]
+    assert message in fault.message
+    assert (fault.line, fault.column) == (line, column)
+
+
+def test_all_keys_that_stand_twice_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_yaml(written(tmp_path, "a: {x: 1, x: 2}\nb: 1\nb: 2\n"))
+    assert [(f.line, f.column) for f in caught.value.faults] == [(1, 11), (3, 1)]
+
+
+def test_aliases_cannot_fill_the_memory(tmp_path: Path) -> None:
+    levels = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
+    with pytest.raises(InputError, match="more than"):
+        load_yaml(written(tmp_path, "\n".join(["l0: &l0 x", *levels])))
+    with pytest.raises(InputError, match=r"refers to itself|too deeply"):
+        load_yaml(written(tmp_path, "a: &a [*a]\n"))
+
+
+def test_an_empty_yaml_file_is_none(tmp_path: Path) -> None:
+    assert load_yaml(written(tmp_path, "# nothing\n")) == (None, {(): 1})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e-5",
+        "yes",
+        "010",
+        "0o7",
+        "12:30",
+        "null",
+        "",
+        "a: b",
+        "two\nlines\n",
+        " lead\nx",
+        "ä",
+        "2026-03-23",
+        "#",
+        "\x07",
+    ],
+)
+def test_texts_survive_yaml(tmp_path: Path, value: str) -> None:
+    data: dict[str, Any] = {"k": value, value or "e": [value, {"x": 1e-7, "y": -3, "z": None, "b": True}]}
+    assert load_yaml(written(tmp_path, dump_yaml(data)))[0] == data
