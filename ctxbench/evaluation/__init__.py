@@ -1,0 +1,1 @@
+"""Datasets, metrics, statistics, runs and latency."""
