@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,27 +190,3 @@ class _Resolver:
     def finish(self) -> None:
         if self.faults:
             raise InputError(self.faults, subject="requests")
-
-
-def request_from_dict(row: Mapping[str, Any]) -> Request:
-    """Build a request from the JSON of `Request.as_dict`.
-
-    Raises:
-        ParameterError: a field is missing or of the wrong type.
-    """
-    try:
-        session = row.get("session")
-        return Request(
-            id=str(row["id"]),
-            text=str(row["text"]),
-            history=tuple(Message(m["role"], m["content"]) for m in row.get("history", ())),
-            session=None
-            if session is None
-            else tuple(SessionItem(ItemKey.parse(s["id"]), s.get("mode", "manual")) for s in session),
-            explicit=tuple(ItemKey.parse(key) for key in row.get("explicit", ())),
-            available=None if row.get("available") is None else tuple(ItemKey.parse(key) for key in row["available"]),
-            tool_results=tuple((r["tool"], r["text"]) for r in row.get("tool_results", ())),
-            **{k: row.get(k) for k in ("user", "workspace", "conversation", "turn", "time")},
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ParameterError(f"a request needs id and text, and lists where lists stand: {error!r}") from error

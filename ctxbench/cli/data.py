@@ -1,0 +1,103 @@
+"""`ctxbench data`: list, show, validate and import datasets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ctxbench.cli.progress import progress
+from ctxbench.cli.select import print_json
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.dataset import Dataset
+
+
+def list_datasets(*, as_json: bool) -> None:
+    """Print every dataset that has a name."""
+    from ctxbench.evaluation.dataset_store import list_datasets as listed
+
+    rows = listed()
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        how = f"  ({row.install})" if row.state == "not installed" else ""
+        typer.echo(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
+
+
+def show(name: str, *, query: str | None, as_json: bool) -> None:
+    """Print a dataset's card, or one query with its labels.
+
+    Raises:
+        UnknownNameError: there is no such dataset or query.
+    """
+    from ctxbench.evaluation.dataset_store import open_dataset
+
+    with progress() as shown:
+        dataset = open_dataset(name, notify=shown.say)
+    if query is not None:
+        _show_query(dataset.take([query]), as_json=as_json)
+    elif as_json:
+        print_json({**dataset.card, "hash": dataset.hash})
+    else:
+        from ctxbench.jsonio import dump_yaml
+
+        card = {**dataset.card, "hash": dataset.hash}
+        if "scopes" in card:
+            card["scopes"] = {scope: f"{len(items)} items" for scope, items in card["scopes"].items()}
+        typer.echo(dump_yaml(card), nl=False)
+
+
+def _show_query(dataset: Dataset, *, as_json: bool) -> None:
+    query = dataset.queries[0]
+    labels: list[dict[str, Any]] = [
+        {"id": label.item.id, "grade": label.grade, "via": label.via, "alternatives": label.alternatives}
+        for label in dataset.labels_of(query.id)
+    ]
+    if as_json:
+        print_json({**query.as_row(), "labels": labels})
+        return
+    typer.echo(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
+    typer.echo(query.request.text)
+    grades = {2: "required", 1: "helpful", 0: "irrelevant"}
+    for label in labels:
+        group = f", one of {label['alternatives']}" if label["alternatives"] else ""
+        typer.echo(f"  {grades[label['grade']]:<10} {label['id']} ({label['via']}{group})")
+    if query.needs_nothing:
+        typer.echo("  needs nothing")
+
+
+def validate(name: str, *, as_json: bool) -> int:
+    """Print everything that is wrong with a dataset; the exit code is 0 if nothing is, else 2."""
+    from ctxbench.evaluation.dataset_store import dataset_folder
+    from ctxbench.evaluation.dataset_files import validate as faults_of
+
+    folder = dataset_folder(name)
+    faults = faults_of(folder)
+    if as_json:
+        rows = [{"message": f.message, "path": str(f.path), "line": f.line, "column": f.column} for f in faults]
+        print_json({"dataset": str(folder), "valid": not faults, "faults": rows})
+    else:
+        for fault in faults:
+            typer.echo(str(fault))
+        typer.echo(f"{folder}: {len(faults)} fault{'' if len(faults) == 1 else 's'}" if faults else f"{folder}: valid")
+    return 2 if faults else 0
+
+
+def import_dataset(name: str, *, out: Path | None) -> None:
+    """Import a dataset into the cache, or into a folder."""
+    from ctxbench.evaluation.dataset_files import write_dataset
+    from ctxbench.evaluation.dataset_store import import_dataset as imported
+    from ctxbench.evaluation.dataset_store import open_dataset
+
+    with progress() as shown:
+        if out is None:
+            imported(name, notify=shown.say)
+        else:
+            dataset = open_dataset(name, notify=shown.say)
+            write_dataset(dataset, out)
+            shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items written to {out}")

@@ -1,0 +1,67 @@
+"""Progress on stderr, for whatever takes over a second: a line that is rewritten on a terminal, few lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+AFTER = 1.0  # seconds of silence first
+EVERY_TERMINAL = 0.1
+EVERY_FILE = 10.0
+
+
+class Progress:
+    """Shows how far something is. Says nothing in the first second."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._shown = 0.0
+        self._width = 0
+        self._terminal = sys.stderr.isatty()
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        """`done` of `total` of what `text` names."""
+        now = time.monotonic()
+        every = EVERY_TERMINAL if self._terminal else EVERY_FILE
+        if now - self._begin < AFTER or now - self._shown < every:
+            return
+        self._shown = now
+        line = f"{text}: {done:,} of {total:,}"
+        if self._terminal:
+            sys.stderr.write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        else:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        """Print one line that stays."""
+        self.close()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._terminal and self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+            self._width = 0
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress that is cleared at the end."""
+    shown = Progress()
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+@contextmanager
+def embedding_progress() -> Iterator[Callable[[int, int], None]]:
+    """Progress of texts being embedded."""
+    with progress() as shown:
+        yield lambda done, total: shown("embedding texts", done, total)

@@ -1,0 +1,141 @@
+"""`ctxbench select`: one request, explained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ctxbench.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctxbench.selectors.definitions import Definition
+    from ctxbench.selectors.explain import Explained, Explanation
+
+WIDTH = 60
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked on the command line.
+
+    Attributes:
+        text: the request.
+        catalog: a file, a folder, or a dataset's name.
+        selector: a shipped selector's name, or a YAML file.
+        preset: its preset, or None.
+        set: NAME=VALUE, each.
+        embedder: as `open_embedder` reads it.
+    """
+
+    text: str
+    catalog: str
+    selector: str
+    preset: str | None
+    set: tuple[str, ...]
+    embedder: str
+
+
+def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
+    """Select and print."""
+    from ctxbench.cache import cache_dir
+    from ctxbench.cli.progress import embedding_progress
+    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.store import VectorStore
+    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.requests import Request
+    from ctxbench.selectors.explain import explain
+    from ctxbench.sources.catalogs import read_catalog
+    from ctxbench.tokens import open_counter
+
+    definition = find_definition(question.selector)
+    values = definition.values(question.preset, parse_values(question.set))
+    pipeline = definition.pipeline(values)
+    catalog = read_catalog(question.catalog)
+    embedder = open_embedder(question.embedder)
+    counter = open_counter("o200k", cache=cache_dir())
+    with embedding_progress() as progress:
+        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
+        resources = LocalResources(vectors, counter)
+        explanation = explain(pipeline, catalog, Request(id="select", text=question.text), resources)
+    label = definition.name if question.preset is None else f"{definition.name}/{question.preset}"
+    if messages:
+        print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
+    elif as_json:
+        facts = {"selector": label, "parameters": values, "embedder": embedder.identity.key, "tokens": counter.name}
+        print_json({**facts, **explanation.as_dict(near=near)})
+    else:
+        typer.echo(_text(explanation, label, counter.name, near))
+
+
+def find_definition(selector: str) -> Definition:
+    """A shipped selector by name, or one from a YAML file."""
+    from ctxbench.selectors.definitions import definition, read_definition
+
+    if selector.endswith((".yaml", ".yml")):
+        return read_definition(Path(selector))
+    return definition(selector)
+
+
+def parse_values(pairs: tuple[str, ...]) -> dict[str, float]:
+    """Read NAME=VALUE pairs.
+
+    Raises:
+        ParameterError: one is not of this form, or its value is no number.
+    """
+    values: dict[str, float] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        try:
+            values[name] = float(text) if any(c in text for c in ".eE") else int(text)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ParameterError(f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r}")
+    return values
+
+
+def print_json(value: Any) -> None:
+    """Print JSON on stdout."""
+    from ctxbench.jsonio import dump_json
+
+    typer.echo(dump_json(value, indent=2), nl=False)
+
+
+def _messages(explanation: Explanation) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in explanation.prompt.messages]
+
+
+def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
+    n = len(explanation.chosen)
+    lines = [
+        f"{label}: {n} of {explanation.eligible} items offered, {explanation.prompt_tokens:,} prompt tokens ({counter})"
+    ]
+    if not explanation.chunks:
+        lines.append("the request has no text to search with, so nothing is searched")
+    lines += ["", *_block(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]
+    out = explanation.left_out[:near]
+    if out:
+        lines += ["", f"nearest that stayed out ({len(out)} of {len(explanation.left_out)} candidates):", ""]
+        lines += _block(out, pairs=False)
+    return "\n".join(lines)
+
+
+def _block(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
+    lines = []
+    for one in rows:
+        score = "      " if one.offered.score is None else f"{one.offered.score:6.3f}"
+        lines.append(f"{score}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
+        if one.offered.rule:
+            lines.append(f"        {one.offered.rule}")
+        if pairs and one.item_chunk:
+            lines.append(f"        “{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”")
+    return lines
+
+
+def _short(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= WIDTH else one_line[: WIDTH - 1] + "…"
