@@ -14,7 +14,7 @@ from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
     from ctxbench.config import Experiment
-    from ctxbench.evaluation.dataset import Dataset
+    from ctxbench.evaluation.datasets.dataset import Dataset
     from ctxbench.evaluation.results import RunFolder
     from ctxbench.tokens import TokenCounter
 
@@ -49,7 +49,7 @@ def report_run(path: Path, *, as_json: bool) -> None:
         ParameterError: a dataset has changed since.
     """
     from ctxbench.cache import cache_dir
-    from ctxbench.evaluation.dataset_store import open_dataset
+    from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.evaluation.results import RunFolder
     from ctxbench.tokens import open_counter
 

@@ -12,12 +12,12 @@ from ctxbench.cli.progress import progress
 from ctxbench.cli.select import print_json
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.dataset import Dataset
+    from ctxbench.evaluation.datasets.dataset import Dataset
 
 
 def list_datasets(*, as_json: bool) -> None:
     """Print every dataset that has a name."""
-    from ctxbench.evaluation.dataset_store import list_datasets as listed
+    from ctxbench.evaluation.datasets.store import list_datasets as listed
 
     rows = listed()
     if as_json:
@@ -35,7 +35,7 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     Raises:
         UnknownNameError: there is no such dataset or query.
     """
-    from ctxbench.evaluation.dataset_store import open_dataset
+    from ctxbench.evaluation.datasets.store import open_dataset
 
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
@@ -73,8 +73,8 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
 
 def validate(name: str, *, as_json: bool) -> int:
     """Print everything that is wrong with a dataset; the exit code is 0 if nothing is, else 2."""
-    from ctxbench.evaluation.dataset_store import dataset_folder
-    from ctxbench.evaluation.dataset_files import validate as faults_of
+    from ctxbench.evaluation.datasets.files import validate as faults_of
+    from ctxbench.evaluation.datasets.store import dataset_folder
 
     folder = dataset_folder(name)
     faults = faults_of(folder)
@@ -90,9 +90,9 @@ def validate(name: str, *, as_json: bool) -> int:
 
 def import_dataset(name: str, *, out: Path | None) -> None:
     """Import a dataset into the cache, or into a folder."""
-    from ctxbench.evaluation.dataset_files import write_dataset
-    from ctxbench.evaluation.dataset_store import import_dataset as imported
-    from ctxbench.evaluation.dataset_store import open_dataset
+    from ctxbench.evaluation.datasets.files import write_dataset
+    from ctxbench.evaluation.datasets.store import import_dataset as imported
+    from ctxbench.evaluation.datasets.store import open_dataset
 
     with progress() as shown:
         if out is None:

@@ -170,9 +170,24 @@ def amount_interval(values: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
     n, method = len(sample), "Hall's t"
     if n < 2:
         return Interval(low=0.0, high=math.inf, level=level, method=method, holds=False)
-    mean, sd = float(sample.mean()), float(sample.std(ddof=1))
-    if sample[0] == sample[-1]:
-        return Interval(low=float(sample[0]), high=float(sample[0]), level=level, method=method, holds=False)
+    low, high = hall_bounds(sample, level=level)
+    _, counts = np.unique(sample, return_counts=True)
+    holds = n >= SMALL and n - int(counts.max()) >= FEW
+    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=holds)
+
+
+def hall_bounds(sample: FloatArray, *, level: float = LEVEL) -> tuple[float, float]:
+    """Student's t interval of a mean, corrected for skewness; equal values give one of no width.
+
+    Args:
+        sample: shape (n,), n >= 2, finite.
+        level: nominal coverage.
+
+    Source: Hall, On the removal of skewness by transformation, JRSS B 54, 1992.
+    """
+    n, mean, sd = len(sample), float(sample.mean()), float(sample.std(ddof=1))
+    if float(sample.min()) == float(sample.max()):
+        return float(sample[0]), float(sample[0])
     skew = float(((sample - mean) ** 3).mean()) / sd**3
     a = skew / (3.0 * math.sqrt(n))
 
@@ -181,10 +196,7 @@ def amount_interval(values: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
         return float(np.cbrt(1.0 + 3.0 * a * y) - 1.0) / a if abs(a) > 1e-9 else y
 
     t, se = student_critical(level, n - 1), sd / math.sqrt(n)
-    _, counts = np.unique(sample, return_counts=True)
-    holds = n >= SMALL and n - int(counts.max()) >= FEW
-    low, high = max(0.0, mean - se * deviate(t)), mean - se * deviate(-t)
-    return Interval(low=low, high=high, level=level, method=method, holds=holds)
+    return mean - se * deviate(t), mean - se * deviate(-t)
 
 
 def estimate(values: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Estimate:

@@ -1,0 +1,201 @@
+"""What must hold between the parts of a dataset: ids, names and labels that fit each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from ctxbench.errors import Fault, suggest
+from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.items import Item, ItemKey
+
+Place: TypeAlias = tuple[Path | None, int]
+
+
+def nowhere(_index: int) -> Place:
+    """The place of what did not come from a file."""
+    return None, 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """The parts of a dataset, and where each stands.
+
+    Attributes:
+        items: by key.
+        scopes: named sets of items.
+        queries, labels: in the order of their files.
+        items_complete, queries_complete, scopes_complete: False if a row could not be read at all; what is not
+            known may then stand in that row, so that it is no fault of its own.
+        place_query, place_label: path and 1-based line by position.
+        place_scope: path and 1-based line by name.
+    """
+
+    items: Mapping[ItemKey, Item]
+    scopes: Mapping[str, Sequence[ItemKey]]
+    queries: Sequence[DatasetQuery]
+    labels: Sequence[Label]
+    items_complete: bool = True
+    queries_complete: bool = True
+    scopes_complete: bool = True
+    place_query: Callable[[int], Place] = nowhere
+    place_label: Callable[[int], Place] = nowhere
+    place_scope: Callable[[str], Place] = field(default=lambda _name: (None, 0))
+
+
+def check_contents(contents: Contents) -> list[Fault]:
+    """Everything that does not fit: scopes first, then queries, then labels, each in order."""
+    return [*_Scopes(contents).faults(), *_Queries(contents).faults(), *_Labels(contents).faults()]
+
+
+class _Part:
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self._ids: list[str] | None = None
+
+    def unknown_items(self, keys: Iterable[ItemKey]) -> Iterable[str]:
+        """A message for each key that the catalog does not hold."""
+        if not self.contents.items_complete:
+            return
+        for key in keys:
+            if key not in self.contents.items:
+                self._ids = self._ids or [known.id for known in self.contents.items]
+                yield f"names item {key.id!r}, which corpus.jsonl does not hold{suggest(key.id, self._ids)}"
+
+    @staticmethod
+    def twice(keys: Sequence[ItemKey]) -> Iterable[str]:
+        """A message for each key that is listed again."""
+        seen: set[ItemKey] = set()
+        for key in keys:
+            if key in seen:
+                yield f"names item {key.id!r} twice"
+            seen.add(key)
+
+
+class _Scopes(_Part):
+    def faults(self) -> Iterable[Fault]:
+        for name, keys in self.contents.scopes.items():
+            for message in (*self.unknown_items(keys), *self.twice(keys)):
+                yield Fault(f"scope {name!r} {message}", *self.contents.place_scope(name))
+
+
+class _Queries(_Part):
+    def faults(self) -> Iterable[Fault]:
+        first: dict[str, int] = {}
+        split_by: dict[tuple[str, str], tuple[str, str]] = {}
+        for i, query in enumerate(self.contents.queries):
+            place = self.contents.place_query(i)
+            messages = [*self._id(query, first, i), *self._split(query, split_by), *self._items(query)]
+            for message in messages:
+                yield Fault(f"query {query.id!r} {message}", *place)
+
+    def _id(self, query: DatasetQuery, first: dict[str, int], i: int) -> Iterable[str]:
+        if not query.id or re.search(r"\s", query.id):
+            yield "has an id that is empty or holds blanks; qrels and runs could not name it"
+        j = first.setdefault(query.id, i)
+        if j != i:
+            path, line = self.contents.place_query(j)
+            yield "occurs twice" + (f", first in line {line}" if path else "") + "; ids must differ"
+
+    @staticmethod
+    def _split(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[str, str]]) -> Iterable[str]:
+        if not query.split:
+            return  # missing; the reader has said so
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", query.split):
+            yield f"has split {query.split!r}; expected letters, digits, '-' and '_', such as tuning or test"
+        for what, name in (("group", query.group), ("conversation", query.request.conversation)):
+            if name is not None:
+                split, other = split_by.setdefault((what, name), (query.split, query.id))
+                if split != query.split:
+                    yield (
+                        f"is in split {query.split!r}, but query {other!r} of the same {what} {name!r} is in "
+                        f"{split!r}; a {what} stays in one split"
+                    )
+
+    def _items(self, query: DatasetQuery) -> Iterable[str]:
+        request = query.request
+        listed = {
+            "session": [item.key for item in request.session or ()],
+            "explicit": request.explicit,
+            "available": request.available or (),
+        }
+        if query.scope is not None:
+            del listed["available"]
+            if query.scope not in self.contents.scopes:
+                if self.contents.scopes_complete:
+                    known = suggest(query.scope, self.contents.scopes)
+                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
+            elif request.available != tuple(self.contents.scopes[query.scope]):
+                yield f"has scope {query.scope!r}, but is given other items than that scope"
+        for what, keys in listed.items():
+            for message in (*self.unknown_items(keys), *self.twice(keys)):
+                yield f"({what}) {message}"
+
+
+class _Labels(_Part):
+    def __init__(self, contents: Contents) -> None:
+        super().__init__(contents)
+        self.query = {query.id: query for query in reversed(contents.queries)}
+        self.scope = {name: frozenset(keys) for name, keys in contents.scopes.items()}
+
+    def faults(self) -> Iterable[Fault]:
+        first: dict[tuple[str, ItemKey], int] = {}
+        groups: dict[tuple[str, str, ItemKey | None], list[int]] = {}
+        for i, label in enumerate(self.contents.labels):
+            place = self.contents.place_label(i)
+            for message in (*self._references(label), *self._values(label), *self._twice(label, first, i)):
+                yield Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *place)
+            if label.grade == 2:
+                alone = None if label.alternatives else label.item
+                groups.setdefault((label.query, label.alternatives, alone), []).append(i)
+        for (query_id, _, _), members in groups.items():
+            query = self.query.get(query_id)
+            if query is not None:
+                yield from self._reachable(query, members)
+
+    def _twice(self, label: Label, first: dict[tuple[str, ItemKey], int], i: int) -> Iterable[str]:
+        j = first.setdefault((label.query, label.item), i)
+        if j != i:
+            path, line = self.contents.place_label(j)
+            yield "occurs twice" + (f", first in {path.name}, line {line}" if path else "")
+
+    def _references(self, label: Label) -> Iterable[str]:
+        contents = self.contents
+        if label.query not in self.query and contents.queries_complete:
+            yield f"is for a query that queries.jsonl does not hold{suggest(label.query, self.query)}"
+        yield from self.unknown_items([label.item])
+
+    def _values(self, label: Label) -> Iterable[str]:
+        if label.grade not in (0, 1, 2):
+            yield f"has score {label.grade}; expected 0 irrelevant, 1 helpful or 2 required"
+        if label.via not in ("direct", "dependency"):
+            yield f"has via {label.via!r}; expected direct or dependency"
+        if label.alternatives and label.grade != 2:
+            yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
+        if re.search(r"[\t\r\n]", label.alternatives):
+            yield "has alternatives with a tab or a line end, which qrels cannot hold"
+        query = self.query.get(label.query)
+        if query is not None and query.needs_nothing and label.grade == 2:
+            yield "says required, but the query says `needs: nothing`"
+
+    def _reachable(self, query: DatasetQuery, members: Sequence[int]) -> Iterable[Fault]:
+        """A fault if none of the items that would meet a requirement can ever be offered."""
+        labels = [self.contents.labels[i] for i in members]
+        items = [self.contents.items.get(label.item) for label in labels]
+        available: Container[ItemKey] | None = query.request.available
+        if query.scope is not None:
+            available = self.scope.get(query.scope)
+        scope_unknown = query.scope is not None and query.scope not in self.contents.scopes
+        if None in items or scope_unknown:
+            return  # reported already
+        held = {item.key for item in query.request.session or ()}
+        open_to = {label.item for label in labels if available is None or label.item in available} | held
+        enabled = {item.key for item in items if item is not None and item.enabled}
+        if not any(label.item in open_to and label.item in enabled for label in labels):
+            names = " or ".join(repr(label.item.id) for label in labels)
+            why = "is not among the items available to it" if enabled else "is not enabled"
+            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
+            yield Fault(message, *self.contents.place_label(members[0]))

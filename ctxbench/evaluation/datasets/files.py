@@ -1,0 +1,303 @@
+"""Datasets as folders, in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, `dataset.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctxbench.errors import Fault, InputError, ParameterError, StorageError, suggest
+from ctxbench.evaluation.datasets.checks import Contents, Place, check_contents
+from ctxbench.evaluation.datasets.dataset import FORMAT, Dataset, name_fault
+from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.datasets.rows import read_query
+from ctxbench.fileio import atomic_folder, iter_lines, write_atomic
+from ctxbench.items import Catalog, Item, ItemKey
+from ctxbench.jsonio import YamlPath, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml
+from ctxbench.sources.catalogs import CORPUS, read_items
+from ctxbench.sources.rows import Row, read_key
+
+CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
+CARD_FIELDS = ("format", "name", "version", "licence", "source", "labelling", "notes", "counts", "scopes")
+QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives")
+
+
+def read_dataset(folder: Path | str) -> Dataset:
+    """Read a dataset and check all of it.
+
+    Raises:
+        StorageError: there is no such folder.
+        InputError: all faults at once, each with file and line.
+    """
+    reader = _Reader(Path(folder))
+    reader.read()
+    dataset = None if reader.faults else reader.dataset()
+    faults = reader.faults if dataset is None else _miscounted(dataset, reader)
+    if faults or dataset is None:
+        raise InputError(faults, subject=f"dataset {folder}")
+    return dataset
+
+
+def validate(folder: Path | str) -> list[Fault]:
+    """Everything that is wrong with a dataset, in the order of its files and lines; empty if it is valid.
+
+    Raises:
+        StorageError: there is no such folder.
+    """
+    try:
+        read_dataset(folder)
+    except InputError as error:
+        return list(error.faults)
+    return []
+
+
+def write_dataset(dataset: Dataset, folder: Path | str) -> None:
+    """Write a dataset as a folder: as a whole or not at all, equal datasets as the same bytes.
+
+    A dataset that stands there is replaced; any other folder that holds something is not.
+
+    Raises:
+        ParameterError: the folder holds something else than a dataset, or the dataset does not say its licence,
+            source or labelling.
+        StorageError: the place cannot be written; what was there is unchanged.
+    """
+    _refuse_overwriting(Path(folder))
+    with atomic_folder(folder) as temporary:
+        write_files(dataset, temporary)
+
+
+def write_files(dataset: Dataset, folder: Path) -> None:
+    """Write the files of a dataset into a folder that is there.
+
+    Raises:
+        ParameterError: the dataset does not say its licence, source or labelling.
+        StorageError: the folder cannot be written.
+    """
+    missing = [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]
+    if missing:
+        raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
+    write_atomic(folder / CARD, dump_yaml(dataset.card))
+    write_atomic(folder / CORPUS, dump_jsonl(item.as_row() for item in dataset.catalog))
+    write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
+    for split in dataset.split_names:
+        labels = (i for q in dataset.queries if q.split == split for i in dataset.labels_of(q.id))
+        write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels))
+
+
+def _qrels(labels: Iterable[Label]) -> str:
+    rows = [QRELS_HEADER, *((i.query, i.item.id, str(i.grade), i.via, i.alternatives) for i in labels)]
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def _refuse_overwriting(folder: Path) -> None:
+    try:
+        other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
+    if other:
+        raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
+
+
+@dataclass
+class _Reader:
+    """Reads the files of one folder; whatever is wrong ends in `faults`, in file order."""
+
+    folder: Path
+    faults: list[Fault] = field(default_factory=list)
+    card: Mapping[str, Any] = field(default_factory=dict)
+    card_lines: Mapping[YamlPath, int] = field(default_factory=dict)
+    scopes: dict[str, tuple[ItemKey, ...]] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    items_complete: bool = True
+    queries: list[DatasetQuery] = field(default_factory=list)
+    query_lines: list[int] = field(default_factory=list)
+    queries_complete: bool = True
+    labels: list[Label] = field(default_factory=list)
+    label_places: list[Place] = field(default_factory=list)
+
+    def read(self) -> None:
+        if not self.folder.is_dir():
+            raise StorageError(f"cannot read dataset {self.folder}: no such folder; expected one with {CARD}")
+        self._read_card()
+        self._read_corpus()
+        self._read_queries()
+        self._read_qrels()
+        contents = Contents(
+            items={item.key: item for item in reversed(self.items)},
+            scopes=self.scopes,
+            queries=self.queries,
+            labels=self.labels,
+            items_complete=self.items_complete,
+            scopes_complete=bool(self.card),
+            queries_complete=self.queries_complete,
+            place_query=lambda i: (self.folder / QUERIES, self.query_lines[i]),
+            place_label=lambda i: self.label_places[i],
+            place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
+        )
+        self.faults += check_contents(contents)
+        self.faults.sort(key=self._order)
+
+    def _order(self, fault: Fault) -> tuple[int, str, int]:
+        name = Path(fault.path or "").name
+        files = (CARD, CORPUS, QUERIES)
+        return (files.index(name) if name in files else len(files), name, fault.line)
+
+    def dataset(self) -> Dataset:
+        about = {k: self.card[k] for k in ("licence", "source", "labelling", "notes") if k in self.card}
+        return Dataset(
+            name=self.card["name"],
+            version=self.card["version"],
+            catalog=Catalog(self.items),
+            queries=tuple(self.queries),
+            labels=tuple(self.labels),
+            about=about,
+            scopes=self.scopes,
+        )
+
+    def _present(self, path: Path) -> bool:
+        if path.is_file():
+            return True
+        self.faults.append(Fault(f"{path.name} is missing; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
+        return False
+
+    def _read_card(self) -> None:
+        path = self.folder / CARD
+        if not self._present(path):
+            return
+        try:
+            data, self.card_lines = load_yaml(path)
+        except InputError as error:
+            self.faults += error.faults
+            return
+        if not isinstance(data, dict):
+            self.faults.append(Fault("expected a mapping with name, version, licence, source, labelling", path, 1))
+            return
+        self.card = data
+        row = Row(data, self.faults, path, 1, self.card_lines)
+        row.refuse_unknown(CARD_FIELDS)
+        if row.take("format", int, FORMAT) != FORMAT:
+            row.fault(f"format must be {FORMAT}, got {data['format']}; another release wrote this", at="format")
+        name = row.take("name", str, "", required=True)
+        fault = name_fault(name) if name else None
+        if fault:
+            row.fault(fault, at="name")
+        for required in ("version", "licence", "labelling"):
+            row.take(required, str, "", required=True)
+        if not isinstance(data.get("source"), str | dict | list) or not data["source"]:
+            row.fault(
+                "field 'source' is missing; expected where the data comes from, as a text or mapping", at="source"
+            )
+        row.take("counts", dict, {})
+        self._read_scopes(row)
+
+    def _read_scopes(self, row: Row) -> None:
+        scopes: dict[str, Any] = row.take("scopes", dict, {})
+        for name, entries in scopes.items():
+            lines: dict[YamlPath, int] = {(name,): line_of(self.card_lines, ("scopes", name))}
+            scope = Row({name: entries if entries is not None else []}, self.faults, row.path, 1, lines)
+            self.scopes[name] = scope.each(name, read_key, expected="an item id")
+
+    def _read_corpus(self) -> None:
+        path = self.folder / CORPUS
+        if not self._present(path):
+            self.items_complete = False
+            return
+        found = read_items(path, self.faults)
+        self.items = [item for _, item in found if item is not None]
+        self.items_complete = bool(found) and len(self.items) == len(found)
+
+    def _read_queries(self) -> None:
+        path = self.folder / QUERIES
+        if not self._present(path):
+            self.queries_complete = False
+            return
+        unreadable: list[Fault] = []
+        rows = 0
+        for line, data in iter_jsonl(path, unreadable):
+            rows += 1
+            query = read_query(Row(data, self.faults, path, line), self.scopes)
+            if query is None:
+                self.queries_complete = False
+                continue
+            self.queries.append(query)
+            self.query_lines.append(line)
+        self.faults += unreadable
+        self.queries_complete = self.queries_complete and not unreadable
+        if not rows and not unreadable:
+            self.faults.append(Fault("the file is empty; expected one query a line", path))
+            self.queries_complete = False
+
+    def _read_qrels(self) -> None:
+        folder = self.folder / QRELS
+        split_of_query = {query.id: query.split for query in self.queries}
+        present = {path.stem: path for path in sorted(folder.glob("*.tsv"))}
+        splits = {query.split for query in self.queries if query.split}
+        for split in sorted(splits - set(present)):
+            message = f"{QRELS}/{split}.tsv is missing, but queries are of split {split!r}; expected its labels"
+            self.faults.append(Fault(message, folder / f"{split}.tsv"))
+        for split, path in present.items():
+            if self.queries_complete and split not in splits:
+                self.faults.append(Fault(f"no query is of split {split!r}{suggest(split, splits)}", path))
+            for line, label in _read_labels(path, self.faults):
+                self.labels.append(label)
+                self.label_places.append((path, line))
+                other = split_of_query.get(label.query, split)
+                if other not in (split, ""):
+                    what = f"label for query {label.query!r}, which is of split {other!r}; it belongs in {other}.tsv"
+                    self.faults.append(Fault(what, path, line))
+
+
+def _read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
+    """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
+    lines = iter_lines(path, faults)
+    number, header = next(lines, (0, ""))
+    columns = header.split("\t")
+    expected = f"expected {' '.join(QRELS_HEADER[:3])}, then via and alternatives or not, separated by tabs"
+    if not header.strip():
+        faults.append(Fault(f"the file is empty or its header is missing; {expected}", path, 1))
+        return
+    unknown = sorted(set(columns[3:]) - set(QRELS_HEADER[3:]))
+    if tuple(columns[:3]) != QRELS_HEADER[:3] or unknown or len(set(columns)) != len(columns):
+        faults.append(Fault(f"the first line must be the header; {expected}, got {header!r:.80}", path, number))
+        return
+    for number, text in lines:
+        if not text.strip():
+            continue
+        fields = text.split("\t")
+        if not 3 <= len(fields) <= len(columns):
+            wanted = "3" if len(columns) == 3 else f"3 to {len(columns)}"
+            faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
+            continue
+        label = _label(dict(zip(columns, fields, strict=False)), Row({}, faults, path, number))
+        if label is not None:
+            yield number, label
+
+
+def _label(fields: Mapping[str, str], row: Row) -> Label | None:
+    try:
+        item = ItemKey.parse(fields["corpus-id"])
+    except ParameterError as error:
+        row.fault(str(error))
+        return None
+    score = fields["score"].strip()
+    if score not in ("0", "1", "2"):
+        row.fault(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score!r}")
+        return None
+    via = fields.get("via", "") or "direct"
+    return Label(fields["query-id"], item, int(score), via, fields.get("alternatives", ""))
+
+
+def _miscounted(dataset: Dataset, reader: _Reader) -> list[Fault]:
+    """What the card counts otherwise than it is; a card need not count."""
+    faults = []
+    for name, given in (reader.card.get("counts") or {}).items():
+        true = dataset.counts.get(name)
+        if true is None:
+            message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
+        elif given == true and not isinstance(given, bool):
+            continue
+        else:
+            message = f"counts says {name}: {given}, but the files hold {true}"
+        faults.append(Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("counts", name))))
+    return faults

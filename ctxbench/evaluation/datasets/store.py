@@ -1,0 +1,157 @@
+"""Datasets by name: what the cache holds, and what importers can put there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from ctxbench import registry
+from ctxbench.cache import cache_dir
+from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.evaluation.datasets.dataset import Dataset, name_fault
+from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_files
+from ctxbench.evaluation.importers.base import Importer
+from ctxbench.fileio import atomic_folder
+from ctxbench.jsonio import load_yaml
+
+Notify: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One dataset that has a name.
+
+    Attributes:
+        name: what `open_dataset` takes.
+        state: `cached`, `importable` (at the first use) or `not installed`.
+        version: the version that opening it gives, or would give; empty if it is not known.
+        install: the command that installs its source; empty for a dataset without an importer.
+    """
+
+    name: str
+    state: str
+    version: str
+    install: str = ""
+
+
+def silent(_message: str) -> None:
+    """Say nothing."""
+
+
+def importers() -> dict[str, Importer]:
+    """The importer of each dataset that one provides, by the dataset's name, sorted.
+
+    Raises:
+        ParameterError: two importers provide the same name.
+    """
+    found: dict[str, Importer] = {}
+    for name in registry.names("importer"):
+        importer: Importer = registry.find("importer", name)()
+        for provided in importer.provides:
+            if provided in found:
+                raise ParameterError(f"two importers provide the dataset {provided!r}; one must be uninstalled")
+            found[provided] = importer
+    return dict(sorted(found.items()))
+
+
+def list_datasets() -> tuple[Listing, ...]:
+    """Every dataset that has a name, sorted: what is cached and what importers provide."""
+    known = importers()
+    cached = _cached_names()
+    rows = []
+    for name in sorted({*known, *cached}):
+        importer = known.get(name)
+        version = _cached_version(name) if name in cached else ""
+        if importer is not None and importer.available() and version != importer.version:
+            rows.append(Listing(name, "importable", importer.version, importer.install))
+        elif name in cached:
+            rows.append(Listing(name, "cached", version, importer.install if importer else ""))
+        elif importer is not None:
+            rows.append(Listing(name, "not installed", importer.version, importer.install))
+    return tuple(rows)
+
+
+def open_dataset(name_or_path: str | Path, *, notify: Notify = silent) -> Dataset:
+    """Read a dataset from a folder, or by name from the cache; what an importer provides is imported first.
+
+    A folder that holds a `dataset.yaml` comes before a name. A cached dataset whose importer has moved on to
+    another version is imported again if its source is installed, and used as it is if not.
+
+    Args:
+        name_or_path: a folder, or a name that `list_datasets` lists.
+        notify: told in one line what takes a moment or turned out otherwise.
+
+    Raises:
+        UnknownNameError: no such name; the closest are named.
+        StorageError: the folder is missing, or the source is not installed (says what to install).
+        InputError: the dataset is not valid; all faults at once.
+    """
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or (Path(text) / CARD).is_file() or name_fault(text):
+        return read_dataset(name_or_path)
+    importer = importers().get(text)
+    folder = _folder(text)
+    if (folder / CARD).is_file():
+        if importer is None or not importer.available() or _cached_version(text) == importer.version:
+            return read_dataset(folder)
+        notify(f"dataset {text}: version {_cached_version(text)} is cached, importing {importer.version}")
+    elif importer is None:
+        known = [row.name for row in list_datasets()]
+        raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})")
+    return _imported(text, importer, notify)
+
+
+def import_dataset(name: str, *, notify: Notify = silent) -> Dataset:
+    """Import a dataset into the cache, in place of what is cached; if that cannot be written, only return it.
+
+    Raises:
+        UnknownNameError: no importer provides it.
+        StorageError: the source is not installed (says what to install), or is not what is expected.
+    """
+    known = importers()
+    if name not in known:
+        raise UnknownNameError("dataset to import", name, known)
+    return _imported(name, known[name], notify)
+
+
+def _imported(name: str, importer: Importer, notify: Notify) -> Dataset:
+    if not importer.available():
+        raise StorageError(f"dataset {name} is not in the cache and its source is not installed: {importer.install}")
+    dataset = importer.load(name)
+    folder = _folder(name)
+    try:
+        with atomic_folder(folder) as temporary:
+            write_files(dataset, temporary)
+    except StorageError as error:
+        notify(f"dataset {name}: imported, but not kept: {error}")
+        return dataset
+    notify(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items imported to {folder}")
+    return dataset
+
+
+def dataset_folder(name_or_path: str | Path) -> Path:
+    """The folder of a dataset: itself, or that of a name in the cache."""
+    given = Path(name_or_path)
+    return given if given.is_dir() or not (_folder(str(given)) / CARD).is_file() else _folder(str(given))
+
+
+def _folder(name: str) -> Path:
+    return cache_dir() / "datasets" / name
+
+
+def _cached_names() -> set[str]:
+    try:
+        return {card.parent.name for card in (cache_dir() / "datasets").glob(f"[!.]*/{CARD}")}
+    except OSError as error:
+        raise StorageError(f"cannot list {cache_dir() / 'datasets'}: {error.strerror or error}") from error
+
+
+def _cached_version(name: str) -> str:
+    """The version that a cached card says; empty if the card cannot be read, which reading it will explain."""
+    try:
+        card, _ = load_yaml(_folder(name) / CARD)
+    except (InputError, StorageError):
+        return ""
+    return str(card.get("version", "")) if isinstance(card, dict) else ""

@@ -1,0 +1,69 @@
+"""What the times were taken on, and how much memory a process needed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory and system; what the system does not tell is None."""
+    affinity = getattr(os, "sched_getaffinity", None)  # where the system has it
+    return {
+        "processor": _processor(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "memory_mib": _memory_mib(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def blas() -> list[dict[str, Any]]:
+    """The BLAS and OpenMP libraries that this process has loaded, with their threads."""
+    from threadpoolctl import threadpool_info
+
+    keys = ("user_api", "internal_api", "version", "num_threads")
+    return [{key: found.get(key) for key in keys} for found in threadpool_info()]
+
+
+def peak_mib() -> float | None:
+    """Peak resident memory of this process in MiB, or None where the system does not tell.
+
+    On Linux VmHWM, since `ru_maxrss` there is inherited over fork and exec: a small child of a large process would
+    report the size of its parent.
+    """
+    found = _field(Path("/proc/self/status"), "VmHWM")
+    if found is not None:
+        return float(found.split()[0]) / 1024
+    try:
+        import resource
+    except ImportError:  # Windows has no such call
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others KiB
+
+
+def _processor() -> str | None:
+    return _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or None
+
+
+def _memory_mib() -> int | None:
+    found = _field(Path("/proc/meminfo"), "MemTotal")
+    return int(found.split()[0]) // 1024 if found is not None else None
+
+
+def _field(path: Path, name: str) -> str | None:
+    """The value of the first `name: value` of one of the kernel's files; None where it has none."""
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if colon and key.strip() == name:
+            return value.strip()
+    return None

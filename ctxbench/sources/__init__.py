@@ -1,0 +1,1 @@
+"""Where catalogs come from."""

@@ -1,0 +1,111 @@
+"""Catalogs from files: `corpus.jsonl`, one item a line, alone or in the folder of a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctxbench.cache import cache_dir
+from ctxbench.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.items import INCLUDE_MODES, Catalog, Item, ItemKey
+from ctxbench.jsonio import iter_jsonl
+from ctxbench.sources.rows import Row
+
+CORPUS = "corpus.jsonl"
+ITEM_FIELDS = (
+    *("_id", "title", "text", "description", "type", "server", "name"),
+    *("include", "enabled", "priority", "schema", "metadata"),
+)
+
+
+def read_catalog(name_or_path: str | Path) -> Catalog:
+    """Read a catalog.
+
+    Args:
+        name_or_path: a file of items, a folder that holds `corpus.jsonl`, or the name of a dataset in the cache.
+
+    Raises:
+        StorageError: nothing is there.
+        InputError: lines are malformed, or identities occur twice; all faults, with their lines.
+    """
+    path = _corpus_path(Path(name_or_path))
+    faults: list[Fault] = []
+    items = [item for _, item in read_items(path, faults) if item is not None]
+    if faults:
+        raise InputError(faults)
+    return Catalog(items)
+
+
+def _corpus_path(given: Path) -> Path:
+    for path in (given, given / CORPUS, cache_dir() / "datasets" / given / CORPUS):
+        if path.is_file():
+            return path
+    raise StorageError(
+        f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
+        "(`ctxbench data list` names those that there are)"
+    )
+
+
+def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]:
+    """Read the items of a corpus file with their 1-based lines; None where a line's item cannot be read.
+
+    An empty file, a malformed line, a wrong field and an identity that occurs twice are added to `faults`.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    unreadable: list[Fault] = []
+    first: dict[ItemKey, int] = {}
+    items: list[tuple[int, Item | None]] = []
+    for line, data in iter_jsonl(path, unreadable):
+        item = read_item(Row(data, faults, path, line))
+        items.append((line, item))
+        if item is not None and first.setdefault(item.key, line) != line:
+            what = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
+            faults.append(Fault(what, path, line))
+    items += [(fault.line, None) for fault in unreadable]
+    if not items:
+        faults.append(Fault("the file is empty; expected one item a line", path))
+    faults += unreadable
+    return items
+
+
+def read_item(row: Row) -> Item | None:
+    """Turn a row of `corpus.jsonl` into an item; None if its `_id` cannot be read.
+
+    `_id` alone is the identity; `type`, `server` and `name` are for readers of other tools and must agree with it.
+    """
+    row.refuse_unknown(ITEM_FIELDS)
+    item_id = row.take("_id", str, "", required=True)
+    try:
+        key = ItemKey.parse(item_id) if item_id else None
+    except ParameterError as error:
+        row.fault(f"field '_id': {error}")
+        key = None
+    if key is None:
+        return None
+    if key.id != item_id:
+        row.fault(f"field '_id' is {item_id!r}; percent-encoded it must be {key.id!r}")
+    for name, expected in key._asdict().items():
+        given = row.optional(name, str)
+        if given is not None and given != (expected or ""):
+            row.fault(f"field {name!r} is {given!r}, but _id {item_id!r} says {expected!r}; they must agree")
+    include = row.take("include", str, "agent")
+    if include not in INCLUDE_MODES:
+        row.fault(f"field 'include' must be one of {', '.join(INCLUDE_MODES)}, got {include!r}")
+        include = "agent"
+    title = row.take("title", str, "")
+    try:
+        return Item(
+            **key._asdict(),
+            title="" if title == key.name else title,
+            text=row.take("text", str, ""),
+            description=row.take("description", str, ""),
+            include=include,
+            enabled=row.take("enabled", bool, True),
+            priority=row.optional("priority", int),
+            schema=row.optional("schema", dict),
+            metadata=row.take("metadata", dict, {}),
+        )
+    except ParameterError as error:
+        row.fault(str(error))
+        return None
