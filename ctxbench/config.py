@@ -67,7 +67,7 @@ class Experiment:
         name: of the run folder and the report.
         about: what it is to settle; may be empty.
         path: the file.
-        datasets: names or paths, in order.
+        datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
         selectors: in order; names are unique.
         metrics: names as `parse_metric` reads them.
         embedder, tokens: names as `open_embedder` and `open_counter` read them.

@@ -55,7 +55,8 @@ def report_run(path: Path, *, as_json: bool) -> None:
 
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
-    datasets = {name: open_dataset(name) for name in manifest["datasets"]}
+    base = path / str(folder.read("timings.json").get("experiment_folder", "."))
+    datasets = {name: open_dataset(one["reference"], base=base) for name, one in manifest["datasets"].items()}
     for name, dataset in datasets.items():
         wanted = manifest["datasets"][name]["hash"]
         if dataset.hash != wanted:

@@ -52,6 +52,7 @@ class Slice:
         ranked, scored: as `Answers`.
         errors: what went wrong, by query id.
         seconds: what each query took, shape (n_queries,).
+        notes: what the selector says of these answers, as JSON; counts add up over slices.
     """
 
     queries: tuple[str, ...]
@@ -61,9 +62,10 @@ class Slice:
     scored: bool
     errors: Mapping[str, str]
     seconds: FloatArray
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self, *, timed: bool) -> bytes:
-        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts the seconds in."""
+        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in."""
         table = self.candidates
         arrays: dict[str, np.ndarray[Any, Any]] = {"start": table.start}
         for name in Candidates.row_arrays():
@@ -80,6 +82,8 @@ class Slice:
             "scored": self.scored,
             "errors": dict(sorted(self.errors.items())),
         }
+        if timed:
+            meta["notes"] = dict(self.notes)
         arrays["meta"] = np.frombuffer(dump_json(meta).encode(), dtype=np.uint8)
         stream = io.BytesIO()
         np.savez_compressed(stream, allow_pickle=False, **arrays)
@@ -116,6 +120,7 @@ class Slice:
             scored=bool(meta["scored"]),
             errors=meta["errors"],
             seconds=seconds,
+            notes=meta.get("notes", {}),
         )
 
 
@@ -130,7 +135,21 @@ def joined_slices(slices: Sequence[Slice]) -> Slice:
         scored=all(one.scored for one in telling),
         errors={query: text for one in slices for query, text in one.errors.items()},
         seconds=np.concatenate([np.empty(0, dtype=np.float64), *(one.seconds for one in slices)]),
+        notes=_added_up([one.notes for one in slices]),
     )
+
+
+def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts are summed, lists joined without repeats, of anything else the last is kept."""
+    out: dict[str, Any] = {}
+    for name, value in (entry for one in notes for entry in one.items()):
+        if isinstance(value, int) and not isinstance(value, bool) and name != "repeats":
+            out[name] = out.get(name, 0) + value
+        elif isinstance(value, list):
+            out[name] = sorted({*out.get(name, []), *value})
+        else:
+            out[name] = value
+    return out
 
 
 def _small(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -70,6 +71,7 @@ class Prepared:
     Attributes:
         experiment: as read.
         datasets: by name, in order.
+        references: what the experiment calls each, by name: the name itself, or a folder.
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
@@ -77,6 +79,7 @@ class Prepared:
 
     experiment: Experiment
     datasets: Mapping[str, Dataset]
+    references: Mapping[str, str]
     metrics: tuple[Metric, ...]
     embedder: Embedder
     counter: TokenCounter
@@ -105,16 +108,27 @@ def prepare(experiment: Experiment, *, notify: Callable[[str], None] = nothing_s
         return None
 
     datasets: dict[str, Dataset] = {}
+    references: dict[str, str] = {}
     for name, line in zip(experiment.datasets, experiment.dataset_lines, strict=True):
-        dataset = attempt(partial(open_dataset, name, notify=notify), line)
-        if dataset is not None:
-            datasets[name] = dataset
+        dataset = attempt(partial(open_dataset, name, base=experiment.path.parent, notify=notify), line)
+        if dataset is not None and dataset.name in datasets:
+            faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))
+        elif dataset is not None:
+            datasets[dataset.name] = dataset
+            references[dataset.name] = name
     metrics = attempt(lambda: parse_metrics(experiment.metrics))
     embedder = attempt(lambda: open_embedder(experiment.embedder))
     counter = attempt(lambda: open_counter(experiment.tokens, cache=cache_dir()))
     if faults or metrics is None or embedder is None or counter is None:
         raise InputError(faults)
-    return Prepared(experiment=experiment, datasets=datasets, metrics=metrics, embedder=embedder, counter=counter)
+    return Prepared(
+        experiment=experiment,
+        datasets=datasets,
+        references=references,
+        metrics=metrics,
+        embedder=embedder,
+        counter=counter,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +167,7 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     """
     store = RunFolder(folder)
     resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
-    timings = _Timings(store)
+    timings = _Timings(store, experiment_folder=prepared.experiment.path.parent)
     made = reused = 0
     errors: dict[str, int] = {}
     for name, dataset in prepared.datasets.items():
@@ -172,8 +186,9 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
 class _Timings:
     """Times of parts, beside those of earlier calls; in a file of their own, since they never repeat."""
 
-    def __init__(self, store: RunFolder) -> None:
+    def __init__(self, store: RunFolder, *, experiment_folder: Path) -> None:
         self._store = store
+        self._folder = os.path.relpath(experiment_folder, store.path)
         self._parts: dict[str, Any] = {}
 
     def add(self, dataset: str, selector: str, answers: Slice) -> None:
@@ -190,7 +205,9 @@ class _Timings:
             known = {}  # there is no earlier file, or one that says nothing
         parts = {name: {**known.get(name, {}), **self._parts.get(name, {})} for name in {**known, **self._parts}}
         note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
-        self._store.write("timings.json", {"machine": machine(), "note": note, "parts": parts})
+        self._store.write(
+            "timings.json", {"machine": machine(), "experiment_folder": self._folder, "note": note, "parts": parts}
+        )
 
 
 class _DatasetRun:
@@ -263,18 +280,16 @@ class _DatasetRun:
             answers=answers,
             metrics={str(metric): value for metric, value in values.items()},
             unavailable={str(metric): reason for metric, reason in lacking.items()},
-            notes=self._notes(name),
+            notes=self._notes(name, answers),
         )
 
-    def _notes(self, name: str) -> dict[str, Any]:
+    def _notes(self, name: str, answers: Slice) -> dict[str, Any]:
         """What the selector says of the run, and answers that belong to no query of the dataset."""
+        notes = dict(answers.notes)
         selector = self.selectors[name]
-        notes = dict(getattr(selector, "notes", {}))
         if isinstance(selector, FileSelector):
-            unknown = selector.unknown([query.id for query in self.dataset.queries])
-            if unknown:
-                notes["unknown_queries"] = len(unknown)
-        return notes
+            notes["answers_not_asked_for"] = len(selector.unknown([query.id for query in self.dataset.queries]))
+        return {key: value for key, value in notes.items() if value}
 
 
 def answered(selector: Selector, batch: Batch) -> Slice:
@@ -283,6 +298,7 @@ def answered(selector: Selector, batch: Batch) -> Slice:
     answers = selector.select(batch)
     seconds = time.perf_counter() - begin
     share = np.full(len(batch), seconds / max(len(batch), 1))
+    take_notes = getattr(selector, "take_notes", dict)
     return Slice(
         queries=batch.ids,
         chunks=tuple(answers.query.chunks(row) for row in range(len(batch))),
@@ -291,6 +307,7 @@ def answered(selector: Selector, batch: Batch) -> Slice:
         scored=answers.scored,
         errors={batch.ids[row]: text for row, text in sorted(answers.errors.items())},
         seconds=share if answers.seconds is None else answers.seconds,
+        notes=take_notes(),
     )
 
 
@@ -361,7 +378,7 @@ def manifest(prepared: Prepared, resources: LocalResources) -> dict[str, Any]:
         },
         "datasets": {
             name: {
-                "name": dataset.name,
+                "reference": prepared.references[name],
                 "version": dataset.version,
                 "hash": dataset.hash,
                 "queries": len(dataset.queries),

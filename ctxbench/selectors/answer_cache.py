@@ -20,7 +20,7 @@ class AnswerCache:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; a missing file is an empty cache."""
+        """Read what is there; a missing file is an empty cache, and `unwritable` says why another cannot be read."""
         self._path = path
         self._kept: dict[str, Any] = {}
         self.unwritable = ""
@@ -28,6 +28,9 @@ class AnswerCache:
             lines = path.read_bytes().split(b"\n")
         except FileNotFoundError:
             lines = []
+        except OSError as error:
+            lines = []
+            self.unwritable = error.strerror or type(error).__name__
         for line in lines:
             record = _record(line)
             if record is not None:

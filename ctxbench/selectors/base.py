@@ -17,12 +17,12 @@ class Answers:
     """What a selector offered for a batch.
 
     Attributes:
-        query: the analysed batch; of an outside selector, one whole-text chunk a request.
+        query: the analysed batch; of an outside selector, one whole-text chunk a request, none if it is blank.
         candidates: rows by request, in the order of the batch; a request in `errors` has session rows only.
         ranked: the rows found by search, chosen or not, are a ranking of the selector's; without one there are
             no ranking metrics.
-        scored: the scores are the selector's own; False where only the order was given (then the scores are
-            -1, -2, ... in that order).
+        scored: every score is the selector's own; False where of some request only the order was given (then its
+            scores are -1, -2, ... in that order).
         errors: what went wrong, by row of the batch.
         seconds: time that each request took, shape (n_requests,); NaN where it is not known by request.
     """

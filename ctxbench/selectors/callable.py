@@ -56,6 +56,7 @@ class CallableSource:
         self._batch = batch
         self._base = Path.cwd() if base is None else base
         self._source = _source_of(function)
+        self._sha256 = None if self._source is None else hashlib.sha256(read_bytes(self._source)).hexdigest()
         self._catalog = ""
         self._items: list[Any] | None = None
         self._items_hash = ""
@@ -63,13 +64,12 @@ class CallableSource:
     def describe(self) -> dict[str, Any]:
         """Module, qualified name, and the SHA-256 of the source file (None where there is no source)."""
         named = self._function if hasattr(self._function, "__qualname__") else type(self._function)
-        sha256 = None if self._source is None else hashlib.sha256(read_bytes(self._source)).hexdigest()
         module = getattr(named, "__module__", None) or ""
         if self._source is not None and module.startswith(_PREFIX):
             module = shown_path(self._source, self._base)
         return {
             "callable": f"{module}:{named.__qualname__}",
-            "sha256": sha256,
+            "sha256": self._sha256,
             "send": self._send,
             "batch": self._batch,
         }

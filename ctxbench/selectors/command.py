@@ -42,7 +42,7 @@ class CommandOptions:
     Attributes:
         send: what the catalog line holds: `items`, `ids`, or `nothing` (no such line).
         timeout: seconds for an answer, > 0; a process that takes longer is ended, and a new one started.
-        start_timeout: seconds more for the first answer of a process, which may have a model to load, >= 0.
+        start_timeout: seconds more until the first answer of a process, which may have a model to load, >= 0.
         concurrency: processes side by side, 1 to 64.
         in_flight: requests that a process is sent before it has answered, 1 to 1000.
     """
@@ -86,7 +86,7 @@ class _Slot:
         catalog: hash of the catalog that it was told.
         in_flight: what it was asked and has not answered, oldest first.
         given_up: queries that are errors already and whose answer may still come.
-        fresh: it has not been asked yet.
+        fresh: it has not answered yet.
         used: a process was started here before.
     """
 
@@ -127,7 +127,7 @@ class CommandSource:
         self._options = options or CommandOptions()
         self._base = Path.cwd() if base is None else base
         argv = _split(command) if isinstance(command, str) else list(command)
-        if not argv or not all(isinstance(part, str) and part for part in argv):
+        if not argv or not all(isinstance(part, str) and part and "\0" not in part for part in argv):
             raise ParameterError(f"command must be a list of texts, the program first, got {command!r}")
         self._argv = [_program(argv[0], self._base), *argv[1:]]
         self._description = _describe(argv, self._base)
@@ -210,7 +210,6 @@ class CommandSource:
             limit = self._options.timeout * (len(slot.in_flight) + 1)
             asked.deadline = asked.sent + limit + (self._options.start_timeout if slot.fresh else 0.0)
             asked.timed = self._options.in_flight == 1 and not slot.fresh
-            slot.fresh = False
             slot.given_up.discard(asked.query)
             slot.in_flight[asked.query] = asked
             process.write(asked.line)
@@ -256,6 +255,7 @@ class CommandSource:
             self._blame(slot, f"the process wrote a line that is no answer (no query): {shown}", replies)
         elif query in slot.in_flight:
             asked = slot.in_flight.pop(query)
+            slot.fresh = False
             self._lost_in_a_row = 0
             replies[asked.row] = Reply(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
         elif query in slot.given_up:
@@ -347,10 +347,17 @@ def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
     for part in argv:
         option, sign, value = part.rpartition("=") if part.startswith("-") else ("", "", part)
         path = base / value
-        is_file = bool(value) and path.is_file()
+        is_file = bool(value) and _is_file(path)
         name = shown_path(Path(value), base) if is_file or Path(value).is_absolute() else value
         shown.append(f"{option}{sign}{name}")
         if is_file:
             with path.open("rb") as stream:
                 files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"command": shown, "files": files}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long for a path: it is text for the program
+        return False

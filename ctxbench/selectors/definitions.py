@@ -152,13 +152,13 @@ def read_definition(path: Path) -> Definition:
         presets={name: block.get("set") or {} for name, block in presets.items()},
         abouts={name: str(block.get("about", "")) for name, block in presets.items()},
     )
-    for name in sorted(set(parameters) - _used(made.spec)):
-        reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
     checked = {name: reader.preset(made, name) for name in presets}
     if not reader.faults:
         reader.pipeline(
             made, {"": made.values(), **{name: made.values(None, values) for name, values in checked.items()}}
         )
+    for name in sorted(set(parameters) - _used(made.spec)):
+        reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
     if reader.faults:
         raise InputError(reader.faults)
     return replace(made, presets=checked)

@@ -24,6 +24,7 @@ from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.command import CommandOptions, CommandSource
 from ctxbench.selectors.http import HttpOptions, HttpSource
 from ctxbench.selectors.protocol import VERSION, Reply, Source, schema
+from ctxbench.text import js_trim
 
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
@@ -110,7 +111,8 @@ class External:
         """Ask for every request of the batch.
 
         The answers to each request are those of the request alone. `ranked` is True if every request that was
-        answered got a ranking; `scored` if every one that got items got scores.
+        answered got a ranking; `scored` if every one that got items got scores. The query's chunks are the whole
+        texts; a blank request has none.
         """
         rows = range(len(batch))
         reader = AnswerReader(batch)
@@ -124,7 +126,7 @@ class External:
             if answer.build is not None:
                 self._builds.add(answer.build)
         return Answers(
-            query=Query.of_chunks(batch, [(request.text,) for request in batch.requests]),
+            query=Query.of_chunks(batch, [[r.text] if js_trim(r.text) else [] for r in batch.requests]),
             candidates=table(batch, answers),
             ranked=all(answer.ranked for answer in answers.values()),
             scored=all(answer.score is not None for answer in answers.values() if answer.item),
@@ -319,7 +321,7 @@ def _name(kind: str, given: Mapping[str, Any]) -> str:
     what = given[kind]
     if kind == "command":
         parts = what.split() if isinstance(what, str) else what
-        what = next((part for part in parts if Path(part).suffix and not part.startswith("-")), parts[0])
+        what = next((part for part in parts[1:] if Path(part).suffix and not part.startswith("-")), parts[0])
     if kind == "callable":
         return str(what).rpartition(":")[2]
     if kind == "url":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,8 @@ class HttpSource:
             raise ParameterError(f"url {url!r} cannot be read: {error}") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ParameterError(f"url must start with http:// or https:// and name a host, got {url!r}")
+        if parsed.port is not None and not 1 <= parsed.port <= 65535:
+            raise ParameterError(f"url has port {parsed.port}; expected 1 to 65535")
         if parsed.userinfo:
             raise ParameterError("url must hold no user or password; put them in authorization_env's variable")
         self._url = parsed.copy_with(fragment=None)
@@ -114,6 +117,7 @@ class HttpSource:
         self._pool: ThreadPoolExecutor | None = None
         self._build: tuple[str | None] | None = None
         self._tried_again = 0
+        self._lock = threading.Lock()
 
     def describe(self) -> dict[str, Any]:
         """The URL without its query (of which the SHA-256), the build id, and the options that decide an answer.
@@ -254,9 +258,7 @@ class HttpSource:
         promised = self._build[0] if self._build is not None else None
         build = answers[0].get("build")
         if promised is not None and build is not None and build != promised:
-            return Reply(
-                error=f"build {quoted(build)} answered, but the run began with build {promised!r}; run it anew"
-            )
+            return Reply(error=f"build {quoted(build)} answered, but GET reported build {promised!r}; run it anew")
         return Reply(answer=answers[0], seconds=seconds)
 
     def _tried(self, method: str, content: bytes | None) -> _Response:
@@ -284,8 +286,11 @@ class HttpSource:
                     raise _FailedError(
                         f"no connection to {self._shown} ({tries} tries): {type(error).__name__} {what}"
                     ) from error
+            except httpx.HTTPError as error:  # of all others: a body that is not in the encoding that it says
+                raise _FailedError(f"{self._shown} returned what cannot be read: {type(error).__name__}") from error
             left -= 1
-            self._tried_again += 1
+            with self._lock:
+                self._tried_again += 1
             time.sleep(min(wait, _LONGEST_WAIT_S))
             wait *= 2
 
@@ -335,9 +340,7 @@ def _secret(name: str | None) -> str:
         return ""
     value = os.environ.get(name, "")
     if not value:
-        raise ParameterError(
-            f"authorization_env names the variable {name!r}, which is not set; set it, or leave it out"
-        )
+        raise ParameterError(f"authorization_env names the variable {name!r}, which is not set or empty; set it")
     if not (value.isascii() and value.isprintable()):
         raise ParameterError(f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII")
     return value

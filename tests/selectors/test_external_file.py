@@ -50,7 +50,9 @@ def test_a_query_that_is_not_answered_is_its_own_error(tmp_path):
 
 
 def test_a_faulty_answer_is_an_error_with_its_line(tmp_path):
-    (tmp_path / "a.jsonl").write_text(lines(answer("q1", A)) + '{"query": "q2", "items": [{"id": "tool:a", "score": NaN}]}')
+    (tmp_path / "a.jsonl").write_text(
+        lines(answer("q1", A)) + '{"query": "q2", "items": [{"id": "tool:a", "score": NaN}]}'
+    )
     made = FileSelector("a.jsonl", base=tmp_path).select(batch_of("q1", "q2"))
     assert made.errors == {
         1: "query 'q2': the score of items[0] ('tool:a') is nan; expected a finite number (a.jsonl, line 2)"

@@ -73,7 +73,7 @@ def list_datasets() -> tuple[Listing, ...]:
     return tuple(rows)
 
 
-def open_dataset(name_or_path: str | Path, *, notify: Notify = silent) -> Dataset:
+def open_dataset(name_or_path: str | Path, *, base: Path | None = None, notify: Notify = silent) -> Dataset:
     """Read a dataset from a folder, or by name from the cache; what an importer provides is imported first.
 
     A folder that holds a `dataset.yaml` comes before a name. A cached dataset whose importer has moved on to
@@ -81,6 +81,7 @@ def open_dataset(name_or_path: str | Path, *, notify: Notify = silent) -> Datase
 
     Args:
         name_or_path: a folder, or a name that `list_datasets` lists.
+        base: what a relative folder is relative to; None = the working directory.
         notify: told in one line what takes a moment or turned out otherwise.
 
     Raises:
@@ -89,6 +90,8 @@ def open_dataset(name_or_path: str | Path, *, notify: Notify = silent) -> Datase
         InputError: the dataset is not valid; all faults at once.
     """
     text = str(name_or_path)
+    if base is not None and (base / text / CARD).is_file():
+        return read_dataset(base / text)
     if isinstance(name_or_path, Path) or (Path(text) / CARD).is_file() or name_fault(text):
         return read_dataset(name_or_path)
     importer = importers().get(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench import registry
+from ctxbench.errors import Fault, InputError
 from ctxbench.fileio import write_atomic
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import dump_json, dump_jsonl, iter_jsonl, read_json
@@ -65,8 +66,13 @@ def read_items(path: Path) -> Catalog:
 
     Raises:
         StorageError: the file is missing or cannot be read.
+        InputError: a line is no JSON.
     """
-    return Catalog(Item(**row) for _, row in iter_jsonl(path, []))
+    faults: list[Fault] = []
+    items = [Item(**row) for _, row in iter_jsonl(path, faults)]
+    if faults:
+        raise InputError(faults)
+    return Catalog(items)
 
 
 def read_request(row: Mapping[str, Any]) -> Request:

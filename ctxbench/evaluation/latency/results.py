@@ -85,13 +85,11 @@ def summarise(rounds: Sequence[Sequence[float]]) -> Summary | None:
         return None
     samples = np.array([value for one in held for value in one], dtype=np.float64)
     medians = [float(np.median(one)) for one in held]
-    p50, p95, p99 = (
-        float(np.percentile(samples, p)) if len(samples) >= needed_for(p) else None for p in (50.0, 95.0, 99.0)
-    )
+    p95, p99 = (float(np.percentile(samples, p)) if len(samples) >= needed_for(p) else None for p in (95.0, 99.0))
     return Summary(
         n=len(samples),
         rounds=len(held),
-        p50=float("nan") if p50 is None else p50,
+        p50=float(np.median(samples)),
         p95=p95,
         p99=p99,
         low=min(medians),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,12 @@ from ctxbench.evaluation.latency.clock import Clock, TimedEmbedder, TimedResourc
 from ctxbench.evaluation.latency.jobs import Job, read_items, read_request
 from ctxbench.evaluation.latency.machine import blas, peak_mib
 from ctxbench.index.resources import LocalResources
+from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Request
 from ctxbench.tokens import open_counter
+
+_FIRST = {"cold": "cold", "restart": "restarted", "warm": "restarted_cached"}  # the state that a job's first finds
 
 
 def work(job: Job, *, spawned_ns: int) -> dict[str, Any]:
@@ -44,26 +46,17 @@ def work(job: Job, *, spawned_ns: int) -> dict[str, Any]:
     pipeline = timed(Pipeline.of(job.pipeline), clock)
     first, others = read_request(job.first), [read_request(row) for row in job.others]
     ready_s = (time.monotonic_ns() - spawned_ns) / 1e9 - catalog_s
-    states = _States()
-
-    def asked(requests: Sequence[Request]) -> Iterable[tuple[Request, int]]:
-        for request in requests:
-            before = resources.embedded
-            ask(pipeline, catalog, request, resources=resources, clock=clock)
-            yield request, resources.embedded - before
-
-    state = {"cold": "cold", "restart": "restarted", "warm": "restarted_cached"}[job.job]
-    for request, _ in asked([first]):
-        states.add(state, request, clock)
+    asking = _Asking(pipeline, catalog, resources, clock)
+    asking.one(_FIRST[job.job], first)
     index_s, indexed = resources.index_s, resources.indexed
-    embeds = any("embedder" in step.uses for step in (pipeline.retrieve, *pipeline.refine))
-    if others and embeds:
-        embedder.load()
-    for request, embedded in asked(others):
-        if embedded or not embeds:  # a query whose sentences were all asked before is not new
-            states.add("new", request, clock)
-    for request, _ in asked(others):
-        states.add("cached", request, clock)
+    if others:
+        embeds = any("embedder" in step.uses for step in (pipeline.retrieve, *pipeline.refine))
+        if embeds:
+            embedder.load()
+        for request in others:
+            asking.one("new", request, only_embedded=embeds)
+        for request in others:
+            asking.one("cached", request)
     store.close()
     return {
         "ready_s": ready_s,
@@ -72,21 +65,30 @@ def work(job: Job, *, spawned_ns: int) -> dict[str, Any]:
         "index_s": index_s if indexed else None,
         "indexed": indexed,
         "peak_mib": peak_mib(),
-        "states": states.as_dict(),
+        "states": asking.as_dict(),
         "blas": blas(),
     }
 
 
-class _States:
-    """Timings by state, a column a part."""
+class _Asking:
+    """Asks requests and keeps their timings by state, a column a part."""
 
-    def __init__(self) -> None:
+    def __init__(self, pipeline: Pipeline, catalog: Catalog, resources: TimedResources, clock: Clock) -> None:
+        self._pipeline = pipeline
+        self._catalog = catalog
+        self._resources = resources
+        self._clock = clock
         self._rows: dict[str, list[tuple[str, dict[str, float]]]] = {}
 
-    def add(self, state: str, request: Request, clock: Clock) -> None:
-        self._rows.setdefault(state, []).append((request.id, dict(clock.seconds)))
+    def one(self, state: str, request: Request, *, only_embedded: bool = False) -> None:
+        """Ask one request; with `only_embedded` it counts only where a text of it had not been asked before."""
+        before = self._resources.embedded
+        ask(self._pipeline, self._catalog, request, resources=self._resources, clock=self._clock)
+        if not only_embedded or self._resources.embedded > before:
+            self._rows.setdefault(state, []).append((request.id, dict(self._clock.seconds)))
 
     def as_dict(self) -> dict[str, Any]:
+        """Requests and seconds by part, of each state; parts that took no time at all are left out."""
         return {
             state: {
                 "requests": [request for request, _ in rows],

@@ -1,0 +1,470 @@
+"""A command as a selector: what it is sent, and what becomes of one that hangs, dies, prints junk or lies."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxbench.errors import ParameterError
+from ctxbench.items import Catalog, Item
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.command import CommandOptions, CommandSource
+from ctxbench.selectors.external import External, external_from_config
+
+CATALOG = Catalog([Item(type="tool", name="a"), Item(type="tool", name="b"), Item(type="tool", name="c")])
+A, B, C = CATALOG.ids
+
+# Every selector of these tests answers with the item that the request's text names, after it did what it says.
+HEAD = """
+import json, os, sys, time
+def say(query, *names):
+    print(json.dumps({"query": query, "items": [{"id": "tool:" + name} for name in names]}), flush=True)
+def requests():
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "query" in message:
+            yield message["query"], message["request"]["text"]
+"""
+
+
+def command(text):
+    return [sys.executable, "-c", HEAD + textwrap.dedent(text)]
+
+
+def batch_of(*texts):
+    return Batch.of(CATALOG, [Request(id=f"q{i}", text=text) for i, text in enumerate(texts)])
+
+
+def chosen(made):
+    rows = [[] for _ in made.query.batch.requests]
+    for row, item in zip(made.candidates.request, made.candidates.item, strict=True):
+        rows[row].append(CATALOG.ids[item])
+    return rows
+
+
+@pytest.fixture
+def start():
+    """Make selectors by command that are closed at the end."""
+    made = []
+
+    def one(text, **options):
+        options = {"timeout": 0.8, "start_timeout": 10.0, **options}
+        argv = text if isinstance(text, list) else command(text)
+        made.append(External(CommandSource(argv, options=CommandOptions(**options)), name="mine"))
+        return made[-1]
+
+    yield one
+    for selector in made:
+        selector.close()
+
+
+def alive(pid):
+    """Whether a process runs; one that has ended and waits for its parent to look does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def gone(pid):
+    """Wait until a process has ended; orphans are looked after by others, in their own time."""
+    until = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not alive(pid)
+
+
+def test_the_catalog_comes_first_and_once_and_the_process_is_kept(start, tmp_path):
+    log = tmp_path / "log"
+    selector = start(
+        f"""
+        with open({str(log)!r}, "a") as log:
+            for line in sys.stdin:
+                log.write(line); log.flush()
+                message = json.loads(line)
+                if "query" in message:
+                    say(message["query"], message["request"]["text"])
+        """
+    )
+    first = selector.select(batch_of("a", "b"))
+    again = selector.select(batch_of("c"))
+    assert (chosen(first), chosen(again)) == ([[A], [B]], [[C]])
+    lines = log.read_text().splitlines()
+    row = '{"_id":"tool:a","title":"a","text":"","type":"tool","name":"a"}'
+    assert lines[0].startswith(f'{{"ctxbench":1,"catalog":"{CATALOG.hash}","items":[{row},')
+    assert lines[1:] == [
+        f'{{"ctxbench":1,"catalog":"{CATALOG.hash}","query":"{q}","request":{{"id":"{q}","text":"{text}"}}}}'
+        for q, text in (("q0", "a"), ("q1", "b"), ("q0", "c"))
+    ]
+    assert np.isnan(first.seconds).tolist() == [True, False]  # the first waits for the start of the process
+    assert again.seconds[0] > 0
+    other = Catalog([Item(type="tool", name="a")])
+    selector.select(Batch.of(other, [Request(id="q0", text="a")]))
+    assert log.read_text().count('"items"') == 2
+    assert selector.notes == {"without_ranking": 4, "without_scores": 4}
+
+
+def test_ids_or_nothing_of_the_catalog_may_be_sent(start):
+    echo = """
+    known = None
+    for line in sys.stdin:
+        message = json.loads(line)
+        known = message.get("ids", known)
+        if "query" in message:
+            print(json.dumps({"query": message["query"], "items": [{"id": i} for i in known or []]}), flush=True)
+    """
+    assert chosen(start(echo, send="ids").select(batch_of("x"))) == [[A, B, C]]
+    assert chosen(start(echo, send="nothing").select(batch_of("x"))) == [[]]
+
+
+def test_answers_come_in_any_order_where_several_requests_are_in_flight(start):
+    selector = start(
+        """
+        waiting = []
+        for query, text in requests():
+            waiting.append((query, text))
+            if len(waiting) == 3:
+                for one in reversed(waiting):
+                    say(*one)
+                waiting = []
+        """,
+        in_flight=3,
+    )
+    made = selector.select(batch_of("a", "b", "c", "c", "b", "a"))
+    assert (chosen(made), made.errors) == ([[A], [B], [C], [C], [B], [A]], {})
+    assert np.isnan(made.seconds).all()
+
+
+def test_processes_side_by_side_answer_alike(start):
+    texts = ["a", "b", "c"] * 5
+    selector = start("for one in requests(): say(*one)", concurrency=3)
+    assert chosen(selector.select(batch_of(*texts))) == [[f"tool:{text}"] for text in texts]
+    assert "restarts" not in selector.notes
+
+
+def test_a_process_that_hangs_is_ended_and_the_next_query_is_asked_of_a_new_one(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "hang":
+                print("thinking hard", file=sys.stderr, flush=True)
+                time.sleep(60)
+            say(query, text)
+        """,
+        timeout=0.3,
+    )
+    made = selector.select(batch_of("a", "hang", "b"))
+    assert chosen(made) == [[A], [], [B]]
+    assert made.errors == {
+        1: "query 'q1': no answer within 0.3 s (does it flush its output?); the process was ended; "
+        "its standard error ends: thinking hard"
+    }
+    assert selector.notes["restarts"] == 1
+
+
+def test_what_else_a_hanging_process_was_asked_is_asked_again(start):
+    hang = """
+    for query, text in requests():
+        if text == "hang":
+            time.sleep(60)
+        say(query, text)
+    """
+    made = start(hang, timeout=0.2, start_timeout=0.3, in_flight=3).select(batch_of("hang", "b", "c", "a"))
+    assert chosen(made) == [[], [B], [C], [A]]
+    assert list(made.errors) == [0]
+
+
+def test_a_process_that_does_not_read_is_ended_too(start):
+    big = Catalog([Item(type="tool", name="a", description="x" * 2_000_000)])
+    selector = start("time.sleep(60)", timeout=0.2, start_timeout=0.0)
+    made = selector.select(Batch.of(big, [Request(id="q0", text="")]))
+    assert made.errors == {0: "query 'q0': no answer within 0.2 s (does it flush its output?); the process was ended"}
+
+
+def test_a_process_that_dies_is_started_again_and_its_query_asked_once_more(start, tmp_path):
+    mark = tmp_path / "mark"
+    selector = start(
+        f"""
+        for query, text in requests():
+            if text == "b" and not os.path.exists({str(mark)!r}):
+                open({str(mark)!r}, "w").close()
+                sys.exit(1)
+            say(query, text)
+        """
+    )
+    made = selector.select(batch_of("a", "b", "c"))
+    assert (chosen(made), made.errors, selector.notes["restarts"]) == ([[A], [B], [C]], {}, 1)
+
+
+def test_a_query_that_a_process_dies_on_twice_is_an_error_and_the_rest_goes_on(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "die":
+                print("Traceback\\nKeyError: 'x'", file=sys.stderr)
+                sys.exit(3)
+            if text == "kill":
+                os.kill(os.getpid(), 9)
+            say(query, text)
+        """
+    )
+    made = selector.select(batch_of("a", "die", "b", "kill", "c"))
+    assert chosen(made) == [[A], [], [B], [], [C]]
+    assert made.errors == {
+        1: "query 'q1': the process ended with exit code 3; its standard error ends: Traceback | KeyError: 'x' "
+        "(asked 2 times)",
+        3: "query 'q3': the process was ended by signal 9 (asked 2 times)",
+    }
+
+
+def test_with_several_in_flight_only_the_query_that_it_dies_on_is_an_error(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "die":
+                sys.exit(3)
+            say(query, text)
+        """,
+        in_flight=4,
+    )
+    made = selector.select(batch_of("a", "die", "b", "c", "a", "b"))
+    assert chosen(made) == [[A], [], [B], [C], [A], [B]]
+    assert made.errors == {1: "query 'q1': the process ended with exit code 3 (asked 2 times)"}
+
+
+def test_after_five_lost_queries_in_a_row_the_rest_is_not_asked(start):
+    made = start("sys.exit(2)").select(batch_of(*"abcabcabc"))
+    assert [made.errors[row].partition(": ")[2] for row in range(9)] == [
+        *["the process ended with exit code 2 (asked 2 times)"] * 5,
+        *["not asked: 5 queries in a row were lost; the process ended with exit code 2"] * 4,
+    ]
+
+
+def test_a_process_that_answers_once_and_ends_is_started_for_each(start):
+    selector = start("query, text = next(requests()); say(query, text)")
+    made = selector.select(batch_of("a", "b", "c"))
+    assert (chosen(made), made.errors, selector.notes["restarts"]) == ([[A], [B], [C]], {}, 2)
+
+
+def test_a_closed_output_is_an_end(start):
+    made = start("sys.stdout.close(); os.close(1); time.sleep(60)").select(batch_of("a"))
+    assert made.errors == {0: "query 'q0': the process closed its standard output (asked 2 times)"}
+
+
+def test_junk_is_the_error_of_the_query_in_flight_and_its_late_answer_is_counted(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "b":
+                print("Loading the model ...", flush=True)
+            say(query, text)
+        """
+    )
+    made = selector.select(batch_of("a", "b", "c"))
+    assert chosen(made) == [[A], [], [C]]
+    assert made.errors == {
+        1: "query 'q1': the process wrote a line that is no answer (not JSON: Expecting value): 'Loading the model ...'"
+    }
+    assert selector.notes["late_answers"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[]", "the process wrote a line that is no answer (no query): '[]'"),
+        ('{"items": []}', "the process wrote a line that is no answer (no query): '{\"items\": []}'"),
+        ("x" * 300, f"the process wrote a line that is no answer (not JSON: Expecting value): '{'x' * 200}' and 100"),
+        ('{"query": "q7"}', "the process answered query 'q7', which was not asked, or answered already: "),
+        ('{"query": "q0", "items": [{"id": "tool:x"}]}', "items[0] has id 'tool:x', which the catalog does not hold"),
+        ('{"query": "q0", "items": [{"id": "tool:a", "score": NaN}]}', "the score of items[0] ('tool:a') is nan"),
+        ('{"query": "q0", "error": "no index"}', "the selector reported an error: no index"),
+        ("\\xff", "the process wrote a line that is no answer (not JSON: Expecting value)"),
+    ],
+)
+def test_a_line_that_is_no_answer_is_quoted(start, line, message):
+    made = start(f"next(requests()); print({line!r}, flush=True); sys.stdin.read()").select(batch_of("a"))
+    assert made.errors[0].startswith(f"query 'q0': {message}")
+
+
+def test_blank_lines_are_passed_over(start):
+    made = start("for one in requests(): print('\\n \\r\\n', flush=True); say(*one)").select(batch_of("a"))
+    assert (chosen(made), made.errors) == ([[A]], {})
+
+
+def test_a_second_answer_is_the_error_of_the_query_in_flight(start):
+    selector = start(
+        """
+        for query, text in requests():
+            say(query, text)
+            if text == "a":
+                say(query, "b")
+        """
+    )
+    made = selector.select(batch_of("a", "b", "c"))
+    assert chosen(made) == [[A], [], [C]]
+    assert list(made.errors) == [1]
+    assert made.errors[1].startswith(
+        "query 'q1': the process answered query 'q0', which was not asked, or answered already: "
+    )
+
+
+def test_a_flood_of_junk_ends_and_fills_no_memory(start):
+    selector = start("while True: print('junk ' * 100)")
+    made = selector.select(batch_of("a", "b"))
+    assert set(made.errors) == {0, 1}
+    assert "'junk junk" in made.errors[0]
+
+
+def test_a_line_without_end_is_a_time_out(start):
+    made = start("sys.stdout.write('{' * 1000); sys.stdout.flush(); time.sleep(60)", timeout=0.2, start_timeout=0.2)
+    assert "no answer within 0.4 s" in made.select(batch_of("a")).errors[0]
+
+
+def test_the_process_and_all_that_it_started_are_ended(tmp_path):
+    pids = tmp_path / "pids"
+    text = f"""
+    import subprocess
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open({str(pids)!r}, "w") as stream: stream.write(f"{{os.getpid()}} {{child.pid}}")
+    for query, text in requests():
+        if text == "hang": time.sleep(600)
+        say(query, text)
+    """
+    options = CommandOptions(timeout=0.3, start_timeout=10)
+    with External(CommandSource(command(text), options=options), name="mine") as selector:
+        assert chosen(selector.select(batch_of("a"))) == [[A]]
+        first = [int(pid) for pid in pids.read_text().split()]
+        assert alive(first[0])
+        selector.select(batch_of("hang"))
+        assert all(gone(pid) for pid in first)
+        selector.select(batch_of("a"))
+        second = [int(pid) for pid in pids.read_text().split()]
+    assert all(gone(pid) for pid in second)
+    selector.close()
+
+
+def test_ctrl_c_ends_the_process_at_once(tmp_path):
+    pids = tmp_path / "pids"
+    selector = command(f"open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    program = textwrap.dedent(
+        f"""
+        from ctxbench.items import Catalog
+        from ctxbench.requests import Batch, Request
+        from ctxbench.selectors.external import external_from_config
+        from pathlib import Path
+        selector = external_from_config({{"command": {selector!r}}}, base=Path())
+        selector.select(Batch.of(Catalog([]), [Request(id="q", text="")]))
+        """
+    )
+    running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 20
+    while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=20)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert gone(int(pids.read_text()))
+
+
+def test_a_forgotten_process_ends_with_ours(tmp_path):
+    pids = tmp_path / "pids"
+    selector = command(f"open({str(pids)!r}, 'w').write(str(os.getpid()))\nfor one in requests(): say(*one)")
+    program = textwrap.dedent(
+        f"""
+        from ctxbench.items import Catalog
+        from ctxbench.requests import Batch, Request
+        from ctxbench.selectors.external import external_from_config
+        from pathlib import Path
+        selector = external_from_config({{"command": {selector!r}}}, base=Path())
+        selector.select(Batch.of(Catalog([]), [Request(id="q", text="")]))
+        """
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert gone(int(pids.read_text()))
+
+
+def test_the_description_holds_hashes_and_no_absolute_path(tmp_path):
+    (tmp_path / "mine.py").write_text("1")
+    (tmp_path / "data.bin").write_text("2")
+    argv = [sys.executable, "mine.py", str(tmp_path / "data.bin"), "--data=data.bin", "--out=/nowhere/x", "-v"]
+    described = external_from_config({"command": argv}, base=tmp_path).describe()
+    python = Path(sys.executable).name
+    digest = hashlib.sha256(Path(sys.executable).read_bytes()).hexdigest()
+    assert described == {
+        "protocol": 1,
+        "command": [python, "mine.py", "data.bin", "--data=data.bin", "--out=x", "-v"],
+        "files": {
+            python: digest,
+            "mine.py": hashlib.sha256(b"1").hexdigest(),
+            "data.bin": hashlib.sha256(b"2").hexdigest(),
+        },
+        "send": "items",
+        "timeout": 60.0,
+        "start_timeout": 60.0,
+        "repeats": 1,
+    }
+
+
+def test_a_text_is_split_and_no_shell_runs_it(tmp_path):
+    (tmp_path / "mine.py").write_text(HEAD + "for query, text in requests(): say(query, *sys.argv[1:])")
+    config = {"command": f"'{sys.executable}' mine.py 'a' ; echo", "name": "x"}
+    with external_from_config(config, base=tmp_path) as selector:
+        made = selector.select(batch_of(""))
+    assert "items[1] has id 'tool:;'" in made.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], r"command must be a list of texts, the program first, got \[\]"),
+        ("", "command must be a list of texts"),
+        ([sys.executable, 3], "command must be a list of texts"),
+        ([sys.executable, "a\0b"], "command must be a list of texts"),
+        ("a 'b", "cannot be split into words: No closing quotation; give it as a list"),
+        (["no-such-program-here"], "there is no program 'no-such-program-here' on the path; install it, or give"),
+        (["./missing"], r"command: the program '\./missing' does not exist"),
+        (["./plain.txt"], r"command: the program '\./plain\.txt' is not executable"),
+    ],
+)
+def test_a_command_that_cannot_run_is_an_error_before_anything_runs(tmp_path, given, message):
+    (tmp_path / "plain.txt").write_text("x")
+    with pytest.raises(ParameterError, match=message):
+        external_from_config({"command": given}, base=tmp_path)
+
+
+def test_a_program_that_cannot_be_started_is_the_error_of_every_query(start, tmp_path):
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF no program")
+    broken.chmod(0o755)
+    made = start([str(broken)]).select(batch_of("a", "b"))
+    assert made.errors[1] == "query 'q1': the command cannot be started: Exec format error; is it a program?"
+    assert len(made.errors) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": 0}, "timeout must be more than 0 seconds, got 0"),
+        ({"timeout": float("inf")}, "timeout must be more than 0 seconds, got inf"),
+        ({"start_timeout": -1}, "start_timeout must be 0 seconds or more, got -1"),
+        ({"concurrency": 0}, "concurrency must be 1 to 64, got 0"),
+        ({"in_flight": 1001}, "in_flight must be 1 to 1000, got 1001"),
+        ({"send": "all"}, "send must be one of items, ids, nothing, got 'all'"),
+    ],
+)
+def test_options_out_of_range_are_errors(options, message):
+    with pytest.raises(ParameterError, match=message):
+        CommandOptions(**options)
+
+
+def test_an_empty_batch_starts_nothing(start):
+    made = start("sys.exit(1)").select(batch_of())
+    assert (made.errors, len(made.candidates), made.seconds.shape) == ({}, 0, (0,))

@@ -1,0 +1,168 @@
+"""The examples of `experiments/own-selector` run, and its page says what is so."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from ctxbench.config import read_experiment
+from ctxbench.evaluation.datasets.files import read_dataset
+from ctxbench.selection import selections
+from ctxbench.selectors.command import CommandOptions
+from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
+from ctxbench.selectors.http import HttpOptions
+from ctxbench.testing import check_selector
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "own-selector"
+PAGE = (FOLDER / "README.md").read_text("utf-8")
+DATASET = read_dataset(FOLDER / "dataset")
+
+# By hand: words of more than three letters that text and item share; the best score is chosen.
+CHOSEN = {
+    "q1": ["tool:tracker:create_issue"],  # create, issue: 2; close_issue: issue: 1; create_branch: create: 1
+    "q2": ["tool:weather:forecast"],  # weather
+    "q3": [],
+    "q4": ["tool:tracker:close_issue"],  # close, issue
+}
+LEFT_OUT = {
+    "q1": ["tool:tracker:close_issue", "tool:git:create_branch"],
+    "q2": [],
+    "q3": [],
+    "q4": ["tool:tracker:create_issue"],
+}
+
+NODE = pytest.param(
+    {"command": ["node", "command_selector.js"]},
+    marks=pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed"),
+    id="Node",
+)
+
+
+def offers(selector):
+    made = selector.select(DATASET.batch())
+    assert made.errors == {}
+    return made, {
+        one.query: (
+            [offered.id for offered in one.chosen if offered.origin == "search"],
+            [offered.id for offered in one.left_out],
+        )
+        for one in selections(made.query, made.candidates)
+    }
+
+
+EXPECTED = {query: (CHOSEN[query], LEFT_OUT[query]) for query in CHOSEN}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param({"answers": "answers.jsonl"}, id="file"),
+        pytest.param({"callable": "callable_selector.py:shared_words"}, id="callable"),
+        pytest.param({"command": [sys.executable, "command_selector.py"]}, id="Python"),
+        NODE,
+    ],
+)
+def test_every_example_answers_alike(config):
+    with external_from_config(config, base=FOLDER) as selector:
+        made, found = offers(selector)
+    assert found == EXPECTED
+    assert (made.ranked, made.scored) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "config", [pytest.param({"callable": "callable_selector.py:shared_words"}, id="callable"), NODE]
+)
+def test_examples_pass_the_conformance_suite(config):
+    with external_from_config(config, base=FOLDER) as selector:
+        check_selector(selector)
+
+
+def test_the_shortest_callable_answers_without_a_ranking():
+    made, found = offers(external_from_config({"callable": "callable_selector.py:ids_only"}, base=FOLDER))
+    assert {query: chosen for query, (chosen, _) in found.items()} == CHOSEN
+    assert (made.ranked, made.scored) == (False, False)
+
+
+def test_the_http_example_answers_is_kept_by_build_and_checks_its_token(monkeypatch, tmp_path):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("SELECTOR_TOKEN", "Bearer abc123")
+    server = subprocess.Popen([sys.executable, "http_selector.py", "0"], cwd=FOLDER, stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().strip()
+        config = {"url": url, "batch": 3, "timeout": 10.0}
+        with external_from_config({**config, "authorization_env": "SELECTOR_TOKEN"}, base=FOLDER) as selector:
+            assert offers(selector)[1] == EXPECTED
+            assert selector.describe()["build"] == "words-1"
+        with external_from_config({**config, "authorization_env": "SELECTOR_TOKEN"}, base=FOLDER) as selector:
+            assert offers(selector)[1] == EXPECTED
+            assert selector.notes["from_cache"] == 4
+        with external_from_config(config, base=FOLDER) as selector:
+            assert "status 401" in selector.select(DATASET.batch()).errors[0]
+    finally:
+        server.terminate()
+        server.wait(10)
+        server.stdout.close()
+
+
+def test_the_experiment_can_be_read():
+    experiment = read_experiment(FOLDER / "experiment.yaml")
+    assert [spec.name for spec in experiment.selectors] == ["by file", "by callable", "by command", "bm25"]
+    assert experiment.datasets == ("dataset",)
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_page_shows_configurations_that_work():
+    configs = [yaml.safe_load(block) for block in blocks("yaml")]
+    assert [next(iter(config)) for config in configs] == list(KINDS)
+    for config in configs:
+        if "node" in config.get("command", []) and shutil.which("node") is None:
+            pytest.skip("Node is not installed")
+        external_from_config(config, base=FOLDER).close()
+
+
+def test_the_page_shows_messages_of_the_schema():
+    whole = schema()
+    messages = [json.loads(line) for block in blocks("json") for line in block.splitlines()]
+    kinds = ["answer", "requestBody", "catalog", "request", "post", "response"]
+    assert len(messages) == len(kinds)
+    for message, kind in zip(messages, kinds, strict=True):
+        jsonschema.validate(message, {"$ref": f"#/$defs/{kind}", "$defs": whole["$defs"]})
+        assert message.get("catalog", DATASET.catalog.hash) == DATASET.catalog.hash
+
+
+def test_the_page_lists_every_option_with_its_default():
+    common = {"repeats": 1}
+    defaults = {
+        "answers": {},
+        "callable": {"send": "items", "batch": False, **common},
+        "command": {**dataclasses.asdict(CommandOptions()), **common},
+        "url": {**dataclasses.asdict(HttpOptions()), "cache": True, **common},
+    }
+    for kind, title in zip(KINDS, ("By file", "By Python callable", "By command", "By HTTP"), strict=True):
+        section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+        listed = re.findall(r"^\| `(\w+)` \| (\S+) \|", section, re.MULTILINE)
+        shown = {name: None if text == "none" else yaml.safe_load(text.strip("`")) for name, text in listed}
+        assert shown == defaults[kind]
+        assert set(shown) == set(_options(kind)) - {kind, "name"}
+
+
+def test_the_python_of_the_page_runs(monkeypatch):
+    monkeypatch.chdir(FOLDER.parents[1])
+    (block,) = blocks("python")
+    names = {}
+    exec(block, names)
+    assert isinstance(names["mine"], External)
+    assert offers(names["mine"])[1] == {query: ([], []) for query in CHOSEN}
+    assert offers(names["other"])[1] == EXPECTED

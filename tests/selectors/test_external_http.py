@@ -1,0 +1,504 @@
+"""An HTTP endpoint as a selector: batches, retries, secrets, build ids, and every way in which one can fail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.items import Catalog, Item
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.external import External, external_from_config
+from ctxbench.selectors.http import HttpOptions, HttpSource
+from ctxbench.selectors.protocol import schema
+
+CATALOG = Catalog([Item(type="tool", name="a"), Item(type="tool", name="b"), Item(type="tool", name="c")])
+A, B, C = CATALOG.ids
+
+
+def batch_of(*texts):
+    return Batch.of(CATALOG, [Request(id=f"q{i}", text=text) for i, text in enumerate(texts)])
+
+
+def chosen(made):
+    rows = [[] for _ in made.query.batch.requests]
+    for row, item in zip(made.candidates.request, made.candidates.item, strict=True):
+        rows[row].append(CATALOG.ids[item])
+    return rows
+
+
+def answers(body, **more):
+    """Each request is answered with the item that its text names."""
+    rows = [{"query": r["query"], "items": [{"id": f"tool:{r['request']['text']}"}]} for r in body["requests"]]
+    return 200, {"answers": rows, **more}
+
+
+class Endpoint:
+    """A server whose responses a test writes; remembers what it was sent."""
+
+    def __init__(self):
+        self.posts, self.gets, self.headers = [], 0, []
+        self.post = answers
+        self.get = lambda: (404, {})
+        self.released = threading.Event()
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                endpoint.gets += 1
+                self.respond(endpoint.get())
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                endpoint.posts.append(body)
+                endpoint.headers.append(dict(self.headers))
+                self.respond(endpoint.post(body))
+
+            def respond(self, response):
+                if response is None:  # drop the connection
+                    self.close_connection = True
+                    self.connection.close()
+                    return
+                status, value, *headers = response
+                data = value if isinstance(value, bytes) else json.dumps(value).encode()
+                self.send_response(status)
+                for name, text in headers:
+                    self.send_header(name, text)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_):
+                pass  # a client that gave up is what some tests are about
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/select"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
+        self.thread.start()
+
+    def slowly(self, body):
+        self.released.wait(10)
+        return answers(body)
+
+    def stop(self):
+        self.released.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def endpoint():
+    made = Endpoint()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def ask(endpoint):
+    """Make selectors of the endpoint that are closed at the end."""
+    made = []
+
+    def one(url=None, **options):
+        options = {"timeout": 1.0, "backoff": 0.0, **options}
+        cache = options.pop("cache", None)
+        repeats = options.pop("repeats", 1)
+        source = HttpSource(url or endpoint.url, options=HttpOptions(**options))
+        made.append(External(source, name="mine", cache=cache, repeats=repeats))
+        return made[-1]
+
+    yield one
+    for selector in made:
+        selector.close()
+
+
+def test_requests_are_posted_one_by_one_and_timed(endpoint, ask):
+    made = ask().select(batch_of("a", "b"))
+    assert (chosen(made), made.errors) == ([[A], [B]], {})
+    assert [[r["query"] for r in post["requests"]] for post in endpoint.posts] == [["q0"], ["q1"]]
+    assert endpoint.posts[0] == {
+        "ctxbench": 1,
+        "catalog": CATALOG.hash,
+        "requests": [{"query": "q0", "request": {"id": "q0", "text": "a"}}],
+    }
+    assert (made.seconds > 0).all()
+    assert endpoint.gets == 0
+    assert endpoint.headers[0]["Content-Type"] == "application/json"
+    assert "Authorization" not in endpoint.headers[0]
+
+
+def test_requests_are_posted_in_batches_and_answered_in_any_order(endpoint, ask):
+    def backwards(body):
+        status, value = answers(body)
+        return status, {"answers": value["answers"][::-1]}
+
+    endpoint.post = backwards
+    made = ask(batch=2).select(batch_of("a", "b", "c"))
+    assert chosen(made) == [[A], [B], [C]]
+    assert [len(post["requests"]) for post in endpoint.posts] == [2, 1]
+    assert np.isnan(made.seconds).tolist() == [True, True, False]
+
+
+def test_posts_side_by_side_answer_alike(endpoint, ask):
+    texts = ["a", "b", "c"] * 4
+    assert chosen(ask(concurrency=4).select(batch_of(*texts))) == [[f"tool:{text}"] for text in texts]
+
+
+def test_the_catalog_is_sent_only_to_an_endpoint_that_asks_for_it(endpoint, ask):
+    known = {}
+
+    def need(body):
+        if "items" in body:
+            known[body["catalog"]] = [row["_id"] for row in body["items"]]
+        if body["catalog"] not in known:
+            return 200, {"need": "catalog"}
+        return answers(body)
+
+    endpoint.post = need
+    selector = ask()
+    assert chosen(selector.select(batch_of("a", "b"))) == [[A], [B]]
+    assert [sorted(set(post) - {"ctxbench", "catalog"}) for post in endpoint.posts] == [
+        ["requests"],
+        ["items", "requests"],
+        ["requests"],
+    ]
+    assert known == {CATALOG.hash: [A, B, C]}
+    whole = schema()
+    for post in endpoint.posts:
+        jsonschema.validate(post, {"$ref": "#/$defs/post", "$defs": whole["$defs"]})
+
+
+def test_an_endpoint_that_cannot_have_what_it_needs_is_an_error(endpoint, ask):
+    endpoint.post = lambda body: (200, {"need": "catalog"})
+    error = ask(send="nothing").select(batch_of("a")).errors[0]
+    assert error == f"query 'q0': {endpoint.url} needs 'catalog', which it is not sent (send is 'nothing')"
+    again = ask(send="ids").select(batch_of("a")).errors[0]
+    assert again == f"query 'q0': {endpoint.url} needs 'catalog' again, which it was sent"
+    assert endpoint.posts[-1]["ids"] == [A, B, C]
+    endpoint.post = lambda body: (200, {"need": "money"})
+    assert "needs 'money', which it is not sent" in ask().select(batch_of("a")).errors[0]
+
+
+def test_a_slow_endpoint_is_a_time_out_and_not_tried_again(endpoint, ask):
+    endpoint.post = endpoint.slowly
+    made = ask(timeout=0.2).select(batch_of("a"))
+    assert made.errors == {0: f"query 'q0': no answer from {endpoint.url} within 0.2 s"}
+    assert len(endpoint.posts) == 1
+
+
+def test_a_dripping_body_is_a_time_out():
+    ready = threading.Event()
+
+    class Drip(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            while not ready.wait(0.05):
+                try:
+                    self.wfile.write(b" ")
+                except OSError:
+                    return
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+    try:
+        with External(HttpSource(url, options=HttpOptions(timeout=0.3)), name="mine") as selector:
+            assert selector.select(batch_of("a")).errors == {0: f"query 'q0': no answer from {url} within 0.3 s"}
+    finally:
+        ready.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_status_is_the_error_of_the_queries_of_its_post_and_quoted(endpoint, ask):
+    def fail_b(body):
+        if any(r["request"]["text"] == "b" for r in body["requests"]):
+            return 500, b"<html>Internal error " + b"x" * 300
+        return answers(body)
+
+    endpoint.post = fail_b
+    made = ask(batch=2).select(batch_of("a", "b", "c"))
+    assert chosen(made) == [[], [], [C]]
+    text = f"<html>Internal error {'x' * 179}"
+    expected = f"status 500 from {endpoint.url}: '{text}' and 121 characters more"
+    assert made.errors == {0: f"query 'q0': {expected}", 1: f"query 'q1': {expected}"}
+    assert len(endpoint.posts) == 2  # a status 500 is not tried again
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"<html>hello</html>", "returned a body that is not JSON: Expecting value: '<html>hello</html>'"),
+        (b"", "returned a body that is not JSON: Expecting value: ''"),
+        ([], "returned no answers; expected {answers: [...]}, got '[]'"),
+        ({"answers": {}}, "returned no answers; expected {answers: [...]}, got '{\"answers\": {}}'"),
+        ({"answers": [], "other": 1}, "returned an object with the unknown key 'other'"),
+        ({"answers": []}, "returned no answer for it; expected one answer a query"),
+        ({"answers": [{"query": "q0", "items": []}] * 2}, "answered it 2 times; expected one answer a query"),
+        ({"answers": [{"query": "q9", "items": []}]}, "returned an answer to no query of this POST: "),
+        ({"answers": ["x"]}, "returned an answer to no query of this POST: "),
+    ],
+)
+def test_what_is_no_answer_is_an_error(endpoint, ask, value, message):
+    endpoint.post = lambda body: (200, value)
+    assert ask().select(batch_of("a")).errors[0].startswith(f"query 'q0': {endpoint.url} {message}")
+
+
+def test_a_body_in_another_encoding_than_it_says_is_an_error(endpoint, ask):
+    endpoint.post = lambda body: (200, b"no gzip", ("Content-Encoding", "gzip"))
+    made = ask().select(batch_of("a"))
+    assert made.errors == {0: f"query 'q0': {endpoint.url} returned what cannot be read: DecodingError"}
+
+
+def test_faulty_answers_are_errors_as_from_any_selector(endpoint, ask):
+    endpoint.post = lambda body: (200, b'{"answers": [{"query": "q0", "items": [{"id": "tool:a", "score": NaN}]}]}')
+    assert ask().select(batch_of("a")).errors == {
+        0: "query 'q0': the score of items[0] ('tool:a') is nan; expected a finite number"
+    }
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_endpoint_is_asked_again(endpoint, ask, status):
+    endpoint.post = lambda body: (status, b"busy", ("Retry-After", "0")) if len(endpoint.posts) < 3 else answers(body)
+    selector = ask()
+    assert chosen(selector.select(batch_of("a"))) == [[A]]
+    assert len(endpoint.posts) == 3
+    assert selector.notes["tried_again"] == 2
+
+
+def test_tries_are_bounded(endpoint, ask):
+    endpoint.post = lambda body: (429, b"busy")
+    made = ask(retries=1).select(batch_of("a"))
+    assert made.errors == {0: f"query 'q0': status 429 from {endpoint.url}: 'busy'"}
+    assert len(endpoint.posts) == 2
+
+
+def test_a_dropped_connection_is_tried_again(endpoint, ask):
+    endpoint.post = lambda body: None if len(endpoint.posts) == 1 else answers(body)
+    selector = ask()
+    assert chosen(selector.select(batch_of("a"))) == [[A]]
+    endpoint.post = lambda body: None
+    made = selector.select(batch_of("b"))
+    assert made.errors[0].startswith(f"query 'q0': no connection to {endpoint.url} (3 tries): ")
+
+
+def test_an_endpoint_that_is_not_there_is_an_error(endpoint, ask):
+    endpoint.stop()
+    selector = ask(retries=1)
+    assert f"no connection to {endpoint.url} (2 tries): ConnectError" in selector.select(batch_of("a")).errors[0]
+    with pytest.raises(SelectorError, match=r"cannot be asked for its build id \(GET; status 404 means none\)"):
+        selector.describe()
+
+
+def test_redirects_are_not_followed(endpoint, ask):
+    endpoint.post = lambda body: (307, b"", ("Location", f"{endpoint.url}/elsewhere"))
+    made = ask().select(batch_of("a"))
+    assert made.errors == {0: f"query 'q0': status 307 from {endpoint.url}; redirects are not followed: ''"}
+    assert len(endpoint.posts) == 1
+
+
+def test_proxies_of_the_environment_are_not_used_for_this_machine(endpoint, ask, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert chosen(ask().select(batch_of("a"))) == [[A]]
+
+
+def test_the_authorisation_is_sent_and_never_shown(endpoint, ask, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_TOKEN", "Bearer s3cr3t-value")
+    endpoint.get = lambda: (200, {"build": "1"})
+
+    def echo(body):
+        sent = endpoint.headers[-1].get("Authorization", "")
+        if body["requests"][0]["request"]["text"] == "fail":
+            return 403, f"not allowed: {sent}".encode()
+        query = body["requests"][0]["query"]
+        return 200, {"answers": [{"query": query, "error": f"you are s3cr3t-value with {sent}"}]}
+
+    endpoint.post = echo
+    selector = ask(authorization_env="MY_TOKEN", cache=tmp_path)
+    made = selector.select(batch_of("fail", "x"))
+    assert endpoint.headers[0]["Authorization"] == "Bearer s3cr3t-value"
+    assert made.errors == {
+        0: f"query 'q0': status 403 from {endpoint.url}: 'not allowed: ***'",
+        1: "query 'q1': the selector reported an error: you are *** with ***",
+    }
+    assert selector.describe()["authorization_env"] == "MY_TOKEN"
+    assert "s3cr3t" not in json.dumps([selector.describe(), selector.notes])
+    endpoint.post = answers
+    selector.select(batch_of("a"))
+    kept = list(tmp_path.iterdir())
+    assert len(kept) == 1
+    assert "s3cr3t" not in kept[0].name + kept[0].read_text()
+
+
+def test_a_missing_authorisation_is_an_error_before_anything_is_asked(endpoint, monkeypatch):
+    monkeypatch.delenv("NO_TOKEN", raising=False)
+    config = {"url": endpoint.url, "authorization_env": "NO_TOKEN"}
+    with pytest.raises(ParameterError, match="names the variable 'NO_TOKEN', which is not set or empty; set it"):
+        external_from_config(config, base=Path())
+    monkeypatch.setenv("BAD_TOKEN", "line\nbreak")
+    with pytest.raises(ParameterError, match="'BAD_TOKEN' cannot stand in a header") as caught:
+        external_from_config({**config, "authorization_env": "BAD_TOKEN"}, base=Path())
+    assert "break" not in str(caught.value)
+
+
+# -- build ids and the cache -----------------------------------------------------------------------------------------
+
+
+def test_without_a_build_id_nothing_is_kept(endpoint, ask, tmp_path):
+    for get in (
+        lambda: (404, {}), lambda: (405, b"no"), lambda: (200, b"<html>"), lambda: (200, {"build": 3}),
+        lambda: (200, []), lambda: (500, {"build": "x"}),
+    ):  # fmt: skip
+        endpoint.get = get
+        selector = ask(cache=tmp_path / "cache")
+        assert chosen(selector.select(batch_of("a"))) == [[A]]
+        assert selector.describe()["build"] is None
+    assert not (tmp_path / "cache").exists()
+    assert len(endpoint.posts) == 6
+
+
+def test_answers_are_kept_by_build_catalog_and_request(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    first = ask(cache=tmp_path)
+    before = first.select(batch_of("a", "b"))
+    assert (endpoint.gets, len(endpoint.posts)) == (1, 2)
+    second = ask(cache=tmp_path)
+    after = second.select(batch_of("a", "b", "c"))
+    assert [post["requests"][0]["query"] for post in endpoint.posts] == ["q0", "q1", "q2"]
+    assert (chosen(before), chosen(after)) == ([[A], [B]], [[A], [B], [C]])
+    assert second.notes["from_cache"] == 2
+    assert np.isnan(after.seconds).tolist() == [True, True, False]
+    other = Catalog([Item(type="tool", name="a")])
+    second.select(Batch.of(other, [Request(id="q0", text="a")]))
+    assert len(endpoint.posts) == 4
+    endpoint.get = lambda: (200, {"build": "v2"})
+    ask(cache=tmp_path).select(batch_of("a"))
+    assert len(endpoint.posts) == 5
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_failures_are_not_kept(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    endpoint.post = lambda body: (500, b"")
+    assert 0 in ask(cache=tmp_path).select(batch_of("a")).errors
+    endpoint.post = lambda body: (200, {"answers": [{"query": "q0", "items": [{"id": "tool:zz"}]}]})
+    assert 0 in ask(cache=tmp_path).select(batch_of("a")).errors
+    endpoint.post = answers
+    assert chosen(ask(cache=tmp_path).select(batch_of("a"))) == [[A]]
+
+
+def test_a_spoilt_record_is_passed_over_and_the_next_is_kept(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    ask(cache=tmp_path).select(batch_of("a", "b"))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-20])  # as a process that was killed leaves it
+    selector = ask(cache=tmp_path)
+    assert chosen(selector.select(batch_of("a", "b"))) == [[A], [B]]
+    assert selector.notes["from_cache"] == 1
+    last = ask(cache=tmp_path)
+    last.select(batch_of("a", "b"))
+    assert (last.notes["from_cache"], len(endpoint.posts)) == (2, 3)
+
+
+def test_a_cache_that_cannot_be_written_is_noted(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    (tmp_path / "file").write_text("")
+    selector = ask(cache=tmp_path / "file" / "cache")
+    assert chosen(selector.select(batch_of("a"))) == [[A]]
+    assert selector.notes["cache_not_written"] == "Not a directory"
+
+
+def test_another_build_in_the_middle_is_an_error(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    endpoint.post = lambda body: answers(body, build="v1" if body["requests"][0]["query"] == "q0" else "v2")
+    selector = ask(cache=tmp_path)
+    made = selector.select(batch_of("a", "b"))
+    assert made.errors == {1: "query 'q1': build 'v2' answered, but GET reported build 'v1'; run it anew"}
+    assert selector.notes["builds"] == ["v1"]
+
+
+def test_repeats_are_kept_one_by_one_and_compared(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+
+    def noisy(body):
+        status, value = answers(body)
+        if body["requests"][0]["request"]["text"] == "b" and len(endpoint.posts) > 2:
+            value["answers"][0]["items"] = [{"id": C}]
+        return status, value
+
+    endpoint.post = noisy
+    for number in range(2):  # the second time from the cache
+        selector = ask(cache=tmp_path, repeats=3)
+        assert chosen(selector.select(batch_of("a", "b"))) == [[A], [B]]
+        notes = {key: selector.notes[key] for key in ("repeats", "unstable", "unstable_items")}
+        assert notes == {"repeats": 3, "unstable": 1, "unstable_items": 1}
+        assert len(endpoint.posts) == 6, number
+    assert selector.describe()["repeats"] == 3
+
+
+def test_the_description_hides_the_query_of_the_url(endpoint, ask):
+    described = ask(f"{endpoint.url}?key=hidden#part").describe()
+    assert described == {
+        "protocol": 1,
+        "url": endpoint.url,
+        "url_query_sha256": hashlib.sha256(b"key=hidden").hexdigest(),
+        "build": None,
+        "authorization_env": None,
+        "send": "items",
+        "timeout": 1.0,
+        "repeats": 1,
+    }
+    assert endpoint.gets == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("ftp://host/x", "url must start with http:// or https:// and name a host, got 'ftp://host/x'"),
+        ("localhost:80", "url must start with http:// or https://"),
+        ("http://", "url must start with http:// or https:// and name a host"),
+        ("http://user:word@host/", "url must hold no user or password"),
+        ("http://host:99999999/", "url has port 99999999; expected 1 to 65535"),
+        ("http://[::1", "cannot be read"),
+    ],
+)
+def test_a_url_that_is_none_is_an_error(url, message):
+    with pytest.raises(ParameterError, match=message) as caught:
+        HttpSource(url)
+    assert "word" not in str(caught.value).replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": 0.0}, "timeout must be more than 0 seconds"),
+        ({"batch": 0}, "batch must be 1 to 1000, got 0"),
+        ({"concurrency": 65}, "concurrency must be 1 to 64, got 65"),
+        ({"retries": 11}, "retries must be 0 to 10, got 11"),
+        ({"backoff": -1.0}, "backoff must be 0 to 30 seconds"),
+        ({"send": "some"}, "send must be one of items, ids, nothing"),
+    ],
+)
+def test_options_out_of_range_are_errors(options, message):
+    with pytest.raises(ParameterError, match=message):
+        HttpOptions(**options)
