@@ -40,7 +40,10 @@ class ItemKey(NamedTuple):
         Raises:
             ParameterError: `text` is not `type:name` or `type:server:name`, percent-encoded.
         """
-        parts = [unquote(part, errors="surrogatepass") for part in text.split(":")]
+        try:
+            parts = [unquote(part, errors="surrogatepass") for part in text.split(":")]
+        except UnicodeDecodeError:  # escapes that are no UTF-8, such as %FF
+            parts = []
         if len(parts) not in (2, 3) or not all(parts):
             raise ParameterError(
                 f"{text!r} is no item id: expected type:name or type:server:name, each part percent-encoded, "
@@ -126,12 +129,18 @@ class Item:
     def as_row(self) -> dict[str, Any]:
         """The item as a row of `corpus.jsonl`: `_id` first, then every field that is not its default."""
         row: dict[str, Any] = {"_id": self.id, "title": self.title or self.name, "text": self.text}
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            default = spec.default_factory() if callable(spec.default_factory) else spec.default
-            if spec.name not in ("title", "text") and value != default:
-                row[spec.name] = value
+        for name, default in _DEFAULTS:
+            value = getattr(self, name)
+            if value != default:
+                row[name] = value
         return row
+
+
+_DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
+    (spec.name, {} if spec.name == "metadata" else spec.default)
+    for spec in fields(Item)
+    if spec.name not in ("title", "text")
+)
 
 
 class Catalog(Sequence[Item]):
@@ -197,5 +206,9 @@ class Catalog(Sequence[Item]):
         return found
 
     def find(self, key: ItemKey | str) -> int | None:
-        """Return the position of an item, given its key or id, or None."""
+        """Return the position of an item, given its key or id, or None.
+
+        Raises:
+            ParameterError: `key` is a text that is no id.
+        """
         return self._position.get(ItemKey.parse(key) if isinstance(key, str) else key)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from ctxbench import registry
 from ctxbench.arrays import Float32Array, IntArray
 from ctxbench.candidates import Candidates, Origin, concatenated, joined
 from ctxbench.errors import ParameterError, UserError, suggest
-from ctxbench.items import Catalog
+from ctxbench.items import ITEM_TYPES, Catalog
 from ctxbench.query import Query
 from ctxbench.requests import Batch
 from ctxbench.selection import Prompt
@@ -117,7 +117,7 @@ class Merge:
 
     def describe(self) -> dict[str, Any]:
         """The sources in order."""
-        return {"step": "merge", **{name: step.describe() for name, step in self.sources.items()}}
+        return {"step": "merge", "sources": [[name, step.describe()] for name, step in self.sources.items()]}
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -150,10 +150,8 @@ class ByDomain:
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
-        return {
-            "step": "by_domain",
-            **{",".join(types): [s.describe() for s in steps] for types, steps in self.domains.items()},
-        }
+        domains = [[",".join(types), [step.describe() for step in steps]] for types, steps in self.domains.items()]
+        return {"step": "by_domain", "domains": domains}
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -260,13 +258,12 @@ class Pipeline:
             memo: outputs of earlier runs by key; steps shared with them are not run again, and new outputs are
                 added. None shares nothing.
         """
-        memo = {} if memo is None else memo
-        key = _Key(batch_key(batch), resources)
-        query: Query = _once(memo, key.then(self.analyse), lambda: self.analyse.call(batch, resources))
-        table: Candidates = _once(memo, key.then(self.retrieve), lambda: _with_session(query, self.retrieve, resources))
+        once = _Once(memo, batch, resources)
+        query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
+        table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources))
         for step in self.refine:
             before = table
-            table = _once(memo, key.then(step), lambda: step.call(query, before, resources))  # noqa: B023 - run at once
+            table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
         return Outcome(query, table)
 
     def prompts(self, outcome: Outcome) -> Sequence[Prompt]:
@@ -275,32 +272,33 @@ class Pipeline:
         return prompts
 
 
-@dataclass
-class _Key:
-    """The key of a step's output: everything that it depends on, up to that step."""
+class _Once:
+    """Runs each step once: its output is kept under everything that it depends on, up to that step."""
 
-    text: str
-    resources: Resources
-    identities: dict[str, str] = field(default_factory=dict)
+    def __init__(self, memo: MutableMapping[str, Any] | None, batch: Batch, resources: Resources) -> None:
+        self._memo = memo
+        self._resources = resources
+        self._identities: dict[str, str] = {}
+        self._key = "" if memo is None else batch_key(batch)
 
-    def then(self, step: Step | Merge | ByDomain) -> str:
+    def __call__(self, step: Step | Merge | ByDomain, make: Callable[[], T]) -> T:
+        if self._memo is None:
+            return make()  # nothing is shared, so no key is needed; hashing a large catalog takes longer than a search
         for use in step.uses:
-            self.identities[use] = self.resources.identity(use)
-        parts = [self.text, step.describe(), self.identities]
-        self.text = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-        return self.text
-
-
-def _once(memo: MutableMapping[str, Any], key: str, make: Callable[[], T]) -> T:
-    if key not in memo:
-        memo[key] = make()
-    found: T = memo[key]
-    return found
+            self._identities[use] = self._resources.identity(use)
+        parts = [self._key, step.describe(), self._identities]
+        self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+        if self._key not in self._memo:
+            self._memo[self._key] = make()
+        found: T = self._memo[self._key]
+        return found
 
 
 def batch_key(batch: Batch) -> str:
-    """SHA-256 over the catalog's hash and every request."""
+    """SHA-256 over the catalog's hash, every request, and what each may get and holds."""
     digest = hashlib.sha256(batch.catalog.hash.encode())
+    for array in (batch.eligible, batch.session_start, batch.session_item, batch.session_mode):
+        digest.update(array.tobytes())
     for request in batch.requests:
         digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
     return digest.hexdigest()
@@ -345,7 +343,12 @@ class _Builder:
             return self.step("retrieve", spec, path)
         sources = spec["merge"]
         if isinstance(sources, list):
-            sources = {self._label(source): source for source in sources}
+            labels = [self._label(source) for source in sources]
+            if twice := sorted({label for label in labels if labels.count(label) > 1}):
+                names = ", ".join(map(repr, twice))
+                self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
+                return None
+            sources = dict(zip(labels, sources, strict=True))
         if not isinstance(sources, Mapping) or len(sources) < 2 or len(spec) != 1:
             self._fault((*path, "merge"), "merge needs at least two retrievers, as a list or by name")
             return None
@@ -368,7 +371,7 @@ class _Builder:
                 self._fault(
                     ("retrieve",),
                     f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; "
-                    "raise depth, or lower topK",
+                    "raise depth, or lower that",
                 )
 
     def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | ByDomain | None:
@@ -378,12 +381,19 @@ class _Builder:
         if not isinstance(domains, Mapping) or not domains:
             self._fault((*path, "by_domain"), "must map item types ('tool', 'rule, reference', '*') to steps")
             return None
-        return ByDomain(
-            {
-                tuple(part.strip() for part in str(types).split(",")): self.refine(steps, (*path, "by_domain", types))
-                for types, steps in domains.items()
-            }
-        )
+        made: dict[tuple[str, ...], tuple[Step | ByDomain, ...]] = {}
+        seen: set[str] = set()
+        for key, steps in domains.items():
+            where = (*path, "by_domain", key)
+            types = tuple(part.strip() for part in str(key).split(","))
+            for one in types:
+                if one not in (*ITEM_TYPES, "*"):
+                    self._fault(where, f"no item type is called {one!r}{suggest(one, (*ITEM_TYPES, '*'))}")
+                elif one in seen or "*" in seen:
+                    self._fault(where, f"{one!r} belongs to a domain before this one; '*' takes all that is left")
+                seen.add(one)
+            made[types] = self.refine(steps, where)
+        return ByDomain(made)
 
     def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
         if isinstance(spec, str):

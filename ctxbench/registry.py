@@ -90,18 +90,18 @@ def refine_kind(name: str) -> str:
     Raises:
         UnknownNameError: no refining strategy is called so.
     """
-    for kind in REFINE_KINDS:
-        if name in _BUILT_IN[kind]:
-            return kind
-    for kind in REFINE_KINDS:
-        if name in _plugins(kind):
-            return kind
-    known = [known for kind in REFINE_KINDS for known in names(kind)]
-    raise UnknownNameError("refine strategy", name, known)
+    kinds = [kind for kind in REFINE_KINDS if name in _BUILT_IN[kind]]
+    kinds = kinds or [kind for kind in REFINE_KINDS if name in _plugins(kind)]
+    if len(kinds) > 1:
+        raise ParameterError(f"two strategies are called {name!r}, of kinds {' and '.join(kinds)}; rename one")
+    if not kinds:
+        known = [known for kind in REFINE_KINDS for known in names(kind)]
+        raise UnknownNameError("refine strategy", name, known)
+    return kinds[0]
 
 
 def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
-    """Make a strategy: a frozen dataclass whose fields are its parameters.
+    """Make a strategy: a frozen dataclass whose fields are its parameters. A list becomes a tuple.
 
     Raises:
         UnknownNameError: no strategy of this kind has the name.
@@ -112,7 +112,7 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
     known = {f.name: f for f in dataclasses.fields(strategy) if f.init}
     for key, value in parameters.items():
         if key not in known:
-            raise ParameterError(f"{name} has no parameter {key!r}{suggest(key, known)}")
+            raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), known)}")
         check_type(key, value, hints[key])
     missing = [
         key
@@ -121,7 +121,7 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
     ]
     if missing:
         raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
-    return strategy(**parameters)
+    return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
 
 def check_type(name: str, value: object, expected: Any) -> None:

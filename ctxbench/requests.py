@@ -170,6 +170,10 @@ class _Resolver:
             session = [(int(item), int(Mode.ALWAYS)) for item in held]
         else:
             positions = self._positions(request, "session", [s.key for s in request.session])
+            for position in positions:
+                if not self.catalog[position].enabled:
+                    what = f"query {request.id!r}: session names {self.catalog.ids[position]!r}, which is not enabled"
+                    self.faults.append(Fault(what))
             modes = [int(Mode[s.mode.upper()]) for s in request.session]
             session = list(dict(zip(positions, modes, strict=False)).items())
         self._positions(request, "explicit", request.explicit)

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ctxbench.candidates import Candidates, Mode, Origin
 from ctxbench.items import Catalog
 from ctxbench.query import Query
+
+_MODES = tuple(mode.name.lower() for mode in Mode)  # both count from 0
+_ORIGINS = tuple(origin.name.lower() for origin in Origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,32 +105,36 @@ def selections(query: Query, candidates: Candidates) -> tuple[Selection, ...]:
 
 
 def _selection(query: str, catalog: Catalog, candidates: Candidates, rows: slice) -> Selection:
-    offered = [_offered(catalog, candidates, row) for row in range(rows.start, rows.stop)]
     return Selection(
         query=query,
-        chosen=tuple(one for one in offered if not one.rule),
-        left_out=tuple(one for one in offered if one.rule),
+        chosen=offered_rows(catalog, candidates, rows, chosen=True),
+        left_out=offered_rows(catalog, candidates, rows, chosen=False),
     )
 
 
-def _offered(catalog: Catalog, candidates: Candidates, row: int) -> Offered:
-    score = float(candidates.score[row])
-    pair = Pair(int(candidates.query_chunk[row]), int(candidates.item_chunk[row]))
-    via = int(candidates.via_item[row])
-    return Offered(
-        id=catalog.ids[int(candidates.item[row])],
-        score=None if math.isnan(score) else score,
-        mode=Mode(int(candidates.mode[row])).name.lower(),
-        origin=origin_name(int(candidates.origin[row])),
-        rule=candidates.rules[int(candidates.out[row])],
-        pair=None if pair.item_chunk < 0 else pair,
-        via=None if via < 0 else catalog.ids[via],
+def offered_rows(catalog: Catalog, candidates: Candidates, rows: slice, *, chosen: bool) -> tuple[Offered, ...]:
+    """The rows of one request that were chosen, or those that were not, in the one order."""
+    wanted = np.flatnonzero(candidates.chosen[rows] == chosen) + rows.start
+    names = ("item", "score", "mode", "origin", "out", "query_chunk", "item_chunk", "via_item")
+    columns = [getattr(candidates, name)[wanted].tolist() for name in names]
+    ids, rules = catalog.ids, candidates.rules
+    return tuple(
+        Offered(
+            id=ids[item],
+            score=None if math.isnan(score) else score,
+            mode=_MODES[mode],
+            origin=origin_name(origin),
+            rule=rules[out],
+            pair=None if query_chunk < 0 or item_chunk < 0 else Pair(query_chunk, item_chunk),
+            via=None if via < 0 else ids[via],
+        )
+        for item, score, mode, origin, out, query_chunk, item_chunk, via in zip(*columns, strict=True)
     )
 
 
 def origin_name(origin: int) -> str:
     """`session`, `search`, or `expansion` whatever the pass."""
-    return Origin(min(origin, Origin.EXPANSION)).name.lower()
+    return _ORIGINS[min(origin, int(Origin.EXPANSION))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,23 +142,22 @@ def report(
 
 @app.command()
 def latency(
-    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
-    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "semantic",
-    preset: Annotated[str | None, typer.Option(help="A preset of the selector.")] = None,
+    selector: Annotated[str, typer.Argument(help="A shipped selector, or selector/preset.")] = "semantic/normal",
+    catalog: Annotated[
+        str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
+    ] = "bfcl-live",
     embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
-    full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items (some 5 minutes).")] = False,
     out: Annotated[Path | None, typer.Option(help="Write all samples to this JSON file.")] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Measure how long selection takes.
 
-    By step, cold and warm, and as the catalog grows.
-
-    Example: ctxbench latency --catalog bfcl-live
+    By step, cold and warm, and as the catalog grows. Example: ctxbench latency semantic/normal --catalog bfcl-live
     """
     from ctxbench.cli.commands import measure_latency
 
-    measure_latency(catalog, selector=selector, preset=preset, embedder=embedder, full=full, out=out, as_json=json_)
+    measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)
 
 
 @data_app.command("list")

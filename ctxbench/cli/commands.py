@@ -8,23 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import print_json
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
-    from ctxbench.config import Experiment
     from ctxbench.evaluation.datasets.dataset import Dataset
     from ctxbench.evaluation.results import RunFolder
+    from ctxbench.evaluation.runner import Prepared
     from ctxbench.tokens import TokenCounter
 
 
 def run_experiment(path: Path, *, out: Path | None, fresh: bool, as_json: bool) -> None:
     """Run an experiment, print its table, write its page."""
-    from ctxbench.config import read_experiment
+    from ctxbench.evaluation.runner import open_experiment
 
-    experiment = read_experiment(path)
-    _run(experiment, out or Path("runs") / experiment.name, fresh=fresh, as_json=as_json)
+    with progress() as shown:
+        prepared = open_experiment(path, notify=shown.say)
+    _run(prepared, out or Path("runs") / prepared.experiment.name, fresh=fresh, as_json=as_json)
 
 
 def score_answers(
@@ -32,13 +35,15 @@ def score_answers(
 ) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
     from ctxbench.config import scoring
+    from ctxbench.evaluation.runner import prepare
 
-    experiment = scoring(answers, dataset=dataset, beside=beside, tokens=tokens)
+    with progress() as shown:
+        prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)
     if out is not None:
-        _run(experiment, out, fresh=False, as_json=as_json)
+        _run(prepared, out, fresh=False, as_json=as_json)
         return
     with tempfile.TemporaryDirectory(prefix="ctxbench-") as folder:
-        _run(experiment, Path(folder), fresh=False, as_json=as_json, page=False)
+        _run(prepared, Path(folder), fresh=False, as_json=as_json, page=False)
 
 
 def report_run(path: Path, *, as_json: bool) -> None:
@@ -67,12 +72,11 @@ def report_run(path: Path, *, as_json: bool) -> None:
     _report(folder, datasets, open_counter(manifest["tokens"], cache=cache_dir()), as_json=as_json, page=True)
 
 
-def _run(experiment: Experiment, path: Path, *, fresh: bool, as_json: bool, page: bool = True) -> None:
+def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bool = True) -> None:
     from ctxbench.evaluation.results import RunFolder
-    from ctxbench.evaluation.runner import prepare, run
+    from ctxbench.evaluation.runner import run
 
     with progress() as shown:
-        prepared = prepare(experiment, notify=shown.say)
         done = run(prepared, path, progress=shown, fresh=fresh)
         for where, n in done.errors.items():
             shown.say(f"warning: {where}: {n} queries failed and count as nothing offered; see selections.jsonl")
@@ -108,7 +112,18 @@ def _report(
         print(f"report: {where} (open it in a browser)", file=sys.stderr)  # noqa: T201
 
 
-def measure_latency(
-    catalog: str, *, selector: str, preset: str | None, embedder: str, full: bool, out: Path | None, as_json: bool
-) -> None:
+def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool) -> None:
     """Measure latency and print it."""
+    from ctxbench.evaluation.latency import LatencySettings, measure
+    from ctxbench.reporting.latency import latency_json, print_latency, write_latency
+    from ctxbench.sources.catalogs import read_catalog
+
+    settings = LatencySettings(embedder=embedder)
+    with progress() as shown:
+        result = measure(subject, read_catalog(catalog), settings=settings.full() if full else settings, progress=shown)
+    if out is not None:
+        write_latency(result, out)
+    if as_json:
+        typer.echo(latency_json(result), nl=False)
+    else:
+        print_latency(result, sys.stdout)

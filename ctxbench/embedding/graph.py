@@ -26,7 +26,7 @@ HIDDEN = 384
 LAYER_NORM_EPSILON = 1e-12
 IR_VERSION = 8  # with operator set 17, read by every onnxruntime since 1.14
 OPSET = 17
-CONTRIB = "com.microsoft"  # onnxruntime's own operators: fused attention, GELU and layer normalisation
+CONTRIB = "com.microsoft"  # onnxruntime's own operators: fused attention, and GELU with its bias
 
 _FLOAT, _INT64 = 1, 7  # TensorProto.DataType
 _NUMBERS = {"F32": _FLOAT, "I64": _INT64}

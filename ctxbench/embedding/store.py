@@ -16,6 +16,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,12 @@ class VectorStore:
     """
 
     def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:
+        self._process = 0
         self.identity = identity
         self.path = (root or cache_dir() / "vectors") / identity.key / "vectors.sqlite"
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
-        self._process = 0
         self._writable = True
 
     @property
@@ -115,6 +116,16 @@ class VectorStore:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():  # a connection that was inherited by a fork must not be closed
+            self.close()
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}

@@ -46,7 +46,8 @@ class Vectors:
     """Vectors of texts by one embedder, each text embedded once.
 
     Vectors are stored while they are made, at least every 64 texts or every second, so that a process that is killed
-    loses no more than that. Where there is no store, or one that cannot be written, they are kept in memory.
+    loses no more than that. Where there is no store, or one that cannot be written, they are kept in memory. One
+    thread at a time.
 
     Args:
         embedder: makes what is missing; not asked, and so not loaded, where nothing is.

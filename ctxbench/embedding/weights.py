@@ -110,9 +110,9 @@ def _download() -> Path:
             "the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "
             f"(CTXBENCH_OFFLINE or HF_HUB_OFFLINE). {remedy}"
         )
-    from huggingface_hub import hf_hub_download
-
     try:
+        from huggingface_hub import hf_hub_download
+
         paths = [Path(hf_hub_download(REPOSITORY, name)) for name in SHA256]
     except Exception as error:  # the Hub's client raises what its transport raises
         reason = " ".join(str(error).split())[:200]

@@ -162,10 +162,17 @@ def search(
     Yields:
         The hits of each request, in order; none for a request without chunks or without eligible items. Items
         below the first `depth` may be among them.
+
+    Raises:
+        EmbeddingError: a query vector holds NaN or infinity.
     """
     n_chunks = len(matrix.item)
     per_block = max(1, BLOCK // max(n_chunks, 1))
-    whole: BoolArray = np.asarray(eligible[:, matrix.item].all(axis=1))
+    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+    if len(broken):
+        raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
+    held = matrix.item[matrix.first]
+    whole: BoolArray = np.asarray(eligible[:, held].all(axis=1))
     for first, last in _blocks(start, per_block):
         rows = slice(int(start[first]), int(start[last]))
         product = multiply(queries[rows], matrix.vectors) * weight[rows, None].astype(np.float32)

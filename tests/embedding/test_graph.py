@@ -1,4 +1,4 @@
-"""The graph is what the onnx package reads, and its weights are those of the safetensors file."""
+"""The graph: places of its weights, and the encoding that it is written in. That it is right, test_minilm shows."""
 
 from __future__ import annotations
 

@@ -47,6 +47,13 @@ def test_it_is_there_for_the_next_process(store, tmp_path):
     assert VectorStore(IDENTITY, tmp_path).look_up(["a"])[1].tobytes() == row.tobytes()
 
 
+def test_leaving_a_with_block_closes_the_file_and_the_next_use_opens_it(tmp_path):
+    with VectorStore(IDENTITY, tmp_path) as store:
+        store.add(["a"], _axes(0))
+    assert store._connection is None
+    assert store.look_up(["a"])[0].all()
+
+
 def test_nothing_asked_nothing_found(store):
     found, vectors = store.look_up([])
     assert (found.shape, vectors.shape) == ((0,), (0, 4))

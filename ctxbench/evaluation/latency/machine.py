@@ -10,7 +10,10 @@ from typing import Any
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory and system; what the system does not tell is None."""
+    """Processor, cores, memory, system, and `load`: processes that ran or waited over the last minute.
+
+    What the system does not tell is None.
+    """
     affinity = getattr(os, "sched_getaffinity", None)  # where the system has it
     return {
         "processor": _processor(),
@@ -19,6 +22,7 @@ def machine() -> dict[str, Any]:
         "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
         "memory_mib": _memory_mib(),
         "system": f"{platform.system()} {platform.release()}",
+        "load": _load(),
     }
 
 
@@ -49,6 +53,11 @@ def peak_mib() -> float | None:
 
 def _processor() -> str | None:
     return _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or None
+
+
+def _load() -> float | None:
+    average = getattr(os, "getloadavg", None)  # Windows has none
+    return round(float(average()[0]), 2) if average else None
 
 
 def _memory_mib() -> int | None:

@@ -112,7 +112,7 @@ def measure(
     pipeline = subject if isinstance(subject, Pipeline) else named_pipeline(subject)
     embedder = open_embedder(settings.embedder)
     open_counter(settings.tokens)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+    started, host = datetime.now(UTC).isoformat(timespec="seconds"), machine()
     with _temporary_folder() as folder:
         bench = _Bench.of(pipeline, catalog, asked, settings=settings, folder=Path(folder))
         plan = bench.plan()
@@ -129,7 +129,7 @@ def measure(
         sizes=bench.sizes,
         settings=dataclasses.asdict(settings),
         requests={"from": "items" if requests is None else "given", "n": len(asked)},
-        machine={**machine(), "blas": bench.blas, "versions": _versions()},
+        machine={**host, "blas": bench.blas, "versions": _versions()},
         started=started,
         trials=tuple(bench.trials),
     )

@@ -178,7 +178,7 @@ class LatencyResult:
             that is smaller.
         sizes: all sizes, rising.
         settings: as given.
-        machine: processor, cores, memory, system, versions, BLAS libraries with their threads.
+        machine: processor, cores, memory, system, load at the start, versions, BLAS libraries with their threads.
         started: when, ISO 8601, UTC.
         trials: in the order in which they ran.
     """

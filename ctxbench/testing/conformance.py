@@ -1,0 +1,407 @@
+"""The conformance suite: what a strategy or a selector must hold, whoever wrote it.
+
+A test of a plugin is one line for each of its strategies, once the package with its entry point is installed:
+
+    def test_my_cut_conforms() -> None:
+        check_step("cut", "my_cut", {"margin": 0.1})
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from ctxbench import registry
+from ctxbench.arrays import Float32Array, IntArray
+from ctxbench.candidates import MARGIN, Candidates
+from ctxbench.errors import UserError
+from ctxbench.items import Catalog
+from ctxbench.pipeline import Pipeline, Resources, Step
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.base import Selector
+from ctxbench.testing.contract import (
+    prompt_faults,
+    query_faults,
+    refine_faults,
+    retrieve_faults,
+    session_faults,
+    shown,
+    table_faults,
+)
+from ctxbench.testing.mocks import mock_catalog, mock_requests, mock_resources, requests_within
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Answer = Callable[[Batch], list[dict[str, Any]]]
+PROCESSES = 3
+_SAME_SCORE = 1e-9  # sums over a catalog in another order may differ in the last bits
+
+
+class ConformanceError(UserError, AssertionError):
+    """A strategy or selector does not hold what it must; every fault found is in `faults`."""
+
+    def __init__(self, subject: str, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        count = f"{len(self.faults)} fault{'s' if len(self.faults) > 1 else ''}"
+        super().__init__("\n".join([f"{subject} does not conform, {count}:", *(f"  {fault}" for fault in faults)]))
+
+
+def check_step(
+    kind: str,
+    name: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    retrieve: Any = "dense",
+    processes: int = PROCESSES,
+) -> None:
+    """Hold a registered strategy to everything that pipelines, caches and reports rely on.
+
+    It is run on `mock_catalog` and `mock_requests`, on no item, one item and no request: a batch must equal its
+    requests one by one, to the bit; new processes with other hash seeds must answer with the same bytes; what was
+    given must be as before; ties must follow the catalog; another order of requests or items must change nothing
+    else; rows must keep the contract of `Candidates`; every resource used must be declared in `uses`; a step built
+    again from its description must be equal to it.
+
+    Args:
+        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit` or `format`.
+        name: what the strategy is registered as.
+        parameters: as in a pipeline's specification.
+        retrieve: specification of the retriever that a refining or format step stands behind.
+        processes: how many new processes are started.
+
+    Raises:
+        ConformanceError: anything does not hold; all that was found.
+        UnknownNameError: nothing is registered under the name.
+        ParameterError: a parameter does not suit it.
+    """
+    step = Step(kind, name, registry.build(kind, name, parameters or {}))
+    faults = _Faults()
+    faults.check("description", _description_faults, step)
+    for label, host in _hosts(step, retrieve).items():
+        for case, catalog, requests in _cases():
+            faults.check(f"contract, {label}, {case}", _contract_faults, step, host, catalog, requests)
+        faults.check(label, _answer_faults, partial(_fresh, host))
+    faults.check("description after use", _description_faults, step)
+    if processes and not faults.found:
+        faults.check("new processes", _process_faults, (kind, name, dict(parameters or {}), retrieve), processes)
+    faults.finish(f"{kind} strategy {name!r}")
+
+
+def check_selector(
+    selector: Selector, *, catalog: Catalog | None = None, requests: Sequence[Request] | None = None
+) -> None:
+    """Hold a selector to what the runner and the reports rely on; a pipeline or one outside this package.
+
+    As `check_step`, but in this process only, as a selector cannot be built anew from its name; and another order
+    of items is tried only where the scores are the selector's own.
+
+    Args:
+        selector: asked many times, so it should be fast.
+        catalog: default `mock_catalog`.
+        requests: over `catalog`; default `mock_requests`.
+
+    Raises:
+        ConformanceError: anything does not hold; all that was found.
+    """
+    faults = _Faults()
+    described = selector.describe()
+    faults.check("description", _json_faults, described)
+    if not isinstance(selector.name, str) or not selector.name:
+        faults.found.append(f"name must be a text that is not empty, got {selector.name!r}")
+    main = (mock_catalog() if catalog is None else catalog, mock_requests() if requests is None else tuple(requests))
+    for case, items, asked in _cases(*main):
+        faults.check(f"contract, {case}", _selector_faults, selector, items, asked)
+    scored = not faults.found and selector.select(Batch.of(*main)).scored
+    faults.check("answers", _answer_faults, lambda: partial(_selected, selector), *main, scored=scored)
+    if selector.describe() != described:
+        faults.found.append("description: it changes by use")
+    faults.finish(f"selector {selector.name!r}")
+
+
+class _Faults:
+    """Runs checks and collects what they find; an exception in a check is a finding."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.cause: Exception | None = None
+
+    def check(self, what: str, faults: Callable[P, Iterator[str]], *args: P.args, **given: P.kwargs) -> None:
+        try:
+            for fault in faults(*args, **given):
+                self.found.append(f"{what}: {fault}")
+        except Exception as error:  # noqa: BLE001 - whatever a foreign strategy raises is its fault, and is reported
+            self.found.append(f"{what}: {type(error).__name__}: {error}")
+            self.cause = self.cause or error
+
+    def finish(self, subject: str) -> None:
+        if self.found:
+            raise ConformanceError(subject, list(dict.fromkeys(self.found))) from self.cause
+
+
+def _hosts(step: Step, retrieve: Any) -> dict[str, Pipeline]:
+    """Pipelines that the step stands in, by what a message calls them."""
+    if step.kind in ("analyse", "retrieve", "format"):
+        changes: dict[str, Any] = {step.kind: step}
+        host = Pipeline.of({"retrieve": retrieve, "refine": [{"first": {"n": 1}}]})
+        return {"in a pipeline": dataclasses.replace(host, **changes)}
+    specs = {
+        "behind the retriever": {"retrieve": retrieve},
+        "behind a cut": {"retrieve": retrieve, "refine": [{"first": {"n": 3}}]},
+        "behind everything": {"retrieve": "everything"},
+    }
+    hosts = {label: Pipeline.of(spec) for label, spec in specs.items()}
+    return {label: dataclasses.replace(host, refine=(*host.refine, step)) for label, host in hosts.items()}
+
+
+def _cases(
+    catalog: Catalog | None = None, requests: Sequence[Request] | None = None
+) -> Iterator[tuple[str, Catalog, tuple[Request, ...]]]:
+    """Catalogs and requests over them: all, none and one of each."""
+    catalog = mock_catalog() if catalog is None else catalog
+    requests = mock_requests() if requests is None else tuple(requests)
+    yield "all items", catalog, requests
+    yield "no request", catalog, ()
+    found = next((item for item in catalog if item.enabled and item.include == "agent"), None)
+    for label, items in (("no item", []), ("one item", [] if found is None else [found])):
+        part = Catalog(items)
+        yield label, part, requests_within(part, requests)
+
+
+def _fresh(pipeline: Pipeline) -> Answer:
+    """A pipeline over new resources, that shares nothing between calls but those."""
+    resources = mock_resources()
+
+    def answer(batch: Batch) -> list[dict[str, Any]]:
+        outcome = pipeline.run(batch, resources)
+        return shown(outcome.query, outcome.candidates, pipeline.prompts(outcome))
+
+    return answer
+
+
+def _selected(selector: Selector, batch: Batch) -> list[dict[str, Any]]:
+    answers = selector.select(batch)
+    return shown(answers.query, answers.candidates)
+
+
+def _description_faults(step: Step) -> Iterator[str]:
+    """A description must hold every parameter, as JSON, and give the same step again."""
+    strategy = type(step.call)
+    settings = getattr(strategy, "__dataclass_params__", None)
+    if settings is None or not settings.frozen or not settings.eq:
+        yield f"{strategy.__name__} must be a frozen dataclass whose fields are its parameters"
+        return
+    given = registry.parameters(step.call)
+    if taken := {"step", "version"} & set(given):
+        yield f"a parameter must not be called {' or '.join(sorted(taken))}"
+    yield from _json_faults(step.describe())
+    if registry.build(step.kind, step.name, json.loads(json.dumps(given))) != step.call:
+        yield f"a step built again from its description is another one: {given}"
+
+
+def _json_faults(described: Any) -> Iterator[str]:
+    try:
+        json.dumps(described, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        yield f"it must be JSON: {error}"
+
+
+def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Sequence[Request]) -> Iterator[str]:
+    """Run the step alone, on what the steps before it made, and look at what it makes and leaves behind."""
+    batch = Batch.of(catalog, requests)
+    before = Pipeline.of({"retrieve": "everything"})  # what the step is given if it analyses or retrieves
+    if step.kind in registry.REFINE_KINDS:
+        before = dataclasses.replace(host, refine=host.refine[:-1])
+    elif step.kind == "format":
+        before = host
+    resources = _Recording(mock_resources())
+    outcome = before.run(batch, mock_resources())
+    query, table = outcome.query, outcome.candidates
+    state = _state(batch, table)
+    if step.kind == "analyse":
+        yield from query_faults(batch, step.call(batch, resources))
+    elif step.kind == "retrieve":
+        made = step.call(query, resources)
+        yield from table_faults(query, made)
+        yield from retrieve_faults(made)
+    elif step.kind == "format":
+        prompts = step.call(query, table)
+        yield from prompt_faults(batch, prompts)
+        if step.call(query, table.taken(table.chosen)) != prompts:
+            yield "what was left out must not reach the prompt"
+    else:
+        after = step.call(query, table, resources)
+        yield from table_faults(query, after)
+        yield from session_faults(batch, after)
+        yield from refine_faults(step.kind, table, after)
+    if _state(Batch.of(Catalog(catalog), requests), table) != state or _state(batch, table) != state:
+        yield "it changed what it was given (catalog, requests or candidates)"
+    if missing := resources.used - set(step.uses):
+        yield f"it uses {', '.join(sorted(missing))}; declare that in `uses`, caches rely on it"
+
+
+def _state(batch: Batch, table: Candidates) -> str:
+    """A hash of all that a step is given."""
+    digest = hashlib.sha256(Catalog(batch.catalog).hash.encode())
+    digest.update(json.dumps([request.as_dict() for request in batch.requests]).encode())
+    arrays = [batch.eligible, batch.session_start, batch.session_item, batch.session_mode, table.start]
+    arrays += [getattr(table, name) for name in table.row_arrays()] + list(table.columns.values())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(repr((table.rules, list(table.columns))).encode())
+    return digest.hexdigest()
+
+
+class _Recording:
+    """Resources that remember which of them were used."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self.used: set[str] = set()
+
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        self.used.add("embedder")
+        return self._resources.vectors(texts)
+
+    def tokens(self, catalog: Catalog) -> IntArray:
+        self.used.add("tokens")
+        return self._resources.tokens(catalog)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        return self._resources.kept(key, make)
+
+    def identity(self, resource: str) -> str:
+        return self._resources.identity(resource)
+
+
+def _selector_faults(selector: Selector, catalog: Catalog, requests: Sequence[Request]) -> Iterator[str]:
+    batch = Batch.of(catalog, requests)
+    answers = selector.select(batch)
+    yield from (f"request {batch.ids[row]!r} failed: {message}" for row, message in answers.errors.items())
+    if answers.seconds is not None and answers.seconds.shape != (len(batch),):
+        yield f"seconds has shape {answers.seconds.shape}, expected ({len(batch)},)"
+    yield from query_faults(batch, answers.query)
+    yield from table_faults(answers.query, answers.candidates)
+    yield from session_faults(batch, answers.candidates)
+
+
+def _answer_faults(
+    make: Callable[[], Answer],
+    catalog: Catalog | None = None,
+    requests: Sequence[Request] | None = None,
+    *,
+    scored: bool = True,
+) -> Iterator[str]:
+    """Ask in many ways what must be answered alike. `make` gives a subject that has kept nothing yet."""
+    for case, items, asked in _cases(catalog, requests):
+        batch = Batch.of(items, asked)
+        answer = make()
+        whole = answer(batch)
+        yield from _differences(f"{case}, asked twice", whole, answer(batch))
+        yield from _differences(f"{case}, asked anew", whole, make()(batch))
+        one_by_one = [one for row in range(len(batch)) for one in answer(batch.take([row]))]
+        yield from _differences(f"{case}, one by one", whole, one_by_one)
+        some = range(0, len(batch), 3)
+        alone = [one for row in some for one in make()(batch.take([row]))]
+        yield from _differences(f"{case}, one by one with nothing kept", [whole[row] for row in some], alone)
+        rows = random.Random(11).sample(range(len(batch)), len(batch))  # noqa: S311 - any fixed order does
+        yield from _differences(f"{case}, requests shuffled", [whole[row] for row in rows], answer(batch.take(rows)))
+        for seed in (0, 1) if scored else ():  # without scores nobody knows which items are tied
+            mixed = Catalog(random.Random(seed).sample(list(items), len(items)))  # noqa: S311
+            for one, other in zip(whole, answer(Batch.of(mixed, asked)), strict=True):
+                yield from _shuffled_faults(f"{case}, items shuffled", one, other)
+
+
+def _differences(what: str, one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The first difference between two lists of answers that should be equal to the bit."""
+    if len(one) != len(other):
+        yield f"{what}: {len(one)} answers, and then {len(other)}"
+        return
+    for a, b in zip(one, other, strict=True):
+        if a != b:
+            part = next(key for key in a if a[key] != b[key])
+            yield f"{what}: request {a['request']!r} has another answer ({part}): {_first(a[part], b[part])}"
+            return
+
+
+def _first(one: Any, other: Any) -> str:
+    """The first entries of two lists that differ, or the two values."""
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        one, other = next((a, b) for a, b in zip(one, other, strict=True) if a != b)
+    return f"{one!s:.300} and {other!s:.300}"
+
+
+def _shuffled_faults(what: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
+    """Another order of the catalog may change the order of ties, and which of them a limit keeps; nothing else."""
+    left, right = _tied(one["rows"]), _tied(other["rows"])
+    if one["chunks"] != other["chunks"]:
+        yield f"{what}: request {one['request']!r} is analysed otherwise"
+    sizes = [[(len(group), group[0]["rule"] if len(group) == 1 else "") for group in side] for side in (left, right)]
+    if sizes[0] != sizes[1]:
+        yield f"{what}: request {one['request']!r} has other items in or out, beyond ties"
+        return
+    for place, (a, b) in enumerate(zip(left, right, strict=True)):
+        last = place == len(left) - 1  # a depth may keep others of the last ones, where those are tied
+        if not last and {row["item"] for row in a} != {row["item"] for row in b}:
+            yield f"{what}: request {one['request']!r} has other items, beyond ties"
+            return
+        worst = max(abs(_score(x) - _score(y)) for x, y in zip(a, b, strict=True))
+        if worst > _SAME_SCORE:
+            yield f"{what}: request {one['request']!r} has other scores, by up to {worst:.2g}"
+            return
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    score = float.fromhex(row["score"])
+    return 0.0 if np.isnan(score) else score
+
+
+def _tied(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows in groups of one origin whose neighbours score within `MARGIN` of each other."""
+    groups: list[list[dict[str, Any]]] = []
+    for row in rows:
+        last = groups[-1][-1] if groups else None
+        if last and last["origin"] == row["origin"] and abs(_score(last) - _score(row)) <= MARGIN:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
+def _process_faults(task: tuple[str, str, dict[str, Any], Any], processes: int) -> Iterator[str]:
+    """Answer in new processes, each with a hash seed of its own."""
+    here = json.loads(answers_json(*task))
+    code = (
+        "import json, sys; from ctxbench.testing.conformance import answers_json as a; print(a(*json.load(sys.stdin)))"
+    )
+    running = []
+    for _ in range(processes):
+        seed = str(secrets.randbelow(2**32))
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        process = subprocess.Popen(  # noqa: S603 - this interpreter and a fixed program
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        running.append((seed, process))
+    for seed, process in running:
+        out, _ = process.communicate(json.dumps(task))
+        if process.returncode:
+            yield f"PYTHONHASHSEED={seed}: the process failed with {process.returncode}; its error stands on stderr"
+        else:
+            yield from _differences(f"PYTHONHASHSEED={seed}", here, json.loads(out))
+
+
+def answers_json(kind: str, name: str, parameters: Mapping[str, Any], retrieve: Any) -> str:
+    """What the step's pipelines answer to the mock requests, as JSON; what a new process prints."""
+    step = Step(kind, name, registry.build(kind, name, parameters))
+    batch = Batch.of(mock_catalog(), mock_requests())
+    return json.dumps([one for host in _hosts(step, retrieve).values() for one in _fresh(host)(batch)])

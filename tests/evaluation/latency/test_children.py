@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ctxbench.errors import UserError
+from ctxbench.evaluation.latency import children
+from ctxbench.evaluation.latency.jobs import Job, spec_of, write_items
+from ctxbench.items import Catalog, Item
+from ctxbench.pipeline import Pipeline
+
+CATALOG = Catalog(
+    [
+        Item(type="tool", name="get_weather", description="Tells the weather of a city.", schema={"type": "object"}),
+        Item(type="tool", name="send_mail", server="post", description="Sends a letter to one person."),
+        Item(type="rule", name="tone", description="How to write.", text="Be brief.\n\nBe kind to all readers."),
+    ]
+)
+
+
+def job(**values: object) -> Job:
+    spec = spec_of(Pipeline.of({"retrieve": "bm25"}))
+    given = {"job": "cold", "pipeline": spec, "embedder": "hashing", "tokens": "chars/4", "store": "nowhere"}
+    return Job(**{**given, "items": "missing.jsonl", "first": {"id": "q", "text": "t"}, **values})  # type: ignore[arg-type]
+
+
+def test_a_childs_own_message_reaches_the_user(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.jsonl")
+    with pytest.raises(UserError, match=r"^measuring it failed: cannot read .*missing\.jsonl: No such file"):
+        children.run_child(job(items=missing), tmp_path, what="it", limit_s=60)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise RuntimeError('boom')", r"ended with exit code 1; its standard error ends: .*RuntimeError: boom$"),
+        ("import os; os.kill(os.getpid(), 9)", "was ended by signal 9 without a word"),
+        ("print('hello')", "answered 'hello', which is no JSON"),
+    ],
+)
+def test_a_child_that_dies_is_an_error(
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "_command", lambda _: [sys.executable, "-c", code])
+    with pytest.raises(UserError, match=message):
+        children.run_child(job(), tmp_path, what="it", limit_s=60)
+
+
+def test_a_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "pid"
+    code = f"import os; open({str(told)!r}, 'w').write(str(os.getpid())); import time; time.sleep(600)"
+    monkeypatch.setattr(children, "_command", lambda _: [sys.executable, "-c", code])
+    with pytest.raises(UserError, match="measuring it took more than 3 s and was ended"):
+        children.run_child(job(), tmp_path, what="it", limit_s=3)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+
+
+def test_a_child_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "items")  # reading it waits for a writer that never comes
+    job(items=str(tmp_path / "items")).write(tmp_path / "job.json")
+    command = [sys.executable, "-m", "ctxbench.evaluation.latency", str(tmp_path / "job.json"), "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.poll() is None
+        child.stdin.close()
+        assert child.wait(60) == 1
+
+
+def test_what_a_library_prints_does_not_get_into_the_answer(tmp_path: Path) -> None:
+    write_items(CATALOG, tmp_path / "items.jsonl")
+    job(items=str(tmp_path / "items.jsonl"), store=str(tmp_path / "store")).write(tmp_path / "job.json")
+    code = (
+        "import sys; from ctxbench.evaluation.latency import worker, __main__ as m; real = worker.work\n"
+        "def noisy(*a, **k):\n    print('noise', flush=True); return real(*a, **k)\n"
+        f"m.work = noisy; sys.argv[1:] = [{str(tmp_path / 'job.json')!r}, '{time.monotonic_ns()}']; sys.exit(m.main())"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert json.loads(child.stdout.read())["states"]["cold"]["requests"] == ["q"]
+        assert child.stderr.read() == b"noise\n"

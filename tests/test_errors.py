@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctxbench import errors
+from ctxbench.errors import Fault, InputError, UnknownNameError, UserError, suggest
+
+
+def test_every_fault_of_the_user_is_a_user_error_and_exits_with_2():
+    for name in ("ParameterError", "UnknownNameError", "EmbeddingError", "StorageError", "SelectorError", "InputError"):
+        kind = getattr(errors, name)
+        assert issubclass(kind, UserError)
+        assert kind.exit_code == 2
+
+
+def test_errors_can_be_caught_as_the_built_in_they_are():
+    assert issubclass(errors.ParameterError, ValueError)
+    assert issubclass(UnknownNameError, LookupError)
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        (Fault("topN must be 0 or more"), "topN must be 0 or more"),
+        (Fault("twice", "a.yaml"), "twice (a.yaml)"),
+        (Fault("twice", Path("b") / "a.yaml", 3), f"twice ({Path('b') / 'a.yaml'}, line 3)"),
+        (Fault("twice", "a.yaml", 3, 7), "twice (a.yaml, line 3, column 7)"),
+        (Fault("twice", "a.yaml", 0, 7), "twice (a.yaml)"),
+    ],
+)
+def test_a_fault_says_where_it_stands_as_far_as_it_is_known(fault, shown):
+    assert str(fault) == shown
+
+
+def test_an_input_error_lists_every_fault():
+    error = InputError([Fault("one", "a.yaml", 1), Fault("two")], subject="dataset tiny")
+    assert str(error) == "dataset tiny: 2 faults\n  one (a.yaml, line 1)\n  two"
+    assert str(InputError([Fault("one"), Fault("two")])) == "2 faults\n  one\n  two"
+    assert str(InputError([Fault("one")], subject="requests")) == "requests: 1 fault\n  one"
+    assert str(InputError([Fault("one", "a.yaml", 1)])) == "one (a.yaml, line 1)"
+    assert [fault.message for fault in error.faults] == ["one", "two"]
+
+
+def test_an_input_error_without_a_fault_is_a_bug():
+    with pytest.raises(ValueError, match="at least one fault"):
+        InputError([])
+
+
+def test_an_unknown_name_names_the_closest_and_the_known_ones():
+    error = UnknownNameError("preset", "agressive", ["normal", "aggressive"], where=" of selector 'semantic'")
+    assert str(error) == (
+        "unknown preset 'agressive' of selector 'semantic'; did you mean 'aggressive'? Known: aggressive, normal"
+    )
+    assert error.name == "agressive"
+    assert error.known == ("normal", "aggressive")
+
+
+def test_a_suggestion_without_anything_close_lists_what_there_is():
+    assert suggest("xyz", ["b", "a"]) == "; Known: a, b"
+    assert suggest("xyz", []) == "; none are known"
+    assert suggest("x", [f"name{n:02}" for n in range(13)]).endswith("name11, ...")

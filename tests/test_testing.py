@@ -1,0 +1,443 @@
+"""Every built-in strategy runs the conformance suite, and the suite finds each kind of fault where there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ctxbench import registry
+from ctxbench.candidates import Candidates
+from ctxbench.errors import ParameterError, UnknownNameError, UserError
+from ctxbench.items import ITEM_TYPES, Catalog
+from ctxbench.pipeline import Pipeline
+from ctxbench.requests import Batch
+from ctxbench.selectors.base import Answers
+from ctxbench.selectors.callable import CallableSource
+from ctxbench.selectors.external import External
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.testing import (
+    ConformanceError,
+    check_selector,
+    check_step,
+    mock_catalog,
+    mock_requests,
+    mock_resources,
+)
+
+KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
+BUILT_IN = [(kind, name) for kind in KINDS for name in sorted(registry._BUILT_IN[kind])]
+PARAMETERS = {
+    "dense": [{"original": True}, {"depth": 3}],
+    "bm25": [{"k1": 0.0, "b": 1.0, "depth": 2}],
+    "random": [{"seed": 7, "depth": 3}],
+    "standard": [{"topK": 3, "topN": 2, "includeScore": 0.1}, {"topK": 0}, {"topN": 0, "includeScore": -1.0}],
+    "first": [{"n": 0}, {"n": 1}],
+    "sentences": [{"limit": 7}],
+    "messages": [{"system": "Be kind."}],
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), BUILT_IN)
+def test_built_in_strategies_conform(kind, name):
+    check_step(kind, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parameters"),
+    [(kind, name, parameters) for kind, name in BUILT_IN for parameters in PARAMETERS.get(name, [])],
+)
+def test_built_in_strategies_conform_with_other_parameters(kind, name, parameters):
+    check_step(kind, name, parameters, processes=0)
+
+
+def test_every_built_in_with_parameters_is_checked_with_others_than_its_own():
+    with_parameters = [name for kind, name in BUILT_IN if dataclasses.fields(registry.find(kind, name))]
+    assert set(with_parameters) == set(PARAMETERS)
+
+
+@pytest.mark.parametrize("retrieve", ["bm25", "random", {"merge": ["dense", "bm25"]}])
+def test_cuts_conform_behind_every_retriever(retrieve):
+    check_step("cut", "standard", {"includeScore": 0.3}, retrieve=retrieve, processes=0)
+
+
+class TestMocks:
+    def test_the_catalog_has_every_type_mode_and_a_tie(self):
+        catalog = mock_catalog()
+        assert {item.type for item in catalog} == set(ITEM_TYPES)
+        assert {item.include for item in catalog} == {"always", "manual", "agent"}
+        assert not all(item.enabled for item in catalog)
+        texts = [item.search_text for item in catalog]
+        assert len(set(texts)) == len(texts) - 2
+        assert max(map(len, texts)) > 1000
+        assert not all(text.isascii() for text in texts)
+
+    def test_the_requests_have_blanks_scopes_sessions_and_repeats(self):
+        batch = Batch.of(mock_catalog(), mock_requests())
+        counts = dict(zip(batch.ids, batch.eligible.sum(axis=1).tolist(), strict=True))
+        assert counts["nothing available"] == 0
+        assert counts["one item"] == 1
+        assert counts["scope"] == 3
+        texts = [request.text for request in batch.requests]
+        assert texts[0] == texts[1]
+        assert "" in texts
+        assert any(request.session for request in batch.requests)
+
+    def test_they_are_made_anew_and_equal(self):
+        assert mock_catalog().hash == mock_catalog().hash
+        assert mock_requests() == mock_requests()
+        assert mock_resources() is not mock_resources()
+
+
+def test_the_suite_needs_no_pytest():
+    code = "import sys, ctxbench.testing; sys.exit('pytest' in sys.modules or 'hypothesis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What each class of the module does wrong, by the kind it is registered as: (class, parameters) -> what is said.
+BAD = """
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+import numpy as np
+from ctxbench.candidates import Candidates
+from ctxbench.query import Query
+from ctxbench.selection import Prompt
+from ctxbench.steps.cut import First
+from ctxbench.steps.retrieve import Dense, Everything
+
+CALLS = []
+
+def scored(query, score):
+    request, item = np.nonzero(query.batch.eligible)
+    scores = [float(score(r, i)) for r, i in zip(request, item)]
+    return Candidates.build(len(query.batch), request, item, score=np.array(scores))
+
+@dataclass(frozen=True)
+class Good:
+    margin: float = 0.1
+    def __call__(self, query, candidates, resources):
+        best = np.full(candidates.n_requests, -np.inf)
+        np.fmax.at(best, candidates.request, np.where(candidates.chosen, candidates.score, -np.inf))
+        return candidates.marked(candidates.score < best[candidates.request] - self.margin, "beyond the margin")
+
+@dataclass(frozen=True)
+class Drops:
+    def __call__(self, query, candidates, resources):
+        return candidates.taken(candidates.item % 2 == 0)
+
+@dataclass(frozen=True)
+class Unmarks:
+    def __call__(self, query, candidates, resources):
+        return replace(candidates, out=np.zeros(len(candidates), dtype=np.int64))
+
+@dataclass(frozen=True)
+class Rescores:
+    def __call__(self, query, candidates, resources):
+        return candidates.reordered(score=candidates.score / 2)
+
+@dataclass(frozen=True)
+class MarksSession:
+    def __call__(self, query, candidates, resources):
+        return replace(candidates, out=np.ones(len(candidates), dtype=np.int64), rules=("", "all out"))
+
+@dataclass(frozen=True)
+class Unordered:
+    def __call__(self, query, candidates, resources):
+        return replace(candidates, score=-candidates.score)
+
+@dataclass(frozen=True)
+class MeanOfBatch:
+    def __call__(self, query, candidates, resources):
+        mean = np.nanmean(candidates.score) if np.isfinite(candidates.score).any() else 0.0
+        return candidates.marked(candidates.score < mean, "below the mean")
+
+@dataclass(frozen=True)
+class CatalogPlace:
+    def __call__(self, query, candidates, resources):
+        return candidates.marked(candidates.item > 3, "late in the catalog")
+
+@dataclass(frozen=True)
+class Remembers:
+    def __call__(self, query, candidates, resources):
+        CALLS.append(1)
+        return candidates.marked(candidates.score < len(CALLS) / 1000, "asked too often")
+
+@dataclass(frozen=True)
+class Undeclared:
+    def __call__(self, query, candidates, resources):
+        tokens = resources.tokens(query.batch.catalog)
+        return candidates.marked(tokens[candidates.item] > 50, "too long")
+
+@dataclass(frozen=True)
+class KeptForAll:
+    uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    def __call__(self, query, candidates, resources):
+        tokens = resources.kept("my tokens", lambda: resources.tokens(query.batch.catalog))
+        return candidates.marked(tokens[candidates.item] > 50, "too long")
+
+@dataclass(frozen=True)
+class ChangesMetadata:
+    def __call__(self, query, candidates, resources):
+        for item in query.batch.catalog:
+            item.metadata["seen"] = True
+        return candidates
+
+@dataclass(frozen=True)
+class ChangesScores:
+    def __call__(self, query, candidates, resources):
+        candidates.score[:] = 0
+        return candidates
+
+@dataclass(frozen=True)
+class Raises:
+    def __call__(self, query, candidates, resources):
+        return candidates.marked(candidates.item == candidates.item[0], "first")
+
+@dataclass
+class NotFrozen:
+    n: int = 1
+    def __call__(self, query, candidates, resources):
+        return candidates
+
+@dataclass(frozen=True)
+class CallsItVersion:
+    version: int = 1
+    def __call__(self, query, candidates, resources):
+        return candidates
+
+@dataclass(frozen=True)
+class Forgets:
+    n: int = 1
+    def __post_init__(self):
+        object.__setattr__(self, "n", self.n + 1)
+    def __call__(self, query, candidates, resources):
+        return candidates
+
+@dataclass(frozen=True)
+class Hashes:
+    def __call__(self, query, resources):
+        ids = query.batch.catalog.ids
+        return scored(query, lambda request, item: hash(ids[item]) % 1000)
+
+@dataclass(frozen=True)
+class OffersAll:
+    def __call__(self, query, resources):
+        n, items = len(query.batch), len(query.batch.catalog)
+        request, item = np.repeat(np.arange(n), items), np.tile(np.arange(items), n)
+        return Candidates.build(n, request, item, score=np.ones(n * items))
+
+@dataclass(frozen=True)
+class Infinite:
+    def __call__(self, query, resources):
+        return scored(query, lambda request, item: np.inf)
+
+@dataclass(frozen=True)
+class MarksOut:
+    def __call__(self, query, resources):
+        table = scored(query, lambda request, item: 1.0)
+        return table.marked(table.item == 1, "not one")
+
+@dataclass(frozen=True)
+class BadPair:
+    def __call__(self, query, resources):
+        table = scored(query, lambda request, item: 1.0)
+        return replace(table, query_chunk=np.full(len(table), 9))
+
+@dataclass(frozen=True)
+class ForgetsRequests:
+    def __call__(self, batch, resources):
+        return Query.of_chunks(batch, [[request.text] for request in batch.requests[1:]])
+
+@dataclass(frozen=True)
+class EmptyChunks:
+    def __call__(self, batch, resources):
+        return Query.of_chunks(batch, [[request.text] for request in batch.requests])
+
+@dataclass(frozen=True)
+class AddsRows:
+    def __call__(self, query, candidates, resources):
+        return Everything()(query, resources)
+
+@dataclass(frozen=True)
+class SendsAll:
+    def __call__(self, query, candidates):
+        rows = [candidates.item[candidates.rows(n)] for n in range(len(query.batch))]
+        return [Prompt([("user", query.batch.catalog[int(i)].prompt_text) for i in row], []) for row in rows]
+
+@dataclass(frozen=True)
+class SendsObjects:
+    def __call__(self, query, candidates):
+        return [Prompt([("user", request.text)], [{"schema": {1, 2}}]) for request in query.batch.requests]
+"""
+CASES = [
+    ("cut", "Drops", "rows are marked, never dropped"),
+    ("cut", "Unmarks", "a row that was out must keep the rule that met it first"),
+    ("cut", "Rescores", "a cut step must not change score"),
+    ("cut", "MarksSession", "session rows must be the session's items with their modes, all chosen"),
+    ("rank", "Unordered", "rows are not in the one order"),
+    ("cut", "MeanOfBatch", "one by one: request"),
+    ("cut", "CatalogPlace", "items shuffled: request"),
+    ("cut", "Remembers", "has another answer"),
+    ("cut", "Undeclared", "it uses tokens; declare that in `uses`"),
+    ("cut", "KeptForAll", "all items, items shuffled"),
+    ("cut", "ChangesMetadata", "it changed what it was given"),
+    ("cut", "ChangesScores", "read-only"),
+    ("cut", "Raises", "no request: IndexError"),
+    ("cut", "NotFrozen", "NotFrozen must be a frozen dataclass"),
+    ("cut", "CallsItVersion", "a parameter must not be called version"),
+    ("cut", "Forgets", "a step built again from its description is another one"),
+    ("retrieve", "OffersAll", "an item that the request may not get, or that the session holds, is offered"),
+    ("retrieve", "Infinite", "a score is not finite"),
+    ("retrieve", "MarksOut", "a retriever marks nothing out"),
+    ("retrieve", "BadPair", "query_chunk must be -1 or a place from 0 on"),
+    ("analyse", "ForgetsRequests", "start must be CSR starts"),
+    ("analyse", "EmptyChunks", "a chunk must be a text that is not empty"),
+    ("fit", "AddsRows", "only an expand step may add rows"),
+    ("expand", "AddsRows2", "a row that was added must have an expansion origin"),
+    ("format", "SendsAll", "what was left out must not reach the prompt"),
+    ("format", "SendsObjects", "must be JSON"),
+]
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """An installed distribution with the strategies above, each registered under its name in small letters."""
+    extra = "\nclass AddsRows2(AddsRows):\n    pass\n"
+    (tmp_path / "bad_strategies.py").write_text(BAD + extra)
+    lines = ["[ctxbench.cut]", "good = bad_strategies:Good", "[ctxbench.retrieve]", "hashes = bad_strategies:Hashes"]
+    for kind, name, _ in CASES:
+        lines += [f"[ctxbench.{kind}]", f"{name.lower()} = bad_strategies:{name}"]
+    info = tmp_path / "bad_strategies-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad_strategies\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._plugins.cache_clear()
+    yield
+    sys.modules.pop("bad_strategies", None)
+    registry._plugins.cache_clear()
+
+
+def faults_of(kind, name, parameters=None, **given) -> tuple[str, ...]:
+    with pytest.raises(ConformanceError) as caught:
+        check_step(kind, name, parameters, **given)
+    return caught.value.faults
+
+
+class TestFaultsOfSteps:
+    def test_a_strategy_of_somebody_else_that_holds_all_passes(self, plugin):
+        check_step("cut", "good", {"margin": 0.2})
+
+    @pytest.mark.parametrize(("kind", "name", "said"), CASES)
+    def test_each_kind_of_fault_is_found(self, plugin, kind, name, said):
+        found = faults_of(kind, name.lower(), processes=0)
+        assert any(said in fault for fault in found), "\n".join(found)
+
+    def test_another_hash_seed_is_found_out(self, plugin):
+        found = faults_of("retrieve", "hashes")
+        assert any("PYTHONHASHSEED" in fault and "has another answer" in fault for fault in found)
+
+    def test_the_error_names_the_strategy_and_all_faults(self, plugin):
+        with pytest.raises(ConformanceError) as caught:
+            check_step("cut", "drops", processes=0)
+        first, *others = str(caught.value).splitlines()
+        assert first == f"cut strategy 'drops' does not conform, {len(caught.value.faults)} faults:"
+        assert [line.strip() for line in others] == [
+            line.strip() for line in "\n".join(caught.value.faults).splitlines()
+        ]
+        assert isinstance(caught.value, UserError | AssertionError)
+
+    def test_an_exception_keeps_its_cause(self, plugin):
+        with pytest.raises(ConformanceError) as caught:
+            check_step("cut", "raises", processes=0)
+        assert isinstance(caught.value.__cause__, IndexError)
+
+    def test_what_is_not_registered_or_wrongly_set_is_an_error_of_its_own(self):
+        with pytest.raises(UnknownNameError):
+            check_step("cut", "frist")
+        with pytest.raises(ParameterError):
+            check_step("cut", "first", {"n": -1})
+
+
+class Wrapped:
+    """A selector that answers as a good one does, but for one thing."""
+
+    name = "wrapped"
+
+    def __init__(self, change=lambda answers: answers, name="wrapped") -> None:
+        pipeline = Pipeline.of({"retrieve": "dense", "refine": [{"first": {"n": 2}}]})
+        self.inner = PipelineSelector("inner", pipeline, mock_resources())
+        self.change, self.name = change, name
+        self.asked = 0
+
+    def describe(self):
+        return {"wrapped": 1}
+
+    def select(self, batch: Batch) -> Answers:
+        self.asked += 1
+        return self.change(self.inner.select(batch))
+
+
+def marked(answers: Answers, rows) -> Answers:
+    return dataclasses.replace(answers, candidates=answers.candidates.marked(rows, "not now"))
+
+
+def named(request, items):
+    """A user's own selector: the ids of at most three items whose name the request holds, in the catalog's order."""
+    held = {one["id"] for one in request.get("session", [])}
+    may = {*request.get("available", [item["_id"] for item in items])} - held
+    words = request["text"].lower().split()
+    found = [item["_id"] for item in items if item["_id"] in may and item.get("include", "agent") == "agent"]
+    return [id_ for id_ in found if any(word in id_ for word in words)][:3]
+
+
+class TestFaultsOfSelectors:
+    def test_an_outside_selector_passes_though_it_gives_no_scores(self):
+        check_selector(External(CallableSource(named), name="named"))
+
+    def test_an_outside_selector_that_offers_what_it_must_not_is_found(self):
+        with pytest.raises(ConformanceError, match="request 'plain' failed"):
+            check_selector(External(CallableSource(lambda request, items: ["rule:gone"]), name="gone"))
+
+    def test_a_good_one_passes_on_other_items_too(self):
+        check_selector(Wrapped())
+        check_selector(Wrapped(), catalog=mock_catalog(), requests=mock_requests()[:3])
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (lambda a: dataclasses.replace(a, errors={0: "timed out"}), "request 'plain' failed: timed out"),
+            (lambda a: dataclasses.replace(a, seconds=np.zeros(99)), "seconds has shape (99,)"),
+            (lambda a: dataclasses.replace(a, candidates=Candidates.empty(1)), "the table has 1 requests"),
+            (lambda a: marked(a, a.candidates.request > 0), "one by one"),
+            (lambda a: dataclasses.replace(a, candidates=a.candidates.taken(a.candidates.origin > 0)), "session rows"),
+        ],
+    )
+    def test_each_kind_of_fault_is_found(self, change, said):
+        with pytest.raises(ConformanceError) as caught:
+            check_selector(Wrapped(change))
+        assert any(said in fault for fault in caught.value.faults), caught.value
+
+    def test_an_answer_that_changes_from_call_to_call_is_found(self):
+        selector = Wrapped()
+        selector.change = lambda a: marked(a, a.candidates.item == selector.asked % 7)
+        with pytest.raises(ConformanceError, match="asked twice"):
+            check_selector(selector)
+
+    def test_a_description_that_is_no_json_or_changes_is_found(self):
+        selector = Wrapped()
+        selector.describe = lambda: {"steps": {1, 2}, "asked": selector.asked}
+        with pytest.raises(ConformanceError, match="it must be JSON") as caught:
+            check_selector(selector)
+        assert "description: it changes by use" in caught.value.faults
+
+    def test_a_selector_needs_a_name(self):
+        with pytest.raises(ConformanceError, match="name must be a text"):
+            check_selector(Wrapped(name=""))
+
+
+def test_a_case_without_an_item_to_offer_is_run_too():
+    check_selector(Wrapped(), catalog=Catalog([]), requests=())
