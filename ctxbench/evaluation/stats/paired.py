@@ -190,9 +190,11 @@ def difference_interval(differences: npt.ArrayLike, *, scale: Scale, level: floa
     Amounts that differ on at least half of the queries get Hall's t. All else gets one gain and one loss added to
     what was seen; the added pair is what keeps the interval from collapsing where few queries differ. On yes/no
     values it is the interval of Bonett and Price; on others the added gain and loss have the root mean square size of
-    the differences that are not 0 (1 for a share if all are 0). Coverage at level 0.95, by simulation: yes/no 94% and above, shares
-    90% at n = 20 and 93% from n = 50 on (a percentile bootstrap: down to 54%). Amounts that differ on one query in ten:
-    79% at n = 20, 90% at n = 50, 94% at n = 100; no method tried there did better than a few points.
+    the differences that are not 0 (1 for a share if all are 0).
+
+    Coverage at level 0.95, by simulation: yes/no 94% and above, shares 90% at n = 20 and 93% from n = 50 on (a
+    percentile bootstrap: down to 54%). Amounts that differ on one query in ten: 79% at n = 20, 90% at n = 50, 94% at
+    n = 100; no method tried there did better than a few points.
 
     Args:
         differences: shape (n,), finite. yes/no and shares: in [-1, 1].
