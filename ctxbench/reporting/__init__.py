@@ -1,0 +1,1 @@
+"""Views of a run: tables for the console, one HTML page."""

@@ -1,0 +1,328 @@
+"""What the page holds of single queries, as compact JSON: columns, positions instead of texts, equal values once.
+
+Of each answer the page keeps what was chosen, what is labelled, and the nearest that stayed out; the run folder has
+the rest. The shapes are read by `templates/data.js`, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.candidates import Mode, Origin
+from ctxbench.errors import StorageError
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.labels import DatasetQuery
+from ctxbench.evaluation.metrics import Grade
+from ctxbench.evaluation.results import Part
+from ctxbench.index.dense import chunks_of
+from ctxbench.items import Item
+from ctxbench.reporting import wording
+from ctxbench.steps.cut import place_among
+
+MOST_CHOSEN = 60  # chosen items of one query that the page lists
+NEAREST = 10  # items that stayed out, of one query
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of a dataset as codes `query * n_items + item`, so that tables are joined by one look-up.
+
+    Attributes:
+        n_items: of the catalog.
+        code: shape (n_labels,), rising.
+        grade: shape (n_labels,).
+        group: shape (n_labels,); alternatives of one query share it, -1 = not required.
+    """
+
+    n_items: int
+    code: IntArray
+    grade: IntArray
+    group: IntArray
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Labels:
+        """Read the labels of a judged dataset."""
+        found, n_items = dataset.judgments, len(dataset.catalog)
+        request = np.repeat(np.arange(found.n_queries), np.diff(found.start))
+        code = request * max(n_items, 1) + found.item
+        order = np.argsort(code)
+        return cls(max(n_items, 1), code[order], found.grade[order], found.group[order])
+
+    @property
+    def request(self) -> IntArray:
+        """The query of each label, shape (n_labels,)."""
+        return self.code // self.n_items
+
+    def with_grade(self, *grades: int) -> IntArray:
+        """The codes of these grades."""
+        return self.code[np.isin(self.grade, grades)]
+
+    def met(self, chosen: IntArray, n_queries: int) -> tuple[IntArray, IntArray]:
+        """Of each query's requirements (alternatives are one) how many there are, and how many are met.
+
+        Args:
+            chosen: codes of what stood in the prompts.
+            n_queries: length of both results.
+        """
+        required = self.grade == Grade.REQUIRED
+        groups = np.stack([self.request[required], self.group[required]], axis=1)
+        distinct, place = np.unique(groups, axis=0, return_inverse=True)
+        hit = np.zeros(len(distinct), dtype=np.bool_)
+        np.logical_or.at(hit, place.reshape(-1), np.isin(self.code[required], chosen))
+        return (
+            np.bincount(distinct[:, 0], minlength=n_queries).astype(np.int64),
+            np.bincount(distinct[hit, 0], minlength=n_queries).astype(np.int64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """What all answers on a dataset are read against.
+
+    Attributes:
+        dataset: without its unlabelled queries.
+        labels: its labels.
+        tokens: prompt tokens of every item, shape (n_items,).
+        whole: how many items the whole catalog offers each query, shape (n_queries,); -1 where the request may
+            get only some, or has a session of its own.
+    """
+
+    dataset: Dataset
+    labels: Labels
+    tokens: IntArray
+    whole: IntArray
+
+    @classmethod
+    def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
+        batch = dataset.batch()
+        free = np.array([r.available is None and r.session is None for r in batch.requests], dtype=np.bool_)
+        return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.sum(axis=1), -1))
+
+
+def dataset_payload(dataset: Dataset, parts: Sequence[Part], tokens: IntArray) -> dict[str, Any]:
+    """Everything that the page shows of single queries of a dataset.
+
+    Args:
+        dataset: as it was run; its unlabelled queries are left out, as in the run.
+        parts: the answers, one a selector.
+        tokens: prompt tokens of every item, shape (n_items,).
+
+    Raises:
+        StorageError: the answers are not those of the dataset's queries.
+    """
+    judged = dataset.judged()
+    ids = tuple(query.id for query in judged.queries)
+    for part in parts:
+        if part.answers.queries != ids:
+            raise StorageError(
+                f"the answers of {part.selector} on {part.dataset} are not those of the dataset's queries; run again"
+            )
+    frame = _Frame.of(judged, tokens)
+    chunkings: list[list[Any]] = []
+    return {
+        "name": dataset.name,
+        "items": _items(dataset.catalog, tokens),
+        "queries": _queries(judged.queries, frame.labels),
+        "selectors": [_answers(part, frame, chunkings) for part in parts],
+        "chunkings": chunkings,
+    }
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a script element: no character of it can end or open one, or a comment."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return without_surrogates(text)
+
+
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of each lone surrogate, which no file in UTF-8 can hold."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def _items(catalog: Sequence[Item], tokens: IntArray) -> dict[str, Any]:
+    """The item table: one column a field; chunks only where an item is not one chunk of `name: description`."""
+    chunks = {}
+    for position, item in enumerate(catalog):
+        texts = chunks_of(item)
+        if texts != (f"{item.name}: {item.description}" if item.description else item.name,):
+            chunks[str(position)] = list(texts)
+    return {
+        "count": len(catalog),
+        "type": _column([item.type for item in catalog]),
+        "server": _column([item.server for item in catalog]),
+        "name": [item.name for item in catalog],
+        "title": _column([item.title or None for item in catalog]),
+        "description": _column([item.description for item in catalog]),
+        "priority": _column([item.priority for item in catalog]),
+        "found": _column([int(item.enabled and item.include == "agent") for item in catalog]),
+        "tokens": _column(tokens.tolist()),
+        "chunks": chunks,
+    }
+
+
+def _queries(queries: Sequence[DatasetQuery], labels: Labels) -> dict[str, Any]:
+    """The query table; `needs` holds for each query its requirements, each a list of alternatives."""
+    needs: list[list[list[int]]] = [[] for _ in queries]
+    helpful: dict[str, list[int]] = {}
+    groups: dict[tuple[int, int], list[int]] = {}
+    rows = zip(labels.request, labels.code % labels.n_items, labels.grade, labels.group, strict=True)
+    for request, item, grade, group in ((int(a), int(b), int(c), int(d)) for a, b, c, d in rows):
+        if grade == Grade.REQUIRED:
+            if (request, group) not in groups:
+                needs[request].append(groups.setdefault((request, group), []))
+            groups[request, group].append(item)
+        elif grade == Grade.HELPFUL:
+            helpful.setdefault(str(request), []).append(item)
+    history = {
+        str(i): [[message.role, message.content] for message in query.request.history]
+        for i, query in enumerate(queries)
+        if query.request.history
+    }
+    return {
+        "id": [query.id for query in queries],
+        "text": [query.request.text for query in queries],
+        "split": _column([query.split for query in queries]),
+        "tags": _column([list(query.tags) for query in queries]),
+        "available": _column([None if (a := q.request.available) is None else len(a) for q in queries]),
+        "history": history,
+        "needs": needs,
+        "helpful": helpful,
+    }
+
+
+def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]]) -> dict[str, Any]:
+    """The answers of one selector: figures by query, and the rows that the page lists."""
+    labels = frame.labels
+    table, n = part.answers.candidates, len(part.answers.queries)
+    code = table.request * labels.n_items + table.item
+    added = table.chosen & (table.origin != Origin.SESSION)
+    needed, met = labels.met(code[table.chosen], n)
+    useless = added & ~np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED))
+    false = np.where(needed == 0, np.bincount(table.request[useless], minlength=n), 0)
+    position = {query: str(i) for i, query in enumerate(part.answers.queries)}
+    n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
+    whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
+    spent = np.bincount(table.request[added], frame.tokens[table.item[added]], n).astype(np.int64)
+    return {
+        "name": part.selector,
+        "scored": part.answers.scored,
+        "ranked": part.answers.ranked,
+        "errors": {position[query]: text for query, text in part.answers.errors.items()},
+        "chunking": _chunking(part, frame.dataset, chunkings),
+        "items": _column(n_added.tolist()),
+        "tokens": _column(spent.tolist()),
+        "missed": _column((needed - met).tolist()),
+        "false": _column(false.tolist()),
+        "whole": _column(whole.astype(np.int64).tolist()),
+        **_rows(part, frame, code, whole),
+    }
+
+
+def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray) -> dict[str, Any]:
+    """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
+    table, n = part.answers.candidates, len(part.answers.queries)
+    n_items = frame.labels.n_items
+    known = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+    searched = table.origin == Origin.SEARCH
+    rank = place_among(table, searched) + 1
+    session = table.origin == Origin.SESSION
+    keep = np.isin(code, known) | session
+    keep |= table.chosen & (place_among(table, table.chosen & ~session) < MOST_CHOSEN) & ~whole[table.request]
+    out = ~table.chosen
+    keep |= out & (place_among(table, out) < NEAREST)
+    absent = np.setdiff1d(known, code)
+    rules = list(table.rules)
+    reasons = _absences(part, frame, absent, rules)
+    kept = np.flatnonzero(keep)
+    request = np.concatenate([table.request[kept], absent // n_items])
+    order = np.argsort(request, kind="stable")
+
+    def column(values: np.ndarray[Any, Any], missing: IntArray | int) -> np.ndarray[Any, Any]:
+        joined: np.ndarray[Any, Any] = np.concatenate(
+            [values[kept], np.broadcast_to(np.asarray(missing, dtype=values.dtype), absent.shape)]
+        )[order]
+        return joined
+
+    score = np.full(len(table), np.nan) if not part.answers.scored else table.score
+    gone = np.concatenate([np.zeros(len(kept), dtype=np.int64), np.ones(len(absent), dtype=np.int64)])[order]
+    return {
+        "rules": rules,
+        "rows": np.bincount(request, minlength=n).tolist(),
+        "item": column(table.item, absent % n_items).tolist(),
+        "score": _scores(np.where(gone, np.nan, column(score, 0))),
+        "rank": _column(column(np.maximum(rank, 0), 0).tolist()),
+        "out": _column(column(table.out, reasons).tolist()),
+        "mode": _column(column(table.mode, int(Mode.AGENT)).tolist()),
+        "query_chunk": _column(column(table.query_chunk, -1).tolist()),
+        "item_chunk": _column(column(table.item_chunk, -1).tolist()),
+        "via": _column(column(table.via_item, -1).tolist()),
+    }
+
+
+def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str]) -> IntArray:
+    """Why labelled items are no candidates: places in `rules`, to which the sentences are added, shape (n_absent,)."""
+    found = np.bincount(
+        part.answers.candidates.request[part.answers.candidates.origin != Origin.SESSION],
+        minlength=len(part.answers.queries),
+    )
+    most, places = int(found.max(initial=0)), []
+    for code in absent.tolist():
+        request, position = divmod(code, frame.labels.n_items)
+        query, item = frame.dataset.queries[request].request, frame.dataset.catalog[position]
+        if query.id in part.answers.errors:
+            reason = "the selector failed on this query"
+        elif query.available is not None and item.key not in query.available:
+            reason = "it is not available to this request"
+        elif not item.enabled:
+            reason = "it is disabled in the catalog"
+        elif item.include != "agent":
+            reason = f"its include mode is {item.include}, which a search does not offer"
+        elif found[request] == 0:
+            reason = "the selector found nothing"
+        else:
+            first = "first " if found[request] == most else ""  # a ranking may end at a depth, or with what was found
+            reason = f"it is not among the {first}{wording.count(int(found[request]), 'candidate')}"
+        if reason not in rules:
+            rules.append(reason)
+        places.append(rules.index(reason))
+    return np.array(places, dtype=np.int64)
+
+
+def _chunking(part: Part, dataset: Dataset, chunkings: list[list[Any]]) -> int:
+    """The place in `chunkings` of how this selector cut the queries; 0 in it stands for the whole text, as it is."""
+    chunks = [
+        0 if row == (query.request.text,) else list(row)
+        for query, row in zip(dataset.queries, part.answers.chunks, strict=True)
+    ]
+    if chunks not in chunkings:
+        chunkings.append(chunks)
+    return chunkings.index(chunks)
+
+
+def _scores(score: FloatArray) -> Any:
+    """Scores rounded for reading: four decimals, or six digits where they are very large or very small."""
+    finite = np.abs(score[np.isfinite(score)])
+    plain = len(finite) == 0 or 0.01 <= float(finite.max()) < 1e5
+    rounded = [None if not np.isfinite(s) else round(s, 4) if plain else float(f"{s:.6g}") for s in score.tolist()]
+    return _column(rounded)
+
+
+def _column(values: Sequence[Any]) -> Any:
+    """A column: `{"all": value}` where every row has the same, else the list."""
+    if values and all(value == values[0] for value in values):
+        return {"all": values[0]}
+    return list(values)
+
+
+def payload_size(payload: Mapping[str, Any]) -> int:
+    """Bytes of a payload in the page."""
+    return len(script_json(payload).encode())

@@ -1,0 +1,202 @@
+"""A run as one HTML file: no request of any kind, readable without JavaScript, texts escaped whoever wrote them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.arrays import IntArray
+from ctxbench.errors import StorageError
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.results import Part, RunFolder
+from ctxbench.evaluation.summary import DatasetSummary, RunSummary, summarise_run
+from ctxbench.fileio import read_text, write_atomic
+from ctxbench.reporting import wording
+from ctxbench.reporting.drill import dataset_payload, script_json, without_surrogates
+from ctxbench.reporting.histogram import Histogram, histogram
+from ctxbench.reporting.scatter import Scatter, scatter
+from ctxbench.reporting.scores import THRESHOLD, ScoreGroup, score_groups
+from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+FILE_NAME = "report.html"
+_TEMPLATES = Path(__file__).parent / "templates"
+_SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
+_WIDE, _NARROW = 760.0, 340.0  # drawings are made for two widths, so that their letters stay legible on a phone
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """A group of selectors with equal scores, drawn."""
+
+    group: ScoreGroup
+    wide: Histogram
+    narrow: Histogram
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _DatasetView:
+    """What the template shows of one dataset."""
+
+    number: int
+    name: str
+    about: Mapping[str, Any]
+    table: ComparisonTable
+    every_metric: ComparisonTable
+    wide: Scatter | None
+    narrow: Scatter | None
+    scores: tuple[_Scores, ...]
+    unscored: tuple[str, ...]
+    payload: str
+
+
+def write_report(folder: RunFolder, datasets: Mapping[str, Dataset], *, tokens: Mapping[str, IntArray]) -> Path:
+    """Write `report.html` into a run folder, whole or not at all; see `render_page`.
+
+    Returns:
+        The path of the file.
+    """
+    path = folder.path / FILE_NAME
+    write_atomic(path, render_page(folder, datasets, tokens=tokens))
+    return path
+
+
+def render_page(folder: RunFolder, datasets: Mapping[str, Dataset], *, tokens: Mapping[str, IntArray]) -> str:
+    """Make the page of a finished run. Equal runs and datasets give equal pages.
+
+    Args:
+        folder: of the run.
+        datasets: those of the run, by the names in its manifest.
+        tokens: prompt tokens of every item by dataset, each of shape (n_items,), by the run's counter.
+
+    Raises:
+        StorageError: the folder holds no finished run, or a dataset is missing or is not the one that was run.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    summary = summarise_run(folder)
+    views = [
+        _view(folder, summary, one, _checked(summary, one.dataset, datasets, tokens), tokens[one.dataset], number)
+        for number, one in enumerate(summary.datasets)
+    ]
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": wording.count, "breakable": _breakable}
+    script = _script()
+    settings = {
+        "base": summary.compare_to,
+        "datasets": [view.name for view in views],
+        "thresholds": _thresholds(summary),
+    }
+    html: str = environment.get_template("report.html.j2").render(
+        summary=summary,
+        manifest=summary.manifest,
+        experiment=summary.manifest["experiment"],
+        views=views,
+        selectors=[(name, about_selector(summary, name)) for name in summary.manifest["selectors"]],
+        outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
+        style=Markup(read_text(_TEMPLATES / "report.css")),  # noqa: S704 - a file of ours
+        script=Markup(script),  # noqa: S704 - files of ours
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
+        payloads=[Markup(view.payload) for view in views],  # noqa: S704 - likewise
+        details=_details(summary.manifest),
+    )
+    return without_surrogates(html)
+
+
+def _checked(
+    summary: RunSummary, name: str, datasets: Mapping[str, Dataset], tokens: Mapping[str, IntArray]
+) -> Dataset:
+    """The dataset, if it is the one that was run and its items are counted."""
+    if name not in datasets:
+        raise StorageError(f"the page needs dataset {name!r}, which the run was made on; given: {sorted(datasets)}")
+    dataset, ran = datasets[name], summary.manifest["datasets"][name].get("hash")
+    if ran is not None and dataset.hash != ran:
+        raise StorageError(
+            f"dataset {name!r} has changed since the run (hash {dataset.hash[:12]}, in the run {ran[:12]}); "
+            "run the experiment again, or give the dataset as it was"
+        )
+    if name not in tokens or len(tokens[name]) != len(dataset.catalog):
+        raise StorageError(f"the page needs the prompt tokens of all {len(dataset.catalog)} items of dataset {name!r}")
+    return dataset
+
+
+def _view(
+    folder: RunFolder, summary: RunSummary, one: DatasetSummary, dataset: Dataset, tokens: IntArray, number: int
+) -> _DatasetView:
+    parts = [folder.load(one.dataset, selector.selector) for selector in one.selectors]
+    groups = score_groups(dataset, parts, summary.manifest["selectors"])
+    scored = {name for group in groups for name in group.selectors}
+    return _DatasetView(
+        number=number,
+        name=one.dataset,
+        about={"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
+        table=comparison_table(summary, one),
+        every_metric=comparison_table(summary, one, every_metric=True),
+        wide=scatter(one, base=summary.compare_to, width=_WIDE),
+        narrow=scatter(one, base=summary.compare_to, width=_NARROW),
+        scores=tuple(
+            _Scores(group, histogram(group, width=_WIDE), histogram(group, width=_NARROW)) for group in groups
+        ),
+        unscored=_unscored(parts, scored),
+        payload=script_json({**dataset_payload(dataset, parts, tokens), "name": one.dataset}),
+    )
+
+
+def _thresholds(summary: RunSummary) -> dict[str, float]:
+    """The threshold of every selector that has one."""
+    described = summary.manifest["selectors"].items()
+    return {name: about["values"][THRESHOLD] for name, about in described if THRESHOLD in about.get("values", {})}
+
+
+def _breakable(name: str) -> Markup:
+    """A name as markup: it may break after its separators, and turns no text around it the other way."""
+    from markupsafe import Markup, escape
+
+    parts = (str(escape(part)) for part in re.split(r"(?<=[._/:-])(?=.)", name))
+    return Markup(f"<bdi>{'<wbr>'.join(parts)}</bdi>")  # noqa: S704 - each part is escaped
+
+
+def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:
+    return tuple(part.selector for part in parts if part.selector not in scored)
+
+
+def _script() -> str:
+    """The page's script: the files in order, in one function of their own."""
+    body = "\n".join(read_text(_TEMPLATES / name) for name in _SCRIPTS)
+    return f'\n(function () {{\n"use strict";\n{body}}})();\n'
+
+
+def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Versions, hashes and identities, by heading."""
+    experiment = manifest["experiment"]
+    run = [
+        ("token counter", str(manifest["tokens"])),
+        ("seed", str(experiment["seed"])),
+        ("commit", str(manifest.get("git") or "not known")),
+        ("format of the run folder", str(manifest.get("format", ""))),
+    ]
+    datasets = [
+        (name, f"{about.get('name', name)} {about.get('version', '')}, sha256 {about.get('hash', 'not known')}")
+        for name, about in manifest["datasets"].items()
+    ]
+    groups = [("Run", run), ("Datasets", datasets)]
+    for title, key in (("Embedder", "embedder"), ("Versions", "versions")):
+        found = manifest.get(key)
+        if isinstance(found, Mapping):
+            groups.append((title, [(str(name), str(value)) for name, value in found.items()]))
+    return groups

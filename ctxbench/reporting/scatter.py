@@ -1,0 +1,189 @@
+"""Completeness against prompt tokens: coordinates and texts that the template draws as inline SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.summary import DatasetSummary, SelectorSummary
+from ctxbench.reporting import wording
+from ctxbench.reporting.axes import LETTER, LINE, Axis, Frame, Tick, nice_step
+
+_LOG_FROM = 20.0  # a larger spread of tokens needs a logarithmic axis
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Where a name stands: its base line, which end of it `x` is, and whether a line must lead to it."""
+
+    x: float
+    y: float
+    anchor: str = "start"
+    led: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A selector in the scatter; `below` says that its completeness is below the axis.
+
+    `title` is for a pointer that rests on it and for those who do not see it.
+    """
+
+    name: str
+    title: str
+    x: float
+    y: float
+    low: float
+    high: float
+    left: float
+    right: float
+    is_base: bool
+    below: bool
+    label: Label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """Completeness against prompt tokens."""
+
+    frame: Frame
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    points: tuple[Point, ...]
+    x_title: str
+    y_title: str
+
+
+def scatter(dataset: DatasetSummary, *, base: str, width: float) -> Scatter | None:
+    """Place the selectors of a dataset; None if fewer than two have both figures.
+
+    The axis of tokens is logarithmic where they spread more than 20 times. That of completeness starts where it
+    parts the better ones: selectors below half of the best stand at its foot.
+
+    Args:
+        dataset: its summary.
+        base: the selector that stands out.
+        width: of the drawing, in its own units.
+    """
+    known = [one for one in dataset.selectors if _has(one, "completeness") and _has(one, "tokens")]
+    if len(known) < 2:
+        return None
+    frame = Frame(width, 300.0 if width > 500 else 320.0, 46.0, width - 14.0, 14.0, 300.0 - 42.0)
+    best = max(one.estimates["completeness"].value for one in known)
+    shown = [one for one in known if one.estimates["completeness"].value >= best / 2]
+    low = min(one.estimates["completeness"].interval.low for one in shown)
+    step = nice_step(max(1.0 - low, 0.01) / 4)
+    floor = max(math.floor(low / step + 1e-9) * step, 0.0)
+    if floor == 1.0:
+        floor -= step
+    x = _token_axis([one.estimates["tokens"].value for one in known], frame)
+    y = Axis(floor, 1.0, frame.bottom - 8, frame.top + 8)
+    steps = round((1.0 - floor) / step)
+    y_ticks = tuple(Tick(y(1.0 - i * step), f"{100 * (1.0 - i * step):.4g}") for i in range(steps + 1))
+    placed = [_point(one, x, y, floor, base) for one in known]
+    log = ", logarithmic" if x.log else ""
+    return Scatter(
+        frame=frame,
+        x_ticks=tuple(Tick(x(value), f"{value:,.4g}" if value < 1 else f"{value:,.0f}") for value in x.ticks),
+        y_ticks=y_ticks,
+        points=tuple(_labelled(placed, frame)),
+        x_title=f"prompt tokens a query{log}",
+        y_title="completeness, %",
+    )
+
+
+def _token_axis(values: Sequence[float], frame: Frame) -> Axis:
+    low, high = min(values), max(values)
+    if low > 0 and high / low > _LOG_FROM:
+        ticks = [m * 10.0**p for p in range(-1, 12) for m in (1, 2, 5)]
+        first = max((t for t in ticks if t <= low), default=low)
+        last = min((t for t in ticks if t >= high), default=high)
+        inside = [t for t in ticks if first <= t <= last]
+        room = int((frame.right - frame.left) / 62)
+        if len(inside) > room:
+            inside = [
+                t for t in inside if math.log10(t).is_integer() or math.isclose(math.log10(t) % 1, 0, abs_tol=1e-9)
+            ]
+        return Axis(first, last, frame.left + 10, frame.right - 10, True, tuple(inside))
+    step = nice_step((high or 1.0) / max(int((frame.right - frame.left) / 90), 3))
+    last = math.ceil(high / step + 0.05) * step if high > 0 else 1.0
+    return Axis(0.0, last, frame.left, frame.right - 10, False, tuple(i * step for i in range(round(last / step) + 1)))
+
+
+def _has(one: SelectorSummary, name: str) -> bool:
+    return name in one.estimates and one.estimates[name].n > 0
+
+
+def _point(one: SelectorSummary, x: Axis, y: Axis, floor: float, base: str) -> Point:
+    share, spent = one.estimates["completeness"], one.estimates["tokens"]
+    as_share, as_tokens = parse_metric("completeness"), parse_metric("tokens")
+    below = share.value < floor
+    shown = wording.number(as_share, share.value)
+    name = wording.named(one.selector)
+    return Point(
+        name=f"{name}, {shown}% (below the axis)" if below else name,
+        title=f"{name}: complete {shown}% ({wording.estimate_interval(as_share, share)}), "
+        f"{wording.number(as_tokens, spent.value)} prompt tokens ({wording.estimate_interval(as_tokens, spent)})",
+        x=x(spent.value),
+        y=y(share.value),
+        low=y(share.interval.low),
+        high=y(share.interval.high),
+        left=x(spent.interval.low),
+        right=x(spent.interval.high),
+        is_base=one.selector == base,
+        below=below,
+        label=Label(0.0, 0.0),
+    )
+
+
+def _labelled(points: Sequence[Point], frame: Frame) -> list[Point]:
+    """Give each point the place for its label that meets least: beside it, above or below it, then further off."""
+    taken = [box for point in points for box in _drawn(point)]
+    out = []
+    for point in points:
+        size = len(point.name) * LETTER
+        fitting = [label for label in _labels(point) if _inside(_box(label, size), frame)] or _labels(point)[:1]
+        met = [sum(_meet(_box(label, size), other) for other in taken) for label in fitting]
+        label = fitting[met.index(min(met))]
+        taken.append(_box(label, size))
+        out.append(replace(point, label=label))
+    return out
+
+
+def _labels(point: Point) -> list[Label]:
+    """Places for a label, the best first."""
+    right, left = max(point.x + 11.0, point.right + 5.0), min(point.x - 11.0, point.left - 5.0)
+    over, under, middle = min(point.high, point.y - 5) - 5.0, max(point.low, point.y + 5) + 13.0, point.y + 4.5
+    out = []
+    for far in (0.0, 16.0, 32.0, 48.0):
+        levels = (middle - far, middle + far) if far else (middle,)
+        out += [Label(x, y, anchor, far > 0) for x, anchor in ((right, "start"), (left, "end")) for y in levels]
+        corners = ((point.x + 9.0, "start"), (point.x - 9.0, "end"))
+        out += [Label(x, y, anchor, far > 0) for x, anchor in corners for y in (point.y - 9 - far, point.y + 18 + far)]
+        for y in (over - far, under + far):
+            out += [Label(point.x, y, "middle", far > 0), Label(point.x - 5.0, y, "start", far > 0)]
+    return out
+
+
+def _drawn(point: Point) -> list[tuple[float, float, float, float]]:
+    """The boxes that a point and its whiskers take."""
+    marker = (point.x - 7, point.y - 7, point.x + 7, point.y + 7)
+    if point.below:
+        return [marker]
+    upright = (point.x - 2, point.high - 1, point.x + 2, point.low + 1)
+    return [marker, upright, (point.left - 1, point.y - 2, point.right + 1, point.y + 2)]
+
+
+def _box(label: Label, size: float) -> tuple[float, float, float, float]:
+    left = {"start": label.x, "end": label.x - size, "middle": label.x - size / 2}[label.anchor]
+    return left, label.y - LINE + 4, left + size, label.y + 4
+
+
+def _inside(box: tuple[float, float, float, float], frame: Frame) -> bool:
+    return box[0] >= frame.left and box[2] <= frame.width - 2 and box[1] >= 0 and box[3] <= frame.bottom
+
+
+def _meet(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
