@@ -25,7 +25,7 @@ LAYERS = (
     "cli testing pytest_plugin server __main__",
 )
 INSIDE_EVALUATION = (
-    "metrics stats datasets.labels datasets.checks datasets.dataset datasets.rows datasets.files importers "
+    "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.rows datasets.files importers "
     "datasets.store datasets provenance results summary runner latency"
 )
 

@@ -1,8 +1,7 @@
-"""Where a run's figures come from: configuration, hashes, versions, commit; and, apart from them, the machine."""
+"""Where a run's figures come from: configuration, hashes, versions, commit."""
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -17,6 +16,7 @@ def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
     return {
         "about": spec.about,
         "values": dict(spec.values),
+        "like": spec.like,
         "outside": spec.outside,
         "description": selector.describe(),
     }
@@ -48,13 +48,3 @@ def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)  # noqa: S603 - fixed words
     return done.stdout.strip()
-
-
-def machine() -> dict[str, Any]:
-    """What the times were taken on."""
-    return {
-        "system": platform.system(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-    }

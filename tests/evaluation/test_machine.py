@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.evaluation.latency import (
-    machine,
-)
+from ctxbench.evaluation import machine
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux has /proc")
 def test_a_small_child_of_a_large_process_reports_its_own_peak() -> None:
     large = b"x" * (200 * 2**20)
-    code = "from ctxbench.evaluation.latency.machine import peak_mib; print(peak_mib())"
+    code = "from ctxbench.evaluation.machine import peak_mib; print(peak_mib())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     own = machine.peak_mib()
     assert own is not None

@@ -17,8 +17,8 @@ from ctxbench.errors import ParameterError
 from ctxbench.evaluation.latency.catalogs import grown, requests_like
 from ctxbench.evaluation.latency.children import run_child
 from ctxbench.evaluation.latency.jobs import Job, spec_of, write_items
-from ctxbench.evaluation.latency.machine import machine
 from ctxbench.evaluation.latency.results import STATES, LatencyResult, Timings, Trial
+from ctxbench.evaluation.machine import machine
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Request

@@ -12,7 +12,7 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.evaluation.latency.clock import Clock, TimedEmbedder, TimedResources, ask, timed
 from ctxbench.evaluation.latency.jobs import Job, read_items, read_request
-from ctxbench.evaluation.latency.machine import blas, peak_mib
+from ctxbench.evaluation.machine import blas, peak_mib
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
