@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, UserError, suggest
-from ctxbench.jsonio import line_of, load_yaml
+from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.jsonio import YamlPath, line_of, load_yaml
 from ctxbench.pipeline import Pipeline, PipelineError, Resources
 from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import definition
@@ -73,7 +74,7 @@ class Experiment:
         embedder, tokens: names as `open_embedder` and `open_counter` read them.
         seed: of every random draw.
         compare_to: the selector that the others are compared with.
-        dataset_lines: the line of each dataset, for faults found when they are opened.
+        lines: the line of everything in the file by its path, for faults found when it is opened.
     """
 
     name: str
@@ -86,7 +87,7 @@ class Experiment:
     tokens: str
     seed: int
     compare_to: str
-    dataset_lines: tuple[int, ...]
+    lines: Mapping[YamlPath, int] = field(default_factory=dict)
 
     def make_selectors(self, resources: Resources, memo: MutableMapping[str, Any]) -> dict[str, Selector]:
         """Make all selectors over the same resources and memo, by name, in order."""
@@ -104,45 +105,44 @@ def read_experiment(path: Path) -> Experiment:
         StorageError: the file is missing or cannot be read.
         InputError: anything in it is wrong: all faults, with their lines.
     """
+    experiment, faults = examine(path)
+    if faults:
+        raise InputError(faults)
+    return experiment
+
+
+def examine(path: Path) -> tuple[Experiment, list[Fault]]:
+    """Read what can be read of an experiment, and list what is wrong in it, by line.
+
+    With faults, the experiment holds what is right in the file, so that what it names can be checked as well.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no YAML, or no mapping.
+    """
     data, lines = load_yaml(path)
-    faults: list[Fault] = []
-    reader = _Reader(path, lines, faults)
     if not isinstance(data, Mapping):
-        raise InputError([Fault(f"an experiment is a mapping of {', '.join(_KEYS)}", path, 1)])
+        what = "the file is empty; " if data is None else ""
+        raise InputError([Fault(f"{what}an experiment is a mapping of {', '.join(_KEYS)}", path, 1)])
+    reader = _Reader(path, lines, [])
     for key in data:
         if key not in _KEYS:
             reader.fault(f"an experiment has no {key!r}{suggest(str(key), _KEYS)}", key)
-    datasets = reader.texts(data, "datasets")
     selectors = reader.selectors(data.get("selectors"))
-    metrics = reader.texts(data, "metrics", DEFAULT_METRICS)
-    names = [spec.name for spec in selectors]
-    compare_to = data.get("compare_to", names[0] if names else "")
-    if names and compare_to not in names:
-        reader.fault(
-            f"compare_to names no selector of this experiment: {compare_to!r}{suggest(str(compare_to), names)}",
-            "compare_to",
-        )
-    for place, spec in enumerate(selectors):
-        if spec.like is not None and (spec.like not in names or spec.like == spec.name):
-            reader.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, names)}", "selectors", place)
-    seed = data.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        reader.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
-    if faults:
-        raise InputError(faults)
-    return Experiment(
-        name=str(data.get("name", path.stem)),
-        about=str(data.get("about", "")),
+    experiment = Experiment(
+        name=reader.name(data, path.stem),
+        about=reader.text(data, "about", ""),
         path=path,
-        datasets=datasets,
+        datasets=reader.texts(data, "datasets"),
         selectors=tuple(selectors),
-        metrics=metrics,
-        embedder=str(data.get("embedder", "minilm")),
-        tokens=str(data.get("tokens", "o200k")),
-        seed=seed,
-        compare_to=str(compare_to),
-        dataset_lines=tuple(line_of(lines, ("datasets", place)) for place in range(len(datasets))),
+        metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
+        embedder=reader.text(data, "embedder", "minilm"),
+        tokens=reader.text(data, "tokens", "o200k"),
+        seed=reader.seed(data),
+        compare_to=reader.compare_to(data, [spec.name for spec in selectors]),
+        lines=lines,
     )
+    return experiment, sorted(reader.faults, key=lambda fault: fault.line)
 
 
 def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) -> Experiment:
@@ -151,6 +151,8 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     Raises:
         UserError: the file or a selector is unknown or faulty.
     """
+    if len(set(beside)) < len(beside) or answers.stem in beside:
+        raise ParameterError(f"two selectors would have one name: {', '.join([answers.stem, *beside])}; name each once")
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
     for named in beside:
@@ -170,45 +172,103 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
         tokens=tokens,
         seed=0,
         compare_to=own.name,
-        dataset_lines=(0,),
     )
 
 
 @dataclass
 class _Reader:
-    """Reads the parts of an experiment and collects faults."""
+    """Reads the parts of an experiment and collects faults.
+
+    Attributes:
+        path, lines: of the file.
+        faults: found so far.
+        faulty: what the selectors that cannot be read are called, as far as one can tell.
+    """
 
     path: Path
-    lines: Mapping[tuple[str | int, ...], int]
+    lines: Mapping[YamlPath, int]
     faults: list[Fault]
+    faulty: list[str] = field(default_factory=list)
 
     def fault(self, message: str, *where: str | int) -> None:
+        """Add a fault at a path of the file."""
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
+
+    def text(self, data: Mapping[str, Any], key: str, default: str) -> str:
+        value = data.get(key, default)
+        if isinstance(value, str):
+            return value
+        self.fault(f"{key} must be a text, got {value!r}", key)
+        return default
+
+    def name(self, data: Mapping[str, Any], default: str) -> str:
+        name = self.text(data, "name", default)
+        if not name.strip() or name.startswith(".") or {"/", "\\", "\0"} & set(name):
+            self.fault(f"name must do for a folder: not empty, no slash, no dot in front; got {name!r}", "name")
+        return name
+
+    def seed(self, data: Mapping[str, Any]) -> int:
+        seed = data.get("seed", 0)
+        if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
+            return seed
+        self.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
+        return 0
+
+    def compare_to(self, data: Mapping[str, Any], names: Sequence[str]) -> str:
+        """The selector that others are compared with: by default the first."""
+        if "compare_to" not in data:
+            return names[0] if names else ""
+        name = self.text(data, "compare_to", "")
+        if isinstance(data["compare_to"], str) and not self._known(name, names):
+            self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
+        return name
+
+    def _known(self, name: str, names: Sequence[str]) -> bool:
+        """Whether a selector has this name, or one that cannot be read may have it."""
+        return name in names or any(name == one or name.startswith(f"{one} ") for one in self.faulty)
 
     def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         value = data.get(key, list(default))
         if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
             self.fault(f"{key} must be a list of names, got {value!r}", key)
             return ()
-        if len(set(value)) < len(value):
-            self.fault(f"{key} names something twice", key)
-        return tuple(value)
+        for place, one in enumerate(value):
+            if one in value[:place]:
+                self.fault(f"{key} names {one!r} twice", key, place)
+        return tuple(dict.fromkeys(value))
 
     def selectors(self, entries: Any) -> list[SelectorSpec]:
         if not isinstance(entries, list) or not entries:
             self.fault("selectors must be a list with at least one selector", "selectors")
             return []
-        specs = [spec for place, entry in enumerate(entries) for spec in self._selector(entry, ("selectors", place))]
-        seen: set[str] = set()
-        for spec in specs:
-            if spec.name in seen:
-                self.fault(f"two selectors are called {spec.name!r}; give one another name", "selectors")
-            seen.add(spec.name)
+        read = [
+            (place, spec) for place, entry in enumerate(entries) for spec in self._read(entry, ("selectors", place))
+        ]
+        specs: dict[str, SelectorSpec] = {}
+        for place, spec in read:
+            if spec.name in specs:
+                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", place)
+            specs.setdefault(spec.name, spec)
+        for place, spec in read:
+            self._check_like(spec, specs, ("selectors", place, "like"))
+        return list(specs.values())
+
+    def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
+        if spec.like is None:
+            return
+        if spec.like == spec.name or not self._known(spec.like, list(specs)):
+            self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
+        elif spec.like in specs and specs[spec.like].like is not None:
+            what = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
+            self.fault(f"like: {what}", *where)
+
+    def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
+        specs = self._selector({"selector": entry} if isinstance(entry, str) else entry, where)
+        if not specs and isinstance(entry, str | Mapping):
+            self.faulty.append(entry if isinstance(entry, str) else _named(entry))
         return specs
 
-    def _selector(self, entry: Any, where: tuple[str | int, ...]) -> list[SelectorSpec]:
-        if isinstance(entry, str):
-            entry = {"selector": entry}
+    def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         if not isinstance(entry, Mapping):
             self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
             return []
@@ -220,7 +280,7 @@ class _Reader:
         try:
             if kinds[0] == "selector":
                 return self._shipped(entry, where)
-            return [self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)]
+            return self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)
         except PipelineError as error:
             for one in error.faults:
                 self.fault(one.message, *where, "pipeline", *one.path)
@@ -228,43 +288,86 @@ class _Reader:
             self.fault(str(error), *where)
         return []
 
-    def _check_keys(self, entry: Mapping[str, Any], known: Sequence[str], where: tuple[str | int, ...]) -> None:
+    def _check_keys(self, entry: Mapping[str, Any], known: Sequence[str], where: YamlPath) -> None:
         for key in entry:
             if key not in known:
                 self.fault(f"a selector has no {key!r}{suggest(str(key), known)}", *where, key)
 
-    def _shipped(self, entry: Mapping[str, Any], where: tuple[str | int, ...]) -> list[SelectorSpec]:
+    def _shipped(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        before = len(self.faults)
         self._check_keys(entry, ("selector", "preset", "set", "vary", "like", "name"), where)
-        found = definition(str(entry["selector"]))
+        for key in ("selector", "preset", "like", "name"):
+            if key in entry and not (isinstance(entry[key], str) and entry[key]):
+                self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
+        given, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
+        lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
+        if not isinstance(entry["selector"], str):
+            return []
+        found = definition(entry["selector"])
         preset = entry.get("preset")
-        base = str(entry.get("name", found.name if preset is None else f"{found.name}/{preset}"))
-        about = found.abouts.get(preset, "") if preset is not None else found.about
+        if isinstance(preset, str) and preset:
+            self._try(lambda: found.values(preset), *where, "preset")
+        for key, value in given.items():
+            self._try(partial(found.values, None, {key: value}), *where, "set", key)
+        for key, several in lists.items():
+            for place, value in enumerate(several):
+                self._try(partial(found.values, None, {key: value}), *where, "vary", key, place)
+            if not several or key in given:
+                why = "set gives it a value already" if several else "it names no value"
+                self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
+        if len(self.faults) > before:
+            return []
+        about = found.about if preset is None else found.abouts.get(preset, "")
+        grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
         specs = []
-        for varied in _grid(entry.get("vary") or {}):
-            values = found.values(preset, {**(entry.get("set") or {}), **varied})
-            pipeline = found.pipeline(values)
-            name = " ".join([base, *(f"{key}={value:g}" for key, value in varied.items())])
-            make = _pipeline_maker(name, pipeline)
+        for varied in grid:
+            values = found.values(preset, {**given, **varied})
+            name = " ".join([_named(entry), *(f"{key}={_shown(value)}" for key, value in varied.items())])
+            make = _pipeline_maker(name, found.pipeline(values))
             specs.append(SelectorSpec(name, make, about, values, entry.get("like")))
         return specs
 
-    def _inline(self, entry: Mapping[str, Any], where: tuple[str | int, ...]) -> SelectorSpec:
-        self._check_keys(entry, ("pipeline", "name"), where)
-        if "name" not in entry:
-            self.fault("an inline pipeline needs a name", *where)
-        name = str(entry.get("name", "inline"))
-        return SelectorSpec(name, _pipeline_maker(name, Pipeline.of(entry["pipeline"])), "a pipeline of the experiment")
+    def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
+        values = entry.get(key)
+        if values is not None and not isinstance(values, Mapping):
+            self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
+        return values if isinstance(values, Mapping) else {}
 
-    def _external(self, entry: Mapping[str, Any]) -> SelectorSpec:
+    def _try(self, check: Callable[[], object], *where: str | int) -> None:
+        """Note what a check raises as a fault."""
+        try:
+            check()
+        except UserError as error:
+            self.fault(str(error), *where)
+
+    def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        before = len(self.faults)
+        self._check_keys(entry, ("pipeline", "name"), where)
+        name = entry.get("name")
+        if not (isinstance(name, str) and name):
+            self.fault("an inline pipeline needs a name", *where)
+        pipeline = Pipeline.of(entry["pipeline"])
+        if len(self.faults) > before:
+            return []
+        return [SelectorSpec(str(name), _pipeline_maker(str(name), pipeline), "a pipeline of the experiment")]
+
+    def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
         made = external_from_config(entry, base=self.path.parent)
-        return SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)
+        return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
 
 
 def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
     return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
 
 
-def _grid(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """All combinations of the values to vary, the last name fastest; one empty combination where nothing varies."""
-    lists = [values if isinstance(values, list) else [values] for values in vary.values()]
-    return [dict(zip(vary, values, strict=True)) for values in itertools.product(*lists)]
+def _named(entry: Mapping[str, Any]) -> str:
+    """What a selector is called if nothing varies: its name, else what is shipped and the preset."""
+    if "name" in entry:
+        return str(entry["name"])
+    return "/".join(str(entry[key]) for key in ("selector", "preset") if key in entry)
+
+
+def _shown(value: float) -> str:
+    """A number in a name: short where that is exact."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

@@ -9,7 +9,9 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from ctxbench.errors import Fault, InputError, StorageError
 
 _BOM = b"\xef\xbb\xbf"
 _TRIES = 100  # of putting a folder in its place while others do the same
+_POLL = 0.1  # seconds between two looks at a lock that another process holds
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def read_bytes(path: Path | str) -> bytes:
@@ -68,10 +72,16 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
         raise _unreadable(path, error) from error
 
 
-def write_atomic(path: Path | str, data: bytes | str) -> None:
+def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -> None:
     """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it.
 
     Missing folders are made. A link is followed, so that it stays a link.
+
+    Args:
+        path: the file.
+        data: its content; text is written as UTF-8.
+        durable: False leaves the flushing to the system, which is much faster: still whole or not there if the
+            process is killed, but not if the power fails.
 
     Raises:
         StorageError: the disk is full, or the place cannot be written; what was there before is unchanged.
@@ -83,16 +93,81 @@ def write_atomic(path: Path | str, data: bytes | str) -> None:
         try:
             with temporary.open("xb") as stream:
                 stream.write(data.encode("utf-8") if isinstance(data, str) else data)
-                stream.flush()
-                os.fsync(stream.fileno())
+                if durable:
+                    stream.flush()
+                    os.fsync(stream.fileno())
             temporary.replace(target)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(target.parent)
+        if durable:
+            _sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+@contextmanager
+def exclusive(path: Path | str, *, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock file while the block runs, so that processes take turns. It is made, and removed at the end.
+
+    The system lets go of the lock when its process ends, however that comes; a file left behind holds nobody up.
+    A file system without locks is used without.
+
+    Args:
+        path: the lock file; missing folders are made.
+        waiting: called every tenth of a second while another process holds the lock.
+
+    Raises:
+        StorageError: the place cannot be written.
+    """
+    handle = _locked(Path(path), waiting)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            Path(path).unlink()
+        os.close(handle)
+
+
+def _locked(path: Path, waiting: Callable[[], None]) -> int:
+    """Open and lock the file; whoever held it before may have removed it, and then it is made anew."""
+    missed = 0
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            missed += 1
+            if isinstance(error, FileNotFoundError) and missed < _TRIES:
+                continue  # the folder has just been removed
+            raise _unwritable(path, error) from error
+        try:
+            while not _try_lock(handle):
+                waiting()
+                time.sleep(_POLL)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in _NO_LOCKS
+    return True
 
 
 @contextmanager
@@ -122,7 +197,8 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
             raise _unwritable(path, error) from error
     finally:
         if aside.exists() and not target.exists():
-            aside.rename(target)
+            with suppress(OSError):  # another process has put its own there since
+                aside.rename(target)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -7,156 +7,38 @@ timings.json                how long it took, and on which machine; nothing else
     answers.npz             every candidate of every query, chosen or not
     selections.jsonl        what was chosen, one line a query, for reading
     metrics.jsonl           every metric's value, one line a query
-    part.json               hashes that say what the folder was made from
+    part.json               hashes that say what the folder was made from, and of the files in it
 ```
 
 A folder of one dataset and selector (a part) appears whole or not at all. While it is made, finished slices of
-queries wait in `<selector>.partial`, so that an interrupted run goes on where it stopped.
+queries wait in `<selector>+partial`, so that an interrupted run goes on where it stopped. A run folder without a
+manifest is one of an unfinished run.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ctxbench.arrays import FloatArray
-from ctxbench.candidates import Candidates, stacked
 from ctxbench.errors import StorageError, UserError
-from ctxbench.fileio import atomic_folder, read_bytes, write_atomic
+from ctxbench.evaluation.slices import DAMAGE, Slice, joined_slices
+from ctxbench.fileio import atomic_folder, exclusive, read_bytes, write_atomic
 from ctxbench.items import Catalog
-from ctxbench.jsonio import dump_json, dump_jsonl, iter_jsonl, read_json
+from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 from ctxbench.selection import offered_rows
 
 FORMAT = 1  # of the run folder; raised when a reader of the old one would go wrong
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Slice:
-    """Answers for some queries of a dataset, in order.
-
-    Attributes:
-        queries: their ids.
-        chunks: the query chunks of each.
-        candidates: rows by query.
-        ranked, scored: as `Answers`.
-        errors: what went wrong, by query id.
-        seconds: what each query took, shape (n_queries,).
-        notes: what the selector says of these answers, as JSON; counts add up over slices.
-    """
-
-    queries: tuple[str, ...]
-    chunks: tuple[tuple[str, ...], ...]
-    candidates: Candidates
-    ranked: bool
-    scored: bool
-    errors: Mapping[str, str]
-    seconds: FloatArray
-    notes: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_bytes(self, *, timed: bool) -> bytes:
-        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in."""
-        table = self.candidates
-        arrays: dict[str, np.ndarray[Any, Any]] = {"start": table.start}
-        for name in Candidates.row_arrays():
-            array = getattr(table, name)
-            arrays[name] = array if name == "score" else _small(array)
-        arrays |= {f"column:{name}": column for name, column in table.columns.items()}
-        if timed:
-            arrays["seconds"] = self.seconds
-        meta = {
-            "queries": self.queries,
-            "chunks": self.chunks,
-            "rules": table.rules,
-            "ranked": self.ranked,
-            "scored": self.scored,
-            "errors": dict(sorted(self.errors.items())),
-        }
-        if timed:
-            meta["notes"] = dict(self.notes)
-        arrays["meta"] = np.frombuffer(dump_json(meta).encode(), dtype=np.uint8)
-        stream = io.BytesIO()
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
-        return stream.getvalue()
-
-    @classmethod
-    def from_file(cls, path: Path) -> Slice:
-        """Read the bytes back.
-
-        Raises:
-            StorageError: the file is missing or damaged.
-        """
-        try:
-            with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-            meta = json.loads(arrays.pop("meta").tobytes())
-            queries = tuple(meta["queries"])
-            seconds = arrays.pop("seconds", np.full(len(queries), np.nan))
-            columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
-            table = Candidates(
-                start=arrays.pop("start"),
-                score=arrays.pop("score"),
-                rules=tuple(meta["rules"]),
-                columns=columns,
-                **{name: array.astype(np.int64) for name, array in arrays.items()},
-            )
-        except (ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
-        return cls(
-            queries=queries,
-            chunks=tuple(tuple(row) for row in meta["chunks"]),
-            candidates=table,
-            ranked=bool(meta["ranked"]),
-            scored=bool(meta["scored"]),
-            errors=meta["errors"],
-            seconds=seconds,
-            notes=meta.get("notes", {}),
-        )
-
-
-def joined_slices(slices: Sequence[Slice]) -> Slice:
-    """Put slices one behind the other; one whose queries all failed says nothing about rankings."""
-    telling = [one for one in slices if len(one.errors) < len(one.queries)] or slices
-    return Slice(
-        queries=tuple(query for one in slices for query in one.queries),
-        chunks=tuple(chunk for one in slices for chunk in one.chunks),
-        candidates=stacked([one.candidates for one in slices]),
-        ranked=all(one.ranked for one in telling),
-        scored=all(one.scored for one in telling),
-        errors={query: text for one in slices for query, text in one.errors.items()},
-        seconds=np.concatenate([np.empty(0, dtype=np.float64), *(one.seconds for one in slices)]),
-        notes=_added_up([one.notes for one in slices]),
-    )
-
-
-def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts are summed, lists joined without repeats, of anything else the last is kept."""
-    out: dict[str, Any] = {}
-    for name, value in (entry for one in notes for entry in one.items()):
-        if isinstance(value, int) and not isinstance(value, bool) and name != "repeats":
-            out[name] = out.get(name, 0) + value
-        elif isinstance(value, list):
-            out[name] = sorted({*out.get(name, []), *value})
-        else:
-            out[name] = value
-    return out
-
-
-def _small(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The smallest signed type that holds the values: files are an eighth of the size."""
-    peak = int(np.abs(array).max()) if len(array) else 0
-    dtypes: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32)
-    return array.astype(next((t for t in dtypes if peak <= np.iinfo(t).max), np.int64))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -196,13 +78,39 @@ class RunFolder:
         """The folder of a part; names are percent-encoded where a file system might object."""
         return self.path / _file_name(dataset) / _file_name(selector)
 
-    def has(self, dataset: str, selector: str, key: str) -> bool:
-        """Whether the part is there, made from just what `key` stands for."""
-        marker = self.part_path(dataset, selector) / "part.json"
+    @contextmanager
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Keep other processes from writing parts, and clear away what a killed one left half-written.
+
+        Args:
+            waiting: called every tenth of a second while another process writes.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
         try:
-            return marker.exists() and read_json(marker).get("key") == key
-        except (UserError, AttributeError):
-            return False  # a damaged marker: the part is made again
+            with exclusive(self.path / ".lock", waiting=waiting):
+                left = [*self.path.glob("*/.*.tmp"), *self.path.glob("*/*+partial/.*.tmp")]
+                left += [path for name in _WRITTEN_LOCKED for path in self.path.glob(f".{name}.*.tmp")]
+                for path in left:
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                yield
+        finally:
+            with suppress(OSError):  # it is not empty: something came of the run
+                self.path.rmdir()
+
+    def has(self, dataset: str, selector: str, key: str) -> bool:
+        """Whether the part is there, undamaged, made from just what `key` stands for."""
+        folder = self.part_path(dataset, selector)
+        if not (folder / "part.json").exists():
+            return False
+        try:
+            marker = read_json(folder / "part.json")
+            return bool(marker["key"] == key) and all(
+                _sha256(read_bytes(folder / name)) == marker["files"][name] for name in _FILES
+            )
+        except (UserError, *DAMAGE):
+            return False  # the part is made again
 
     def save(self, part: Part, catalog: Catalog) -> None:
         """Write a part, whole or not at all, and drop its slices.
@@ -211,10 +119,13 @@ class RunFolder:
             StorageError: the disk is full or the folder cannot be written.
         """
         target = self.part_path(part.dataset, part.selector)
+        self.discard("manifest.json")  # from here on the parts may be of two runs
         with atomic_folder(target) as folder:
-            write_atomic(folder / "answers.npz", part.answers.to_bytes(timed=False))
-            write_atomic(folder / "selections.jsonl", dump_jsonl(_selection_rows(part.answers, catalog)))
-            write_atomic(folder / "metrics.jsonl", dump_jsonl(_metric_rows(part)))
+            hashes = {}
+            for name, make in _FILES.items():
+                content = make(part, catalog)
+                hashes[name] = _sha256(content)
+                write_atomic(folder / name, content)
             marker = {
                 "format": FORMAT,
                 "dataset": part.dataset,
@@ -224,6 +135,7 @@ class RunFolder:
                 "unavailable": dict(part.unavailable),
                 "notes": dict(part.notes),
                 "errors": len(part.answers.errors),
+                "files": hashes,
             }
             write_atomic(folder / "part.json", dump_json(marker, indent=2))
         shutil.rmtree(self._partial(part.dataset, part.selector), ignore_errors=True)
@@ -236,37 +148,66 @@ class RunFolder:
         """
         folder = self.part_path(dataset, selector)
         marker = read_json(folder / "part.json")
-        if marker.get("format") != FORMAT:
-            raise StorageError(f"{folder} has format {marker.get('format')}, this version reads {FORMAT}; run again")
-        answers = Slice.from_file(folder / "answers.npz")
-        faults: list[Any] = []
-        rows = {row["query"]: row["values"] for _, row in iter_jsonl(folder / "metrics.jsonl", faults)}
-        if faults or list(rows) != list(answers.queries):
-            raise StorageError(f"{folder / 'metrics.jsonl'} does not fit answers.npz; delete {folder} and run again")
-        metrics = {
-            name: np.array([_number(rows[query][name]) for query in answers.queries], dtype=np.float64)
-            for name in marker["metrics"]
-        }
-        return Part(
-            dataset=dataset,
-            selector=selector,
-            key=marker["key"],
-            answers=answers,
-            metrics=metrics,
-            unavailable=marker["unavailable"],
-            notes=marker["notes"],
-        )
+        try:
+            if marker["format"] != FORMAT:
+                raise StorageError(f"{folder} has format {marker['format']}, this version reads {FORMAT}; run again")
+            names = marker["metrics"]
+            content = {name: read_bytes(folder / name) for name in ("answers.npz", "metrics.jsonl")}
+            for name, data in content.items():
+                if _sha256(data) != marker["files"][name]:
+                    raise StorageError(f"{folder / name} was changed or is damaged; run the experiment again")
+            answers = Slice.from_bytes(content["answers.npz"], folder / "answers.npz")
+            rows = [json.loads(line) for line in content["metrics.jsonl"].split(b"\n") if line]
+            values = np.array([[row["values"][name] for name in names] for row in rows], dtype=np.float64)
+            metrics = dict(zip(names, values.reshape(len(rows), len(names)).T.copy(), strict=True))
+            if tuple(row["query"] for row in rows) != answers.queries:
+                raise StorageError(f"{folder / 'metrics.jsonl'} does not fit answers.npz; run with --fresh")
+            return Part(
+                dataset=dataset,
+                selector=selector,
+                key=marker["key"],
+                answers=answers,
+                metrics=metrics,
+                unavailable=marker["unavailable"],
+                notes=marker["notes"],
+            )
+        except DAMAGE as error:
+            raise StorageError(f"{folder} is damaged or of another version ({error}); run again") from error
 
-    def slice_numbers(self, dataset: str, selector: str, key: str, *, fresh: bool = False) -> set[int]:
-        """The slices that an unfinished part has; those made from something else than `key`, or all, are dropped."""
+    def slice_numbers(
+        self, dataset: str, selector: str, key: str, *, queries: Sequence[Sequence[str]], fresh: bool = False
+    ) -> set[int]:
+        """The slices that an unfinished part has.
+
+        Those that are damaged, or answer other queries, are dropped; all are, if they were made from something else
+        than `key`, or if `fresh`.
+
+        Args:
+            dataset, selector: names.
+            key: as `Part.key`.
+            queries: the query ids of every slice.
+            fresh: keep none.
+        """
         folder = self._partial(dataset, selector)
-        marker = folder / "key"
-        if not folder.is_dir():
-            return set()
-        if fresh or not marker.exists() or read_bytes(marker) != key.encode():
+        if fresh or not _holds(folder / "key", key):
             shutil.rmtree(folder, ignore_errors=True)
-            return set()
-        return {int(path.stem) for path in folder.glob("*.npz")}
+        kept = set()
+        for path in folder.glob("*.npz"):
+            number = int(path.stem) if path.stem.isdecimal() else len(queries)
+            with suppress(StorageError):
+                if number < len(queries) and Slice.from_file(path).queries == tuple(queries[number]):
+                    kept.add(number)
+                    continue
+            path.unlink(missing_ok=True)
+        return kept
+
+    def slice(self, dataset: str, selector: str, number: int) -> Slice:
+        """One slice of an unfinished part.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        return Slice.from_file(self._partial(dataset, selector) / _slice_name(number))
 
     def slices(self, dataset: str, selector: str) -> Slice:
         """All slices of an unfinished part, one behind the other."""
@@ -280,12 +221,23 @@ class RunFolder:
         """Keep a finished slice until the part is whole."""
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
-            write_atomic(folder / "key", key)
-        write_atomic(folder / f"{number:06d}.npz", answers.to_bytes(timed=True))
+            write_atomic(folder / "key", key, durable=False)
+        write_atomic(folder / _slice_name(number), answers.to_bytes(timed=True), durable=False)
 
     def _partial(self, dataset: str, selector: str) -> Path:
         part = self.part_path(dataset, selector)
-        return part.with_name(f"{part.name}.partial")
+        return part.with_name(f"{part.name}+partial")
+
+    def discard(self, name: str) -> None:
+        """Remove one JSON file of the run, if it is there.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        try:
+            (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot remove {self.path / name}: {error.strerror or error}") from error
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         """Write one JSON file of the run, for example `manifest.json`."""
@@ -300,20 +252,34 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
-        value: dict[str, Any] = read_json(path)
+        value = read_json(path)
+        if not isinstance(value, dict):
+            raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
         return value
 
 
 def _file_name(name: str) -> str:
-    return quote(name.replace("/", "~"), safe="~ =,")
+    """A file name for any name, another one for each: `/` becomes `~`, what might be trouble is percent-encoded."""
+    plain = "~".join(quote(part, safe=" =,").replace("~", "%7E") for part in name.split("/"))
+    return f"%2E{plain[1:]}" if plain.startswith(".") else plain
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _slice_name(number: int) -> str:
+    return f"{number:06d}.npz"
 
 
-def _selection_rows(answers: Slice, catalog: Catalog) -> list[dict[str, Any]]:
-    rows = []
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return read_bytes(path) == text.encode()
+    except StorageError:
+        return False
+
+
+def _selection_rows(answers: Slice, catalog: Catalog) -> Iterator[dict[str, Any]]:
     for place, query in enumerate(answers.queries):
         row: dict[str, Any] = {"query": query}
         if query in answers.errors:
@@ -322,13 +288,19 @@ def _selection_rows(answers: Slice, catalog: Catalog) -> list[dict[str, Any]]:
             offered.as_dict()
             for offered in offered_rows(catalog, answers.candidates, answers.candidates.rows(place), chosen=True)
         ]
-        rows.append(row)
-    return rows
+        yield row
 
 
-def _metric_rows(part: Part) -> list[dict[str, Any]]:
+def _metric_rows(part: Part) -> Iterator[dict[str, Any]]:
     columns = {name: values.tolist() for name, values in part.metrics.items()}
-    return [
-        {"query": query, "values": {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}}
-        for place, query in enumerate(part.answers.queries)
-    ]
+    for place, query in enumerate(part.answers.queries):
+        values = {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}
+        yield {"query": query, "values": values}
+
+
+_FILES: dict[str, Callable[[Part, Catalog], bytes]] = {
+    "answers.npz": lambda part, _catalog: part.answers.to_bytes(timed=False),
+    "selections.jsonl": lambda part, catalog: dump_jsonl(_selection_rows(part.answers, catalog)).encode(),
+    "metrics.jsonl": lambda part, _catalog: dump_jsonl(_metric_rows(part)).encode(),
+}
+_WRITTEN_LOCKED = ("manifest.json", "timings.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,10 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ctxbench.arrays import IntArray
 from ctxbench.cache import cache_dir
-from ctxbench.candidates import Origin
-from ctxbench.config import Experiment
+from ctxbench.config import Experiment, examine
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
@@ -24,23 +22,24 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import Fault, InputError, UserError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.evidence import Labels
+from ctxbench.evaluation.machine import machine
 from ctxbench.evaluation.metrics import (
-    Evidence,
-    Kinship,
     Metric,
-    Offered,
-    Rankings,
     evaluate,
     parse_metric,
     parse_metrics,
     unavailable,
 )
-from ctxbench.evaluation.provenance import described, git_commit, machine, versions
-from ctxbench.evaluation.results import FORMAT, Part, RunFolder, Slice, content_key
+from ctxbench.evaluation.provenance import described, git_commit, versions
+from ctxbench.evaluation.results import FORMAT, Part, RunFolder, content_key
+from ctxbench.evaluation.slices import Slice
 from ctxbench.index.resources import LocalResources
+from ctxbench.jsonio import line_of
 from ctxbench.requests import Batch
-from ctxbench.selectors.base import Selector
+from ctxbench.selectors.base import Answers, Selector
 from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
 from ctxbench.tokens import TokenCounter, open_counter
 
 T = TypeVar("T")
@@ -90,42 +89,64 @@ class Prepared:
         return LocalResources(Vectors(self.embedder, store, progress=progress), self.counter)
 
 
-def prepare(experiment: Experiment, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
+def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
+    """Read an experiment and open what it names; nothing is embedded, and no model is loaded.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything is wrong in it or in what it names: all faults, with their lines.
+    """
+    experiment, faults = examine(path)
+    return prepare(experiment, faults=faults, notify=notify)
+
+
+def prepare(
+    experiment: Experiment, *, faults: Sequence[Fault] = (), notify: Callable[[str], None] = nothing_said
+) -> Prepared:
     """Open what an experiment names.
+
+    Args:
+        experiment: as read.
+        faults: what is wrong in it already, to be reported with the rest.
+        notify: told what takes a moment.
 
     Raises:
         InputError: a dataset, metric, embedder or token counter is unknown or broken; all faults at once.
     """
-    faults: list[Fault] = []
+    faults = list(faults)
 
-    def attempt(what: Callable[[], T], line: int = 0) -> T | None:
+    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
         try:
             return what()
         except InputError as error:
             faults.extend(error.faults)
         except UserError as error:
-            faults.append(Fault(str(error), experiment.path, line))
+            faults.append(Fault(str(error), experiment.path, line_of(experiment.lines, where)))
         return None
 
     datasets: dict[str, Dataset] = {}
     references: dict[str, str] = {}
-    for name, line in zip(experiment.datasets, experiment.dataset_lines, strict=True):
-        dataset = attempt(partial(open_dataset, name, base=experiment.path.parent, notify=notify), line)
+    for place, name in enumerate(experiment.datasets):
+        where = ("datasets", place)
+        dataset = attempt(partial(open_dataset, name, base=experiment.path.parent, notify=notify), *where)
         if dataset is not None and dataset.name in datasets:
+            line = line_of(experiment.lines, where)
             faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))
         elif dataset is not None:
             datasets[dataset.name] = dataset
             references[dataset.name] = name
-    metrics = attempt(lambda: parse_metrics(experiment.metrics))
-    embedder = attempt(lambda: open_embedder(experiment.embedder))
-    counter = attempt(lambda: open_counter(experiment.tokens, cache=cache_dir()))
-    if faults or metrics is None or embedder is None or counter is None:
-        raise InputError(faults)
+    for place, text in enumerate(experiment.metrics):
+        attempt(partial(parse_metric, text), "metrics", place)
+    embedder = attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    counter = attempt(lambda: open_counter(experiment.tokens, cache=cache_dir()), "tokens")
+    if faults or embedder is None or counter is None:
+        own = sorted((fault for fault in faults if fault.path == experiment.path), key=lambda fault: fault.line)
+        raise InputError([*own, *(fault for fault in faults if fault.path != experiment.path)])
     return Prepared(
         experiment=experiment,
         datasets=datasets,
         references=references,
-        metrics=metrics,
+        metrics=parse_metrics(experiment.metrics),
         embedder=embedder,
         counter=counter,
     )
@@ -170,17 +191,27 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     timings = _Timings(store, experiment_folder=prepared.experiment.path.parent)
     made = reused = 0
     errors: dict[str, int] = {}
-    for name, dataset in prepared.datasets.items():
-        with closing(_DatasetRun(prepared, resources, store, name=name, dataset=dataset)) as work:
+    with (
+        store.locked(lambda: progress(f"waiting for another process that runs into {folder}", 0, 1)),
+        ExitStack() as end,
+    ):
+        for name, dataset in prepared.datasets.items():
+            work = _DatasetRun(prepared, resources, store, name=name, dataset=dataset)
+            for selector in work.selectors.values():  # those outside are the same objects for every dataset
+                end.callback(getattr(selector, "close", _nothing))
             wanted = [s for s in work.selectors if fresh or not store.has(name, s, work.keys[s])]
             reused += len(work.selectors) - len(wanted)
             made += len(wanted)
-            for selector, answers in work.finish(wanted, progress, fresh=fresh):
-                timings.add(name, selector, answers)
+            for made_now, answers in work.finish(wanted, progress, fresh=fresh):
+                timings.add(name, made_now, answers)
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
-    timings.save()
-    store.write("manifest.json", manifest(prepared, resources))
+        timings.save()
+        store.write("manifest.json", manifest(prepared, resources))
     return RunReport(folder=folder, made=made, reused=reused, embedded=resources.stats.embedded, errors=errors)
+
+
+def _nothing() -> None:
+    """What ends a selector that holds nothing."""
 
 
 class _Timings:
@@ -200,8 +231,8 @@ class _Timings:
 
     def save(self) -> None:
         try:
-            known = self._store.read("timings.json").get("parts", {})
-        except UserError:
+            known = self._store.read("timings.json")["parts"]
+        except (UserError, KeyError):
             known = {}  # there is no earlier file, or one that says nothing
         parts = {name: {**known.get(name, {}), **self._parts.get(name, {})} for name in {**known, **self._parts}}
         note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
@@ -227,9 +258,14 @@ class _DatasetRun:
 
     def _key(self, selector: Selector) -> str:
         """Hash of everything that decides a part."""
-        metrics = [str(metric) for metric in self.prepared.metrics]
         return content_key(
-            FORMAT, versions()["ctxbench"], self.dataset.hash, selector.describe(), metrics, self.prepared.counter.name
+            FORMAT,
+            versions()["ctxbench"],
+            self.dataset.hash,
+            [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
+            selector.describe(),
+            [str(metric) for metric in self.prepared.metrics],
+            self.prepared.counter.name,
         )
 
     def finish(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, Slice]]:
@@ -237,28 +273,35 @@ class _DatasetRun:
         if not wanted:
             return
         requests = self.dataset.requests()
-        have = {name: self.store.slice_numbers(self.name, name, self.keys[name], fresh=fresh) for name in wanted}
         total = len(requests)
-        for number, first in enumerate(range(0, total, SLICE)):
-            missing = [name for name in wanted if number not in have[name]]
+        parts = [requests[first : first + SLICE] for first in range(0, total, SLICE)]
+        ids = [[request.id for request in part] for part in parts]
+        have = {
+            name: self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
+            for name in wanted
+        }
+        in_turn = sorted(wanted, key=lambda name: isinstance(self.selectors[name], AsManyAs))
+        for number, part in enumerate(parts):
+            missing = [name for name in in_turn if number not in have[name]]
             if missing:
-                batch = Batch.of(self.dataset.catalog, requests[first : first + SLICE])
+                batch = Batch.of(self.dataset.catalog, part)
                 for name in missing:
-                    answers = answered(self.selectors[name], batch)
+                    answers = answered(self._select(name, number, have), batch)
                     self.store.add_slice(self.name, name, self.keys[name], number=number, answers=answers)
+                    have[name].add(number)
             self.memo.clear()
-            progress(self.name, min(first + SLICE, total), total)
+            progress(self.name, number * SLICE + len(part), total)
         for name in wanted:
             answers = self.store.slices(self.name, name)
             self.store.save(self._part(name, answers), self.dataset.catalog)
             yield name, answers
 
-    def close(self) -> None:
-        """End the processes and connections of selectors outside."""
-        for selector in self.selectors.values():
-            close = getattr(selector, "close", None)
-            if close is not None:
-                close()
+    def _select(self, name: str, number: int, have: Mapping[str, set[int]]) -> Selector:
+        """The selector for one slice. Where it takes another's sizes, that one is not asked a second time."""
+        selector = self.selectors[name]
+        if isinstance(selector, AsManyAs) and number in have.get(selector.like.name, ()):
+            return _Sized(selector, self.store.slice(self.name, selector.like.name, number))
+        return selector
 
     @cached_property
     def labels(self) -> Labels:
@@ -287,9 +330,30 @@ class _DatasetRun:
         """What the selector says of the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]
-        if isinstance(selector, FileSelector):
-            notes["answers_not_asked_for"] = len(selector.unknown([query.id for query in self.dataset.queries]))
+        if isinstance(selector, FileSelector):  # a slice alone cannot tell
+            unknown = selector.unknown([query.id for query in self.dataset.queries])
+            notes |= {"answers_not_asked_for": len(unknown), "first_not_asked_for": list(unknown[:10])}
         return {key: value for key, value in notes.items() if value}
+
+
+@dataclass(frozen=True, eq=False)
+class _Sized:
+    """`AsManyAs` over answers of the other selector that are stored."""
+
+    selector: AsManyAs
+    like: Slice
+
+    @property
+    def name(self) -> str:
+        return self.selector.name
+
+    def describe(self) -> dict[str, Any]:
+        return self.selector.describe()
+
+    def select(self, batch: Batch) -> Answers:
+        row = {query: place for place, query in enumerate(self.like.queries)}
+        errors = {row[query]: text for query, text in self.like.errors.items()}
+        return self.selector.sized(batch, offered_sizes(self.like), errors)
 
 
 def answered(selector: Selector, batch: Batch) -> Slice:
@@ -309,57 +373,6 @@ def answered(selector: Selector, batch: Batch) -> Slice:
         seconds=share if answers.seconds is None else answers.seconds,
         notes=take_notes(),
     )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Labels:
-    """What answers on a dataset are held against.
-
-    Attributes:
-        dataset: with judgments for every query.
-        item_tokens: prompt tokens, shape (n_items,).
-        kinship: which items are siblings.
-        pool: how many items each query's search may offer, shape (n_queries,).
-    """
-
-    dataset: Dataset
-    item_tokens: IntArray
-    kinship: Kinship
-    pool: IntArray
-
-    @classmethod
-    def of(cls, dataset: Dataset, item_tokens: IntArray) -> Labels:
-        """Read them off a dataset."""
-        catalog = dataset.catalog
-        kinship = Kinship.of(
-            [item.name for item in catalog],
-            servers=[item.server or "" for item in catalog],
-            types=[item.type for item in catalog],
-        )
-        pool = np.asarray(dataset.batch().eligible.sum(axis=1), dtype=np.int64)
-        return cls(dataset=dataset, item_tokens=item_tokens, kinship=kinship, pool=pool)
-
-    def evidence(self, answers: Slice) -> Evidence:
-        """Join labels and answers.
-
-        Raises:
-            InputError: the answers are not those of the dataset's queries, in order.
-        """
-        if tuple(query.id for query in self.dataset.queries) != answers.queries:
-            fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
-            raise InputError([fault])
-        table = answers.candidates
-        found = table.origin == Origin.SEARCH
-        return Evidence(
-            judgments=self.dataset.judgments,
-            offered=Offered(
-                start=table.starts_of(table.chosen), item=table.item[table.chosen], origin=table.origin[table.chosen]
-            ),
-            rankings=Rankings(start=table.starts_of(found), item=table.item[found]) if answers.ranked else None,
-            item_tokens=self.item_tokens,
-            kinship=self.kinship,
-            pool=self.pool,
-        )
 
 
 def manifest(prepared: Prepared, resources: LocalResources) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
-from ctxbench.candidates import Origin
+from ctxbench.arrays import IntArray
+from ctxbench.candidates import Candidates, Origin
+from ctxbench.errors import SelectorError
 from ctxbench.pipeline import Pipeline, Resources
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Answers, Selector
@@ -24,13 +25,13 @@ class PipelineSelector:
         name: what tables call it.
         pipeline: its steps.
         resources: what they use.
-        memo: outputs of steps shared with other pipelines; see `Pipeline.run`.
+        memo: outputs of steps shared with other pipelines, or None; see `Pipeline.run`. Whoever passes one empties it.
     """
 
     name: str
     pipeline: Pipeline
     resources: Resources
-    memo: MutableMapping[str, Any] = field(default_factory=dict)
+    memo: MutableMapping[str, Any] | None = None
 
     def describe(self) -> dict[str, Any]:
         """Every step with its parameters, and the identities of the resources that the steps use."""
@@ -38,6 +39,11 @@ class PipelineSelector:
         uses = sorted({use for step in steps for use in step.uses})
         identities = {use: self.resources.identity(use) for use in uses}
         return {"pipeline": self.pipeline.describe(), "identities": identities}
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """How many items each retriever ranks, of those that say so."""
+        return self.pipeline.retrieve.depths
 
     def select(self, batch: Batch) -> Answers:
         """Run the pipeline."""
@@ -73,17 +79,49 @@ class AsManyAs:
     def select(self, batch: Batch) -> Answers:
         """Cut the one to the size of the other; a request that the other fails on fails here too."""
         like = self.like.select(batch)
+        return self.sized(batch, offered_sizes(like), like.errors)
+
+    def sized(self, batch: Batch, sizes: IntArray, errors: Mapping[int, str]) -> Answers:
+        """Cut to the size of answers that the other has given already.
+
+        Args:
+            batch: the requests.
+            sizes: how many items the other offers each, shape (n_requests,).
+            errors: what went wrong there, by row of the batch.
+
+        Raises:
+            SelectorError: the other offers more items than are ranked here, so that the sizes would differ.
+        """
         answers = self.ranking.select(batch)
-        sizes = offered_sizes(like)
         table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
         found = table.origin != Origin.SESSION
+        ranked = np.bincount(table.request[found], minlength=table.n_requests)
+        depth = min(getattr(self.ranking, "depths", ()), default=0)
+        short = np.flatnonzero((sizes > ranked) & (ranked >= depth) & (depth > 0))
+        if len(short):
+            row = int(short[0])
+            raise SelectorError(
+                f"{self.name} cannot offer as many items as {self.like.name}: that offers {sizes[row]} for query "
+                f"{batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave `like` out"
+            )
         beyond = found & (place_among(table, found) >= sizes[table.request])
         table = table.marked(beyond, f"beyond as many items as {self.like.name} offers")
-        return replace(answers, candidates=table, errors={**like.errors, **answers.errors})
+        errors = {**errors, **answers.errors}
+        answered = ~np.isin(table.request, list(errors))
+        return replace(answers, candidates=table.taken(answered | ~found), errors=errors)
 
 
-def offered_sizes(answers: Answers) -> FloatArray:
+class HasCandidates(Protocol):
+    """Answers, as given or as stored."""
+
+    @property
+    def candidates(self) -> Candidates:
+        """Rows by request."""
+        ...
+
+
+def offered_sizes(answers: HasCandidates) -> IntArray:
     """How many items each request was offered beyond its session, shape (n_requests,)."""
     table = answers.candidates
     rows = table.chosen & (table.origin != Origin.SESSION)
-    return np.bincount(table.request[rows], minlength=table.n_requests).astype(np.float64)
+    return np.bincount(table.request[rows], minlength=table.n_requests).astype(np.int64)

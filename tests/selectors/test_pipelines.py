@@ -99,6 +99,10 @@ def test_a_request_that_either_fails_on_fails():
 
     answers = AsManyAs("r", Failing("ranking", 0), Failing("like", 1)).select(BATCH)
     assert answers.errors == {0: "ranking failed", 1: "like failed"}
+    # such a request has its session rows only
+    found = np.bincount(answers.candidates.request[answers.candidates.origin == Origin.SEARCH], minlength=len(BATCH))
+    assert found[:2].tolist() == [0, 0]
+    assert found[2] > 0
 
 
 def test_both_selectors_are_described():
