@@ -279,7 +279,7 @@ class _Once:
         self._memo = memo
         self._resources = resources
         self._identities: dict[str, str] = {}
-        self._key = "" if memo is None else batch_key(batch)
+        self._key = "" if memo is None else batch.key
 
     def __call__(self, step: Step | Merge | ByDomain, make: Callable[[], T]) -> T:
         if self._memo is None:
@@ -292,16 +292,6 @@ class _Once:
             self._memo[self._key] = make()
         found: T = self._memo[self._key]
         return found
-
-
-def batch_key(batch: Batch) -> str:
-    """SHA-256 over the catalog's hash, every request, and what each may get and holds."""
-    digest = hashlib.sha256(batch.catalog.hash.encode())
-    for array in (batch.eligible, batch.session_start, batch.session_item, batch.session_mode):
-        digest.update(array.tobytes())
-    for request in batch.requests:
-        digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()
 
 
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources) -> Candidates:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -111,6 +114,16 @@ class Batch:
     def ids(self) -> tuple[str, ...]:
         """The request ids, in order."""
         return tuple(request.id for request in self.requests)
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 over the catalog's hash, every request, and what each may get and holds."""
+        digest = hashlib.sha256(self.catalog.hash.encode())
+        for array in (self.eligible, self.session_start, self.session_item, self.session_mode):
+            digest.update(array.tobytes())
+        for request in self.requests:
+            digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
+        return digest.hexdigest()
 
     @classmethod
     def of(cls, catalog: Catalog, requests: Iterable[Request]) -> Batch:

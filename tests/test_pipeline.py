@@ -14,7 +14,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import ParameterError
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Merge, Pipeline, PipelineError, batch_key
+from ctxbench.pipeline import Merge, Pipeline, PipelineError
 from ctxbench.requests import Batch, Request
 from ctxbench.selection import selections
 from ctxbench.steps.retrieve import Bm25, Dense
@@ -330,9 +330,9 @@ class TestSharedPrefixes:
 
 
 def test_the_key_of_a_batch_is_that_of_its_contents():
-    assert batch_key(BATCH) == batch_key(Batch.of(testing.mock_catalog(), testing.mock_requests()))
-    assert batch_key(BATCH) != batch_key(BATCH.take([1, 0, *range(2, len(BATCH))]))
-    assert batch_key(BATCH.take([])) != batch_key(Batch.of(Catalog([]), []))
+    assert BATCH.key == Batch.of(testing.mock_catalog(), testing.mock_requests()).key
+    assert BATCH.key != BATCH.take([1, 0, *range(2, len(BATCH))]).key
+    assert BATCH.take([]).key != Batch.of(Catalog([]), []).key
 
 
 def test_a_session_stands_before_what_is_found():

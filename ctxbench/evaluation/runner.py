@@ -394,8 +394,10 @@ def manifest(prepared: Prepared, resources: LocalResources) -> dict[str, Any]:
                 "reference": prepared.references[name],
                 "version": dataset.version,
                 "hash": dataset.hash,
-                "queries": len(dataset.queries),
+                "queries": len(dataset.judged()),
+                "unlabelled": len(dataset.unlabelled),
                 "items": len(dataset.catalog),
+                "scopes": _scopes(dataset),
             }
             for name, dataset in prepared.datasets.items()
         },
@@ -405,3 +407,12 @@ def manifest(prepared: Prepared, resources: LocalResources) -> dict[str, Any]:
         "versions": versions(),
         "git": git_commit(experiment.path.parent),
     }
+
+
+def _scopes(dataset: Dataset) -> dict[str, list[int]]:
+    """The positions of the judged queries of each named scope."""
+    found: dict[str, list[int]] = {}
+    for position, query in enumerate(dataset.judged().queries):
+        if query.scope is not None:
+            found.setdefault(query.scope, []).append(position)
+    return dict(sorted(found.items()))

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ctxbench.arrays import FloatArray
-from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.evaluation.metrics import GroupMean, Metric, group_means, parse_metric, worst_group
 from ctxbench.evaluation.results import Part, RunFolder
 from ctxbench.evaluation.stats import Comparison, Estimate, compare_metric, correct, estimates
 
+SCOPE_QUERIES = 10  # of many small scopes the worst is often only the unluckiest
 HEADLINE = ("completeness", "tokens")  # the pair that is compared and corrected for; either alone can be gamed
 
 
@@ -33,6 +34,8 @@ class SelectorSummary:
         against: comparison with the run's `compare_to` on each headline metric, Holm-corrected over the dataset's
             selectors and headline metrics; empty for `compare_to` itself.
         notes: what the selector says of this run.
+        worst_scope: the named scope of least completeness, of those with at least `SCOPE_QUERIES` queries that need
+            something; None where there are fewer than two such scopes.
     """
 
     selector: str
@@ -42,14 +45,24 @@ class SelectorSummary:
     queries: int
     against: Mapping[str, Comparison]
     notes: Mapping[str, Any]
+    worst_scope: GroupMean | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DatasetSummary:
-    """All selectors of a run on one dataset, in the order of the experiment."""
+    """All selectors of a run on one dataset, in the order of the experiment.
+
+    Attributes:
+        dataset: its name.
+        queries: those asked, which are those that are labelled or need nothing.
+        unlabelled: those left out because nobody has judged them.
+        items: in the catalog.
+        selectors: one summary each.
+    """
 
     dataset: str
     queries: int
+    unlabelled: int
     items: int
     selectors: tuple[SelectorSummary, ...]
 
@@ -98,9 +111,14 @@ def summarise_run(folder: RunFolder) -> RunSummary:
             DatasetSummary(
                 dataset=dataset,
                 queries=int(about["queries"]),
+                unlabelled=int(about.get("unlabelled", 0)),
                 items=int(about["items"]),
                 selectors=tuple(
-                    _selector_summary(part, metrics, values[name], against, seed) for name, part in parts.items()
+                    replace(
+                        _selector_summary(part, metrics, values[name], against, seed),
+                        worst_scope=_worst_scope(values[name], about.get("scopes", {})),
+                    )
+                    for name, part in parts.items()
                 ),
             )
         )
@@ -125,6 +143,15 @@ def _selector_summary(
     )
 
 
+def _worst_scope(values: Mapping[Metric, FloatArray], scopes: Mapping[str, list[int]]) -> GroupMean | None:
+    metric = parse_metric(HEADLINE[0])
+    if metric not in values:
+        return None
+    groups = {scope: np.array(positions, dtype=np.int64) for scope, positions in scopes.items()}
+    large = [one for one in group_means(values[metric], groups) if one.mean.n >= SCOPE_QUERIES]
+    return worst_group(metric, values[metric], groups, min_n=SCOPE_QUERIES) if len(large) > 1 else None
+
+
 def _comparisons(
     values: Mapping[str, Mapping[Metric, FloatArray]], base: str, seed: int
 ) -> dict[tuple[str, str], Comparison]:
@@ -141,6 +168,7 @@ def _comparisons(
 def _dataset_dict(dataset: DatasetSummary) -> dict[str, Any]:
     return {
         "queries": dataset.queries,
+        "unlabelled": dataset.unlabelled,
         "items": dataset.items,
         "selectors": {one.selector: _selector_dict(one) for one in dataset.selectors},
     }
@@ -154,6 +182,13 @@ def _selector_dict(summary: SelectorSummary) -> dict[str, Any]:
         "unavailable": dict(summary.unavailable),
         "against": {name: comparison_dict(found) for name, found in summary.against.items()},
         "notes": dict(summary.notes),
+        "worst_scope": None
+        if summary.worst_scope is None
+        else {
+            "scope": summary.worst_scope.group,
+            "completeness": summary.worst_scope.mean.value,
+            "n": summary.worst_scope.mean.n,
+        },
     }
 
 

@@ -57,24 +57,37 @@ class _DatasetView:
     payload: str
 
 
-def write_report(folder: RunFolder, datasets: Mapping[str, Dataset], *, tokens: Mapping[str, IntArray]) -> Path:
+def write_report(
+    folder: RunFolder,
+    datasets: Mapping[str, Dataset],
+    *,
+    tokens: Mapping[str, IntArray],
+    summary: RunSummary | None = None,
+) -> Path:
     """Write `report.html` into a run folder, whole or not at all; see `render_page`.
 
     Returns:
         The path of the file.
     """
     path = folder.path / FILE_NAME
-    write_atomic(path, render_page(folder, datasets, tokens=tokens))
+    write_atomic(path, render_page(folder, datasets, tokens=tokens, summary=summary))
     return path
 
 
-def render_page(folder: RunFolder, datasets: Mapping[str, Dataset], *, tokens: Mapping[str, IntArray]) -> str:
+def render_page(
+    folder: RunFolder,
+    datasets: Mapping[str, Dataset],
+    *,
+    tokens: Mapping[str, IntArray],
+    summary: RunSummary | None = None,
+) -> str:
     """Make the page of a finished run. Equal runs and datasets give equal pages.
 
     Args:
         folder: of the run.
         datasets: those of the run, by the names in its manifest.
         tokens: prompt tokens of every item by dataset, each of shape (n_items,), by the run's counter.
+        summary: of this folder, where it is at hand; else it is made.
 
     Raises:
         StorageError: the folder holds no finished run, or a dataset is missing or is not the one that was run.
@@ -82,7 +95,7 @@ def render_page(folder: RunFolder, datasets: Mapping[str, Dataset], *, tokens: M
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    summary = summarise_run(folder)
+    summary = summary or summarise_run(folder)
     views = [
         _view(folder, summary, one, _checked(summary, one.dataset, datasets, tokens), tokens[one.dataset], number)
         for number, one in enumerate(summary.datasets)

@@ -217,7 +217,10 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
             f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
         )
     notes += _comparison_note(summary, dataset)
-    return [*notes, *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
+    if dataset.unlabelled:
+        left = wording.count(dataset.unlabelled, "query", "queries")
+        notes.append(f"{left} without labels left out: whether they need anything is not known.")
+    return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
 
 
 def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) -> str:
@@ -270,6 +273,17 @@ def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
         for why, titles in reasons.items():
             missing.setdefault((why, wording.listed(titles)), []).append(wording.named(one.selector))
     return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
+
+
+def _worst_scopes(dataset: DatasetSummary) -> list[str]:
+    metric = parse_metric(HEADLINE[0])
+    texts = [
+        f"{wording.named(one.selector)} {wording.named(one.worst_scope.group)} "
+        f"{wording.number(metric, one.worst_scope.mean.value)}% (n = {one.worst_scope.mean.n:,})"
+        for one in dataset.selectors
+        if one.worst_scope is not None
+    ]
+    return [f"Worst scope by completeness: {'; '.join(texts)}."] if texts else []
 
 
 def _failures(dataset: DatasetSummary) -> list[str]:

@@ -229,3 +229,19 @@ def test_a_part_that_is_missing_or_damaged_is_an_error(tmp_path):
 @pytest.mark.parametrize(("value", "expected"), [(1.5, 1.5), (NAN, None), (math.inf, None), (np.float64(2), 2.0)])
 def test_finite(value, expected):
     assert finite(value) == expected
+
+
+def test_the_worst_scope_is_named_where_scopes_are_large_enough(tmp_path):
+    values = {"s": {"completeness": [1.0] * 10 + [1.0] * 7 + [0.0] * 4 + [0.0] * 9, "tokens": [1.0] * 30}}
+    folder = finished(tmp_path, values)
+    manifest = folder.read("manifest.json")
+    # 10 of 10, 7 of 11, and 0 of 9: the last is worst, but has fewer than ten queries
+    scopes = {"a": list(range(10)), "b": list(range(10, 21)), "c": list(range(21, 30))}
+    manifest["datasets"]["d"]["scopes"] = scopes
+    folder.write("manifest.json", manifest)
+    worst = only(folder)["s"].worst_scope
+    assert worst is not None
+    assert (worst.group, worst.mean.n, worst.mean.value) == ("b", 11, pytest.approx(7 / 11))
+    manifest["datasets"]["d"]["scopes"] = {"a": scopes["a"], "c": scopes["c"]}
+    folder.write("manifest.json", manifest)
+    assert only(folder)["s"].worst_scope is None

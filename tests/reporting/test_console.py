@@ -62,7 +62,7 @@ def summary() -> RunSummary:
         "tokens": "o200k_base",
         "selectors": {"base": {}, "other [bold]": {}},
     }
-    dataset = DatasetSummary(dataset="desk", queries=1400, items=1, selectors=(base, other))
+    dataset = DatasetSummary(dataset="desk", queries=1400, unlabelled=0, items=1, selectors=(base, other))
     return RunSummary(manifest=manifest, datasets=(dataset,))
 
 
