@@ -2,32 +2,68 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import io
 import os
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
 
 from ctxbench.errors import UserError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room: never a fault of the program
+_READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
 
-class _Group(typer.core.TyperGroup):
-    """Turns what a command raises into an exit code: 2 for a fault of the user, 130 for Ctrl-C."""
+
+class _Light:
+    """Takes texts, paths and defaults as they are: typer would import pydantic for them, which costs 0.08 s."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]  # that of the command it is mixed into
+        for param in params:
+            descriptor = getattr(param, "type_descriptor", None)  # older typer has none, and does without pydantic
+            if descriptor is not None:
+                param.process_value = partial(_process, param, descriptor.annotation)
+        return params
+
+
+def _process(param: Any, annotation: Any, ctx: Any, value: Any) -> Any:
+    """Do as `process_value` of the parameter's class does; what there is to check, that checks."""
+    if value is None and not param.required:
+        return None if param.callback is None else param.callback(ctx, param, None)
+    if param.callback is None and value and isinstance(value, str | list | tuple) and annotation in _READ_HERE:
+        return _READ_HERE[annotation](value)
+    if param.callback is None and annotation is int and type(value) is int:
+        return value  # a default
+    return type(param).process_value(param, ctx, value)
+
+
+class _Group(_Light, typer.core.TyperGroup):
+    """Says what Ctrl-C leaves behind, and ends without a word where the reader of standard output left."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)  # noqa: T201
-            raise typer.Exit(error.exit_code) from None
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # at the very end of the process nothing could be said any more
         except KeyboardInterrupt:
-            print("stopped; nothing is half-written, and the same command goes on from here", file=sys.stderr)  # noqa: T201
+            print("stopped: nothing is half-written, and the same command goes on from here", file=sys.stderr)  # noqa: T201
             raise typer.Exit(130) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: end without a word
+            _drop_output()
             raise typer.Exit(0) from None
+        except EOFError as error:  # typer would take it for Ctrl-D at a prompt, and there are no prompts
+            raise RuntimeError("unexpected end of data") from error
+        return result
+
+
+class _Command(_Light, typer.core.TyperCommand):
+    """A command."""
 
 
 app = typer.Typer(
@@ -41,7 +77,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 data_app = typer.Typer(
-    help="List, show, check and import labelled datasets.", no_args_is_help=True, rich_markup_mode=None
+    cls=_Group, help="List, show, check and import labelled datasets.", no_args_is_help=True, rich_markup_mode=None
 )
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
@@ -64,7 +100,7 @@ def root(
     """Test what a context selector offers an AI agent's model, and at what price in tokens."""
 
 
-@app.command("run")
+@app.command("run", cls=_Command)
 def run_command(
     experiment: Annotated[Path, typer.Argument(help="An experiment in YAML.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
@@ -75,14 +111,18 @@ def run_command(
 
     Every selector on every dataset, with a table and an HTML page.
 
-    Stopped at any point, the same command goes on. Example: ctxbench run experiments/presets.yaml
+    Stopped at any point, the same command goes on.
+
+    For example:
+
+    ctxbench run experiments/presets.yaml
     """
     from ctxbench.cli.commands import run_experiment
 
     run_experiment(experiment, out=out, fresh=fresh, as_json=json_)
 
 
-@app.command()
+@app.command(cls=_Command)
 def score(
     answers: Annotated[Path, typer.Argument(help="Answers of your own selector, JSON lines.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
@@ -95,14 +135,16 @@ def score(
 ) -> None:
     """Score a file of your own selector's answers.
 
-    Example: ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
+    For example:
+
+    ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
     """
     from ctxbench.cli.commands import score_answers
 
     score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, as_json=json_)
 
 
-@app.command()
+@app.command(cls=_Command)
 def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
     catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
@@ -118,7 +160,9 @@ def select(
 
     Every item in, with its winning pair of chunks, and the nearest that stayed out, with the rule.
 
-    Example: ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
+    For example:
+
+    ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
     """
     from ctxbench.cli.select import Question, run
 
@@ -126,21 +170,23 @@ def select(
     run(question, near=near, messages=messages, as_json=json_)
 
 
-@app.command()
+@app.command(cls=_Command)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     json_: JsonFlag = False,
 ) -> None:
     """Show a finished run and write its page again.
 
-    Example: ctxbench report runs/presets
+    For example:
+
+    ctxbench report runs/presets
     """
     from ctxbench.cli.commands import report_run
 
     report_run(folder, as_json=json_)
 
 
-@app.command()
+@app.command(cls=_Command)
 def latency(
     selector: Annotated[str, typer.Argument(help="A shipped selector, or selector/preset.")] = "semantic/normal",
     catalog: Annotated[
@@ -153,25 +199,31 @@ def latency(
 ) -> None:
     """Measure how long selection takes.
 
-    By step, cold and warm, and as the catalog grows. Example: ctxbench latency semantic/normal --catalog bfcl-live
+    By step, cold and warm, and as the catalog grows.
+
+    For example:
+
+    ctxbench latency semantic/normal --catalog bfcl-live
     """
     from ctxbench.cli.commands import measure_latency
 
     measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)
 
 
-@data_app.command("list")
+@data_app.command("list", cls=_Command)
 def data_list(json_: JsonFlag = False) -> None:
     """List datasets: imported, and to import.
 
-    Example: ctxbench data list
+    For example:
+
+    ctxbench data list
     """
     from ctxbench.cli.data import list_datasets
 
     list_datasets(as_json=json_)
 
 
-@data_app.command("show")
+@data_app.command("show", cls=_Command)
 def data_show(
     dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
     query: Annotated[str | None, typer.Option(help="Show this query with its labels.")] = None,
@@ -179,35 +231,41 @@ def data_show(
 ) -> None:
     """Show a dataset, or one query of it.
 
-    Example: ctxbench data show bfcl-simple --query simple_python_0
+    For example:
+
+    ctxbench data show bfcl-simple --query simple_python_0
     """
     from ctxbench.cli.data import show
 
     show(dataset, query=query, as_json=json_)
 
 
-@data_app.command("validate")
+@data_app.command("validate", cls=_Command)
 def data_validate(
     dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
     json_: JsonFlag = False,
 ) -> None:
     """Check a dataset, all faults at once.
 
-    Example: ctxbench data validate datasets/mine
+    For example:
+
+    ctxbench data validate datasets/mine
     """
     from ctxbench.cli.data import validate
 
     raise typer.Exit(validate(dataset, as_json=json_))
 
 
-@data_app.command("import")
+@data_app.command("import", cls=_Command)
 def data_import(
     name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
-    out: Annotated[Path | None, typer.Option(help="Write the dataset to this folder instead of the cache.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
 ) -> None:
     """Import a public dataset.
 
-    Example: ctxbench data import bfcl-simple
+    For example:
+
+    ctxbench data import bfcl-simple
     """
     from ctxbench.cli.data import import_dataset
 
@@ -217,6 +275,33 @@ def data_import(
 app.add_typer(data_app, name="data")
 
 
-def main() -> None:
-    """Run `ctxbench`: exit 0, 1 (a verdict), 2 (a fault of the user, one clear message) or 130 (Ctrl-C)."""
-    app()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `ctxbench`: exit 0, 1 (a verdict), 2 (a fault of the user, one clear message) or 130 (Ctrl-C).
+
+    Args:
+        arguments: without the program's name; None: those of the process.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is no reason to stop
+    try:
+        app(arguments, prog_name="ctxbench")
+    except UserError as error:
+        _fail(str(error), error.exit_code)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _drop_output()
+        _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)
+    finally:
+        if arguments is None:  # the process ends: a last search for cycles would take a tenth of a short command's time
+            gc.freeze()
+
+
+def _fail(message: str, exit_code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    raise SystemExit(exit_code) from None
+
+
+def _drop_output() -> None:
+    """Send what is left to be printed nowhere, or Python would fail on it once more at the very end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

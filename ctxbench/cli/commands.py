@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from ctxbench.cli.output import print_json, print_json_text
 from ctxbench.cli.progress import progress
-from ctxbench.cli.select import print_json
-from ctxbench.errors import ParameterError
+from ctxbench.cli.select import find_catalog
+from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -42,8 +41,15 @@ def score_answers(
     if out is not None:
         _run(prepared, out, fresh=False, as_json=as_json)
         return
-    with tempfile.TemporaryDirectory(prefix="ctxbench-") as folder:
+    with _temporary_folder() as folder:
         _run(prepared, Path(folder), fresh=False, as_json=as_json, page=False)
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="ctxbench-")
+    except OSError as error:
+        raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
 
 
 def report_run(path: Path, *, as_json: bool) -> None:
@@ -61,15 +67,33 @@ def report_run(path: Path, *, as_json: bool) -> None:
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
-    datasets = {name: open_dataset(one["reference"], base=base) for name, one in manifest["datasets"].items()}
+    wanted = _datasets_of(manifest, path / "manifest.json")
+    datasets = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
     for name, dataset in datasets.items():
-        wanted = manifest["datasets"][name]["hash"]
-        if dataset.hash != wanted:
+        if dataset.hash != wanted[name][1]:
             raise ParameterError(
                 f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
-                f"{wanted[:12]}); run the experiment again, or bring the old dataset back"
+                f"{wanted[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
     _report(folder, datasets, open_counter(manifest["tokens"], cache=cache_dir()), as_json=as_json, page=True)
+
+
+def _datasets_of(manifest: Mapping[str, Any], path: Path) -> dict[str, tuple[str, str]]:
+    """What a run calls each dataset, and its hash.
+
+    Raises:
+        StorageError: it is the manifest of another version, or none.
+    """
+    from ctxbench.evaluation.results import FORMAT
+
+    if manifest.get("format", FORMAT) != FORMAT:
+        raise StorageError(f"{path} has format {manifest['format']}, this version reads {FORMAT}; run again")
+    try:
+        if all(isinstance(manifest[key], dict) for key in ("experiment", "selectors")) and manifest["tokens"]:
+            return {name: (str(one["reference"]), str(one["hash"])) for name, one in manifest["datasets"].items()}
+    except (LookupError, TypeError, AttributeError):
+        pass  # said below
+    raise StorageError(f"{path} is no manifest of a run; run the experiment again")
 
 
 def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bool = True) -> None:
@@ -78,13 +102,26 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bo
 
     with progress() as shown:
         done = run(prepared, path, progress=shown, fresh=fresh)
-        for where, n in done.errors.items():
-            shown.say(f"warning: {where}: {n} queries failed and count as nothing offered; see selections.jsonl")
-        model = "" if done.embedded else ", no model loaded"
-        shown.say(
-            f"{done.made} selector runs made, {done.reused} found finished; {done.embedded:,} texts embedded{model}"
-        )
+        for line in _failures(prepared, RunFolder(path), kept=page):
+            shown.say(line)
+        made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
+        shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
     _report(RunFolder(path), prepared.datasets, prepared.counter, as_json=as_json, page=page)
+
+
+def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:
+    """A warning for each selector that failed on queries, with its first failure; all stand in the folder if kept."""
+    for dataset in prepared.datasets:
+        for selector in prepared.experiment.selectors:
+            n = folder.error_count(dataset, selector.name)
+            if n == 0:
+                continue
+            query, reason = next(iter(folder.load(dataset, selector.name).answers.errors.items()))
+            where = folder.part_path(dataset, selector.name) / "selections.jsonl"
+            every = f"; all: {where}" if kept else "; --out keeps a folder with all of them"
+            failed = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
+            first = f"first {query}: {reason.removeprefix(f'query {query!r}: ')}"
+            yield f"warning: {dataset}, {selector.name}: {failed}, {first}{every if n > 1 else ''}"
 
 
 def _report(
@@ -116,14 +153,13 @@ def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, ou
     """Measure latency and print it."""
     from ctxbench.evaluation.latency import LatencySettings, measure
     from ctxbench.reporting.latency import latency_json, print_latency, write_latency
-    from ctxbench.sources.catalogs import read_catalog
 
     settings = LatencySettings(embedder=embedder)
     with progress() as shown:
-        result = measure(subject, read_catalog(catalog), settings=settings.full() if full else settings, progress=shown)
+        result = measure(subject, find_catalog(catalog), settings=settings.full() if full else settings, progress=shown)
     if out is not None:
         write_latency(result, out)
     if as_json:
-        typer.echo(latency_json(result), nl=False)
+        print_json_text(latency_json(result))
     else:
         print_latency(result, sys.stdout)

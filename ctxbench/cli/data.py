@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.cli.select import print_json
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -79,7 +79,10 @@ def validate(name: str, *, as_json: bool) -> int:
     folder = dataset_folder(name)
     faults = faults_of(folder)
     if as_json:
-        rows = [{"message": f.message, "path": str(f.path), "line": f.line, "column": f.column} for f in faults]
+        rows = [
+            {"message": f.message, "path": None if f.path is None else str(f.path), "line": f.line, "column": f.column}
+            for f in faults
+        ]
         print_json({"dataset": str(folder), "valid": not faults, "faults": rows})
     else:
         for fault in faults:
@@ -89,7 +92,7 @@ def validate(name: str, *, as_json: bool) -> int:
 
 
 def import_dataset(name: str, *, out: Path | None) -> None:
-    """Import a dataset into the cache, or into a folder."""
+    """Import a dataset into the cache; with `out`, write a copy there."""
     from ctxbench.evaluation.datasets.files import write_dataset
     from ctxbench.evaluation.datasets.store import import_dataset as imported
     from ctxbench.evaluation.datasets.store import open_dataset
@@ -100,4 +103,4 @@ def import_dataset(name: str, *, out: Path | None) -> None:
         else:
             dataset = open_dataset(name, notify=shown.say)
             write_dataset(dataset, out)
-            shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items written to {out}")
+            shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items copied to {out}")

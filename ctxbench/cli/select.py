@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from ctxbench.errors import ParameterError
+from ctxbench.cli.output import print_json
+from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
+    from ctxbench.items import Catalog
     from ctxbench.selectors.definitions import Definition
     from ctxbench.selectors.explain import Explained, Explanation
 
@@ -48,20 +50,19 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     from ctxbench.index.resources import LocalResources
     from ctxbench.requests import Request
     from ctxbench.selectors.explain import explain
-    from ctxbench.sources.catalogs import read_catalog
     from ctxbench.tokens import open_counter
 
-    definition = find_definition(question.selector)
-    values = definition.values(question.preset, parse_values(question.set))
+    definition, preset = find_definition(question.selector, question.preset)
+    values = definition.values(preset, parse_values(question.set))
     pipeline = definition.pipeline(values)
-    catalog = read_catalog(question.catalog)
+    catalog = find_catalog(question.catalog)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
         resources = LocalResources(vectors, counter)
         explanation = explain(pipeline, catalog, Request(id="select", text=question.text), resources)
-    label = definition.name if question.preset is None else f"{definition.name}/{question.preset}"
+    label = definition.name if preset is None else f"{definition.name}/{preset}"
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:
@@ -71,38 +72,62 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         typer.echo(_text(explanation, label, counter.name, near))
 
 
-def find_definition(selector: str) -> Definition:
-    """A shipped selector by name, or one from a YAML file."""
+def find_definition(selector: str, preset: str | None = None) -> tuple[Definition, str | None]:
+    """A shipped selector by its name or as `name/preset`, or one from a YAML file; and the preset.
+
+    Raises:
+        UserError: it is unknown, faulty, or two presets are named.
+    """
     from ctxbench.selectors.definitions import definition, read_definition
 
     if selector.endswith((".yaml", ".yml")):
-        return read_definition(Path(selector))
-    return definition(selector)
+        return read_definition(Path(selector)), preset
+    name, slash, named = selector.partition("/")
+    if slash and preset is not None:
+        raise ParameterError(f"--selector {selector} names a preset already; leave out --preset {preset}")
+    return definition(name), named if slash else preset
+
+
+def find_catalog(name: str) -> Catalog:
+    """A catalog from a file, a folder, or by the name of a dataset, which is imported if it can be.
+
+    Raises:
+        StorageError: there is none, or its source is not installed.
+        InputError: it is faulty.
+    """
+    from ctxbench.sources.catalogs import read_catalog
+
+    try:
+        return read_catalog(name)
+    except StorageError:
+        from ctxbench.cli.progress import progress
+        from ctxbench.evaluation.datasets.store import importers, open_dataset
+
+        if name not in importers() or Path(name).exists():
+            raise
+        with progress() as shown:
+            return open_dataset(name, notify=shown.say).catalog
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, float]:
     """Read NAME=VALUE pairs.
 
     Raises:
-        ParameterError: one is not of this form, or its value is no number.
+        ParameterError: one is not of this form, its value is no number, or a name occurs twice.
     """
     values: dict[str, float] = {}
     for pair in pairs:
-        name, equals, text = pair.partition("=")
+        name, _, text = pair.partition("=")
         try:
-            values[name] = float(text) if any(c in text for c in ".eE") else int(text)
+            value = float(text) if any(c in text for c in ".eE") else int(text)
         except ValueError:
-            equals = ""
-        if not equals:
-            raise ParameterError(f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r}")
+            raise ParameterError(
+                f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r}"
+            ) from None
+        if name in values:
+            raise ParameterError(f"--set gives {name} two values, {values[name]} and {value}; keep one")
+        values[name] = value
     return values
-
-
-def print_json(value: Any) -> None:
-    """Print JSON on stdout."""
-    from ctxbench.jsonio import dump_json
-
-    typer.echo(dump_json(value, indent=2), nl=False)
 
 
 def _messages(explanation: Explanation) -> list[dict[str, str]]:
@@ -111,9 +136,9 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
 
 def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
     n = len(explanation.chosen)
-    lines = [
-        f"{label}: {n} of {explanation.eligible} items offered, {explanation.prompt_tokens:,} prompt tokens ({counter})"
-    ]
+    held = sum(one.offered.origin == "session" for one in explanation.chosen)
+    offered = f"{n - held} of {explanation.eligible} items offered{f' beside {held} always in' if held else ''}"
+    lines = [f"{label}: {offered}, {explanation.prompt_tokens:,} prompt tokens ({counter})"]
     if not explanation.chunks:
         lines.append("the request has no text to search with, so nothing is searched")
     lines += ["", *_block(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]

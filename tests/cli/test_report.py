@@ -1,0 +1,86 @@
+"""`ctxbench report`: a finished run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def ran(cli, experiment, place):
+    return cli("run", experiment())
+
+
+def test_a_run_is_shown_again_from_any_folder(cli, ran, place, tmp_path, monkeypatch):
+    page = place / "runs" / "small" / "report.html"
+    written = page.read_bytes()
+    page.unlink()
+    monkeypatch.chdir(tmp_path / "tmp")
+    done = cli("report", place / "runs" / "small")
+    assert (done.code, done.out) == (0, ran.out)
+    assert done.err == f"report: {page} (open it in a browser)\n"
+    assert page.read_bytes() == written
+    assert cli("report", place / "runs" / "small", "--json").json["experiment"]["name"] == "small"
+
+
+def test_a_dataset_beside_the_experiment_is_found_again(cli, place, tiny, tmp_path, monkeypatch):
+    shutil.copytree(tiny, place / "data")
+    (place / "e.yaml").write_text("datasets: [data]\nselectors: [everything]\nembedder: hashing\n")
+    ran = cli("run", "e.yaml", "--out", tmp_path / "elsewhere")
+    assert ran.code == 0, ran.err
+    monkeypatch.chdir(tmp_path)
+    assert cli("report", "elsewhere").out == ran.out
+    (place / "data" / "corpus.jsonl").write_text(
+        (tiny / "corpus.jsonl").read_text("utf-8").replace("Answer in English", "Answer in Dutch")
+    )
+    done = cli("report", "elsewhere")
+    assert (done.code, done.out) == (2, "")
+    assert "dataset tiny has changed since elsewhere was made" in done.err
+    assert "run the experiment again" in done.err
+    shutil.rmtree(place / "data")
+    assert "data" in (done := cli("report", "elsewhere")).err
+    assert done.code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("manifest.json", None, "expected the folder of a finished run"),
+        ("manifest.json", "{}", "is no manifest of a run; run the experiment again"),
+        ("manifest.json", '{"tokens": "o200k_base", "datasets": {"tiny": 3}}', "is no manifest of a run"),
+        ("manifest.json", '{"tokens": "o200k_base", "datasets": [3]}', "is no manifest of a run"),
+        ("manifest.json", "[]", "expected a JSON object"),
+        ("manifest.json", '{"datasets": ', "malformed JSON: Expecting value (runs/small/manifest.json, line 1, "),
+        ("tiny/bm25/part.json", None, "tiny/bm25/part.json"),
+        ("tiny/bm25/part.json", "{}", "is damaged"),
+        ("tiny/bm25/metrics.jsonl", "", "was changed or is damaged"),
+        ("tiny/bm25/answers.npz", "", "was changed or is damaged"),
+    ],
+)
+def test_what_is_damaged_is_named(cli, ran, place, name, content, message):
+    path = place / "runs" / "small" / name
+    path.unlink() if content is None else path.write_text(content)
+    done = cli("report", "runs/small")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert message in done.err
+
+
+@pytest.mark.parametrize("field", ["experiment", "datasets", "selectors", "tokens"])
+def test_a_manifest_that_lacks_a_part_is_no_traceback(cli, ran, place, field):
+    path = place / "runs" / "small" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest[field]
+    path.write_text(json.dumps(manifest))
+    assert cli("report", "runs/small").err == (
+        "error: runs/small/manifest.json is no manifest of a run; run the experiment again\n"
+    )
+
+
+def test_a_run_of_another_format_is_not_guessed_at(cli, ran, place):
+    path = place / "runs" / "small" / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    done = cli("report", "runs/small")
+    assert done.err == "error: runs/small/manifest.json has format 99, this version reads 1; run again\n"

@@ -1,0 +1,162 @@
+"""`ctxbench run`: an experiment, resumable, with its table and page."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+# Waits at the first request until a file `go` stands beside it; `started` holds its process id.
+WAITING = """
+import json, os, pathlib, sys, time
+here = pathlib.Path(__file__).parent
+for line in sys.stdin:
+    message = json.loads(line)
+    if "query" in message:
+        (here / "started").write_text(str(os.getpid()))
+        while not (here / "go").exists():
+            time.sleep(0.02)
+        print(json.dumps({"query": message["query"], "items": []}), flush=True)
+"""
+
+
+def files(folder):
+    """The results of a run, without what depends on the moment."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("timings.json", "report.html")
+    }
+
+
+def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place):
+    done = cli("run", experiment())
+    assert done.code == 0
+    assert done.out.startswith("tiny: 10 queries, 12 items\n")
+    assert "semantic/normal *" in done.out
+    first, second = done.err.splitlines()
+    assert first.startswith("2 selector runs made, 0 found finished; ")
+    assert first.endswith(" texts embedded")
+    assert second == "report: runs/small/report.html (open it in a browser)"
+    assert (place / "runs" / "small" / "manifest.json").is_file()
+    assert (place / "runs" / "small" / "report.html").read_text("utf-8").startswith("<!")
+
+
+def test_the_second_run_embeds_nothing_and_loads_no_model(cli, modules, experiment, place):
+    cli("run", experiment())
+    before = files(place / "runs" / "small")
+    loaded, done = modules("run", "small.yaml")
+    assert done.err.splitlines()[0] == "0 selector runs made, 2 found finished; 0 texts embedded, no model loaded"
+    assert not {"onnxruntime", "tokenizers"} & loaded
+    assert files(place / "runs" / "small") == before
+    fresh = cli("run", "small.yaml", "--fresh", "--out", "runs/small")
+    assert fresh.err.splitlines()[0] == "2 selector runs made, 0 found finished; 0 texts embedded, no model loaded"
+    assert files(place / "runs" / "small") == before
+    assert fresh.out == done.out
+
+
+def test_json_is_the_summary(cli, experiment, place):
+    done = cli("run", experiment(), "--json", "--out", "here")
+    assert done.json["experiment"]["name"] == "small"
+    assert set(done.json["datasets"]["tiny"]["selectors"]) == {"semantic/normal", "bm25"}
+    assert (place / "here" / "summary.json").read_text("utf-8") == done.out
+    assert not (place / "runs").exists()
+
+
+def test_one_selector_is_counted_in_the_singular(cli, experiment):
+    done = cli("run", experiment(selectors=["everything"]))
+    assert done.err.startswith("1 selector run made, 0 found finished; 0 texts embedded, no model loaded\n")
+
+
+def test_what_an_outside_selector_fails_on_is_said_with_its_first_reason(cli, experiment, place):
+    (place / "mine.py").write_text("def mine(request, items):\n    return 1 / (request['id'] != 'q03')\n")
+    done = cli("run", experiment(selectors=["{name: mine, callable: 'mine.py:mine'}"]), "--json")
+    assert done.code == 0
+    warning = done.err.splitlines()[0]
+    assert warning.startswith("warning: tiny, mine: 10 queries failed and count as nothing offered, first q01: ")
+    assert warning.endswith("; all: runs/small/tiny/mine/selections.jsonl")
+    (place / "mine.py").write_text("def mine(request, items):\n    1 / (request['id'] != 'q03')\n    return []\n")
+    done = cli("run", "small.yaml", "--json", "--fresh")
+    warning = done.err.splitlines()[0]
+    assert "tiny, mine: 1 query failed and counts as nothing offered, first q03: " in warning
+    assert "division by zero" in warning
+    assert "all:" not in warning
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(cli, experiment, place, tmp_path):
+    (place / "waiting.py").write_text(WAITING)
+    selectors = ["{selector: bm25, set: {n: 2}}", f"{{name: waiting, command: [{sys.executable}, waiting.py]}}"]
+    path = experiment(selectors=selectors)
+    command = [sys.executable, "-m", "ctxbench", "run", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not (place / "started").exists() and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err == "stopped: nothing is half-written, and the same command goes on from here\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((place / "started").read_text()), 0)  # it ended with us
+    unfinished = cli("report", "runs/small")
+    assert (unfinished.code, unfinished.out) == (2, "")
+    assert "expected the folder of a finished run" in unfinished.err
+    (place / "go").touch()
+    resumed = cli("run", path)
+    assert (resumed.code, resumed.err.splitlines()[0][:22]) == (0, "2 selector runs made, ")
+    whole = cli("run", path, "--out", "whole")
+    assert whole.out == resumed.out
+    assert files(place / "runs" / "small") == files(place / "whole")
+
+
+def test_a_reader_that_leaves_gets_what_it_wanted_and_no_traceback(experiment, process, place):
+    path = experiment()
+    shell = f"{sys.executable} -m ctxbench run {path} | head -1"
+    done = subprocess.run(shell, shell=True, check=False, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "tiny: 10 queries, 12 items\n"
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_progress_is_shown_on_stderr_after_a_second(capfd, monkeypatch):
+    from ctxbench.cli import progress as module
+
+    clock = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with module.progress() as shown:
+        shown("tiny", 1, 10)  # at once: nothing
+        clock[0] += 1.5
+        shown("tiny", 2_000, 10_000)
+        clock[0] += 1.5
+        shown("tiny", 3_000, 10_000)  # too soon for a file
+        clock[0] += 10
+        shown("tiny", 4_000, 10_000)
+        shown.say("done")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == "tiny: 2,000 of 10,000\ntiny: 4,000 of 10,000\ndone\n"
+
+
+def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch):
+    import io
+
+    from ctxbench.cli import progress as module
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal, clock = Terminal(), [100.0]
+    monkeypatch.setattr(module.sys, "stderr", terminal)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with module.progress() as shown:
+        clock[0] += 2
+        shown("ten", 10, 10)
+        clock[0] += 1
+        shown("two", 2, 2)
+    assert terminal.getvalue() == "\rten: 10 of 10\rtwo: 2 of 2  \r           \r"

@@ -1,0 +1,97 @@
+"""`ctxbench score`: a file of answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+IDS = ("q01", "q02", "q03", "q04", "q05", "q06", "q07", "q08", "q09", "q10")
+
+
+@pytest.fixture
+def answers(place):
+    """Write a file of answers: `given` by query, nothing offered for the others."""
+
+    def write(given=None, *, ids=IDS, name="mine.jsonl"):
+        rows = [{"query": one, "items": (given or {}).get(one, [])} for one in ids]
+        path = place / name
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return path
+
+    return write
+
+
+def test_answers_are_scored_beside_shipped_selectors(cli, answers, tiny, tmp_path):
+    given = {"q02": [{"id": "reference:release%20calendar"}], "q03": [{"id": "reference:release%20calendar"}]}
+    done = cli("score", answers(given), "--dataset", tiny, "--beside", "bm25", "--beside", "everything", "--json")
+    assert done.code == 0
+    assert done.err == "3 selector runs made, 0 found finished; 0 texts embedded, no model loaded\n"
+    selectors = done.json["datasets"]["tiny"]["selectors"]
+    assert list(selectors) == ["mine", "bm25", "everything"]
+    assert done.json["experiment"]["compare_to"] == "mine"
+    # 8 queries need something: q02 and q03 have it, and q09's item is held by its session
+    assert "0.375" in json.dumps(selectors["mine"])
+    assert list((tmp_path / "tmp").iterdir()) == []  # nothing stays behind
+
+
+def test_the_table_is_on_stdout(cli, answers, tiny):
+    done = cli("score", answers(), "-d", tiny)
+    assert done.out.startswith("tiny: 10 queries, 12 items\n")
+    assert "mine *" in done.out
+
+
+def test_a_run_is_kept_where_it_is_asked_for(cli, answers, tiny, place):
+    done = cli("score", answers(), "--dataset", tiny, "--out", "kept")
+    assert done.err.endswith("report: kept/report.html (open it in a browser)\n")
+    assert cli("report", "kept").out == done.out
+    again = cli("score", "mine.jsonl", "--dataset", tiny, "--out", "kept")
+    assert again.err.startswith("0 selector runs made, 1 found finished;")
+
+
+def test_queries_that_nobody_asked_are_said(cli, answers, tiny):
+    done = cli("score", answers(ids=(*IDS, "q77", "q78")), "--dataset", tiny)
+    assert done.code == 0
+    assert "q77" in done.out
+    assert "q78" in done.out
+
+
+def test_queries_without_an_answer_are_errors_and_said(cli, answers, tiny):
+    done = cli("score", answers(ids=IDS[:7]), "--dataset", tiny)
+    assert done.code == 0
+    warning = done.err.splitlines()[0]
+    assert warning.startswith("warning: tiny, mine: 3 queries failed and count as nothing offered, first q08: ")
+    assert warning.endswith("; --out keeps a folder with all of them")
+    assert "mine failed on 3 of 10 queries" in " ".join(done.out.split())
+
+
+def test_a_score_that_is_no_number_is_an_error_of_its_query(cli, answers, tiny, place):
+    path = answers()
+    text = path.read_text().replace(
+        '{"query": "q03", "items": []}',
+        '{"query": "q03", "items": [{"id": "tool:tracker:create_issue", "score": NaN}]}',
+    )
+    path.write_text(text)
+    done = cli("score", path, "--dataset", tiny)
+    warning = done.err.splitlines()[0]
+    assert warning.startswith("warning: tiny, mine: 1 query failed and counts as nothing offered, first q03: the score")
+    assert "expected a finite number" in warning
+    assert "line 3" in warning
+
+
+def test_tokens_are_counted_as_asked(cli, answers, tiny):
+    done = cli("score", answers(), "--dataset", tiny, "--tokens", "chars/4")
+    assert "counted by chars/4" in " ".join(done.out.split())
+
+
+def test_what_is_wrong_is_said_with_the_closest_names(cli, answers, tiny):
+    path = answers()
+    for words, message in [
+        (("--dataset", "bfcl-simpel"), "did you mean 'bfcl-simple'"),
+        (("--dataset", tiny, "--beside", "semantic/norml"), "did you mean 'normal'"),
+        (("--dataset", tiny, "--tokens", "o20k"), "did you mean 'o200k'"),
+        (("--dataset", tiny, "--beside", "mine"), "two selectors would have one name"),
+    ]:
+        done = cli("score", path, *words)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err

