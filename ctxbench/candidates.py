@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from ctxbench.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
 from ctxbench.errors import ParameterError, SelectorError
 
+T = TypeVar("T", bound=np.generic)
 MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
 
 
@@ -79,20 +81,42 @@ class Candidates:
 
     def __post_init__(self) -> None:
         n = len(self.item)
-        arrays = {name: getattr(self, name) for name in _ROW_ARRAYS} | dict(self.columns)
-        for name, array in arrays.items():
+        for name in (*_ROW_ARRAYS, "start"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+        object.__setattr__(self, "columns", {name: _read_only(column) for name, column in self.columns.items()})
+        for name, array in {**{name: getattr(self, name) for name in _ROW_ARRAYS}, **self.columns}.items():
             if array.shape != (n,):
                 raise SelectorError(f"candidates: {name} has shape {array.shape}, expected ({n},)")
-            frozen(array)
         if self.start[0] != 0 or self.start[-1] != n or np.any(np.diff(self.start) < 0):
             raise SelectorError(f"candidates: start must rise from 0 to {n}")
-        if np.any(np.isnan(self.score) & (self.origin != Origin.SESSION)):
-            row = int(np.flatnonzero(np.isnan(self.score) & (self.origin != Origin.SESSION))[0])
-            raise SelectorError(
-                f"candidates: NaN score for item {int(self.item[row])} of request {int(self.request[row])}; "
-                "a score must be a number"
-            )
-        frozen(self.start)
+        nan = np.isnan(self.score)
+        self._refuse(nan & (self.origin != Origin.SESSION), "has a NaN score; a score must be a number")
+        self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
+        self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
+
+    def _refuse(self, wrong: BoolArray, what: str) -> None:
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            where = f"item {int(self.item[row])} of request {int(self.request[row])}"
+            raise SelectorError(f"candidates: {where} {what}")
+
+    def _repeated(self) -> BoolArray:
+        """True for a row whose item stands in its request already."""
+        by_item = np.lexsort((self.item, self.request))
+        item, request = self.item[by_item], self.request[by_item]
+        again = np.zeros(len(item), dtype=np.bool_)
+        again[by_item[1:]] = (item[1:] == item[:-1]) & (request[1:] == request[:-1])
+        return again
+
+    def _out_of_order(self, nan: BoolArray) -> BoolArray:
+        """True for a row that should stand before the one above it, by `order`."""
+        keys = (self.origin, np.where(nan, np.inf, -self.score), self.item)
+        later = np.zeros(max(len(self) - 1, 0), dtype=np.bool_)
+        equal = self.request[1:] == self.request[:-1]
+        for key in keys:
+            later |= equal & (key[1:] < key[:-1])
+            equal &= key[1:] == key[:-1]
+        return np.concatenate([np.zeros(min(len(self), 1), dtype=np.bool_), later])
 
     def __len__(self) -> int:
         return len(self.item)
@@ -137,9 +161,7 @@ class Candidates:
                     if value is None
                     else np.asarray(value, dtype=np.int64)
                 )
-        permutation = order(request, rows["origin"], rows["score"], rows["item"])  # type: ignore[arg-type]
-        start = _counted(request, n_requests)
-        return cls(start=start, **{name: array[permutation] for name, array in rows.items()})  # type: ignore[arg-type]
+        return cls(start=_counted(request, n_requests), **_in_order(request, rows, {}))  # type: ignore[arg-type]
 
     @classmethod
     def empty(cls, n_requests: int) -> Candidates:
@@ -149,11 +171,8 @@ class Candidates:
 
     def reordered(self, **changes: npt.NDArray[np.generic]) -> Candidates:
         """Replace row arrays (for example `score`) and put the rows back in order."""
-        table = replace(self, **changes)  # type: ignore[arg-type]
-        permutation = order(table.request, table.origin, table.score, table.item)
-        arrays = {name: getattr(table, name)[permutation] for name in _ROW_ARRAYS}
-        columns = {name: column[permutation] for name, column in table.columns.items()}
-        return replace(table, columns=columns, **arrays)
+        arrays = {name: np.asarray(changes.get(name, getattr(self, name))) for name in _ROW_ARRAYS}
+        return replace(self, **_in_order(self.request, arrays, self.columns))  # type: ignore[arg-type]
 
     def with_columns(self, **columns: FloatArray) -> Candidates:
         """Add score columns, or replace those of the same name."""
@@ -193,6 +212,13 @@ class Candidates:
         return slice(int(self.start[request]), int(self.start[request + 1]))
 
 
+def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A view that cannot be written; the caller's own array stays as it is."""
+    view = array.view()
+    frozen(view)
+    return view
+
+
 _ROW_ARRAYS = (
     "item",
     "score",
@@ -228,14 +254,8 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
         for name in names
     }
     request = np.concatenate([table.request for table in tables])
-    permutation = order(request, arrays["origin"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
-    start = _counted(request[permutation], first.n_requests)
-    return Candidates(
-        start=start,
-        rules=rules,
-        columns={name: column[permutation] for name, column in columns.items()},
-        **{name: array[permutation] for name, array in arrays.items()},  # type: ignore[arg-type]
-    )
+    start = _counted(request, first.n_requests)
+    return Candidates(start=start, rules=rules, **_in_order(request, arrays, columns))  # type: ignore[arg-type]
 
 
 def joined(tables: Mapping[str, Candidates]) -> Candidates:
@@ -267,7 +287,18 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     rules, out = _joint_rules(parts)
     arrays["out"] = out[best][new]
     start = _counted(request[new], parts[0].n_requests)
-    return Candidates(start=start, rules=rules, columns=columns, **arrays).reordered()
+    return Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
+
+
+def _in_order(
+    request: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]], columns: Mapping[str, FloatArray]
+) -> dict[str, object]:
+    """Row arrays and columns, put in the one order, as arguments of `Candidates`."""
+    permutation = order(request, arrays["origin"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
+    return {
+        **{name: array[permutation] for name, array in arrays.items()},
+        "columns": {name: column[permutation] for name, column in columns.items()},
+    }
 
 
 def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[str, ...], IntArray]:
@@ -278,7 +309,9 @@ def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[str, ...], IntArra
 
 
 def _counted(request: IntArray, n_requests: int) -> IntArray:
-    """CSR starts of rows that are in the order of their requests."""
+    """CSR starts of rows by the request of each, which must be 0 to n_requests - 1."""
+    if len(request) and not 0 <= int(request.min()) <= int(request.max()) < n_requests:
+        raise SelectorError(f"candidates: a row is of request {int(request.max())}, but there are {n_requests}")
     return starts(np.bincount(request, minlength=n_requests))
 
 

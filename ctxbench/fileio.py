@@ -6,9 +6,12 @@ Lines end at a line feed (a carriage return before it is dropped), never at U+20
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +23,9 @@ from ctxbench.errors import Fault, InputError, StorageError
 _BOM = b"\xef\xbb\xbf"
 _TRIES = 100  # of putting a folder in its place while others do the same
 _POLL = 0.1  # seconds between two looks at a lock that another process holds
+_TEMPORARY, _ASIDE = ".tmp", ".old"  # a file or folder being made; a whole folder that makes room for another
+_ABANDONED = 86_400.0  # seconds after which nobody is taken to be filling a temporary folder any more
+_LONGEST = 200  # bytes of a name that stay in the names beside it; most file systems take 255 in all
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
@@ -30,7 +36,7 @@ def read_bytes(path: Path | str) -> bytes:
         StorageError: it is missing, a folder, or cannot be read.
     """
     try:
-        data = Path(path).read_bytes()
+        data = _usable(path).read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
     return data.removeprefix(_BOM)
@@ -62,7 +68,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
         StorageError: the file is missing or cannot be read.
     """
     try:
-        with Path(path).open("rb") as stream:
+        with _usable(path).open("rb") as stream:
             for number, raw in enumerate(stream, start=1):
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
@@ -75,7 +81,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
 def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -> None:
     """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it.
 
-    Missing folders are made. A link is followed, so that it stays a link.
+    Missing folders are made. A link is followed, so that it stays a link. A file that is there keeps its mode.
 
     Args:
         path: the file.
@@ -86,12 +92,13 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -
     Raises:
         StorageError: the disk is full, or the place cannot be written; what was there before is unchanged.
     """
-    target = Path(os.path.realpath(path))
-    temporary = _beside(target)
+    target = Path(os.path.realpath(_usable(path)))
+    temporary = _beside(target, _TEMPORARY)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as stream:
+                _keep_mode(temporary, target)
                 stream.write(data.encode("utf-8") if isinstance(data, str) else data)
                 if durable:
                     stream.flush()
@@ -121,7 +128,7 @@ def exclusive(path: Path | str, *, waiting: Callable[[], None]) -> Iterator[None
     Raises:
         StorageError: the place cannot be written.
     """
-    handle = _locked(Path(path), waiting)
+    handle = _locked(_usable(path), waiting)
     try:
         yield
     finally:
@@ -183,28 +190,45 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
     Raises:
         StorageError: the place cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    temporary, aside = _beside(target), _beside(target)
+    target = Path(os.path.realpath(_usable(path)))
+    temporary = _beside(target, _TEMPORARY)
     try:
+        _tidy(target)
         temporary.mkdir(parents=True)
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
         yield temporary
         try:
-            _put_folder(temporary, target, aside, keep=keep)
+            _put_folder(temporary, target, keep=keep)
         except OSError as error:
             raise _unwritable(path, error) from error
     finally:
-        if aside.exists() and not target.exists():
-            with suppress(OSError):  # another process has put its own there since
-                aside.rename(target)
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(aside, ignore_errors=True)
+        _tidy(target)
 
 
-def _put_folder(temporary: Path, target: Path, aside: Path, *, keep: bool) -> None:
-    """Rename `temporary` to `target`; what stands there goes `aside`, from where the caller brings it back."""
+def recover_folder(path: Path | str) -> None:
+    """Bring a folder of `atomic_folder` back whose writer was killed between moving it aside and putting the new one.
+
+    For readers, before they say that the folder is missing; writers do it themselves. Nothing happens where the
+    folder is there, where nothing of it was left, or where the place cannot be written.
+
+    Raises:
+        StorageError: no file system takes the path.
+    """
+    target = Path(os.path.realpath(_usable(path)))
+    if not os.path.lexists(target):
+        for aside in sorted(_left(target, _ASIDE), key=_modified, reverse=True):
+            with suppress(OSError):  # its writer, or another reader, was faster
+                aside.rename(target)
+                return
+
+
+def _put_folder(temporary: Path, target: Path, *, keep: bool) -> None:
+    """Rename `temporary` to `target`; what stands there goes aside, from where `_tidy` brings it back or removes it."""
+    with suppress(FileNotFoundError):
+        _keep_mode(temporary, target)
     for attempt in range(_TRIES):
         try:
             temporary.rename(target)  # replaces an empty folder, fails on any other
@@ -214,15 +238,73 @@ def _put_folder(temporary: Path, target: Path, aside: Path, *, keep: bool) -> No
                 raise
         if keep:
             return
-        shutil.rmtree(aside, ignore_errors=True)  # ours from the last attempt: another process has put its own
         with suppress(FileNotFoundError):  # another process has just put it aside
-            target.rename(aside)
+            target.rename(_beside(target, _ASIDE))
     _sync_folder(target.parent)
 
 
-def _beside(target: Path) -> Path:
+def _tidy(target: Path) -> None:
+    """Bring a folder back that was left aside, and remove what has been replaced or abandoned."""
+    asides = _left(target, _ASIDE)  # looked up first: if a folder stands there afterwards, it came after all of these
+    recover_folder(target)
+    if os.path.lexists(target):
+        for aside in asides:
+            garbage = _beside(target, _TEMPORARY)  # so that nobody brings back a folder that is half removed
+            with suppress(OSError):
+                aside.rename(garbage)
+                shutil.rmtree(garbage, ignore_errors=True)
+    for temporary in _left(target, _TEMPORARY):
+        if time.time() - _modified(temporary) > _ABANDONED:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _left(target: Path, ending: str) -> list[Path]:
+    """What stands beside `target` under names of `_beside`."""
+    name = re.compile(re.escape(f".{_short(target.name)}.") + r"\d+-[0-9a-f]{8}" + re.escape(ending))
+    try:
+        return [path for path in target.parent.iterdir() if name.fullmatch(path.name)]
+    except OSError:
+        return []  # no such folder, or not to be listed
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()  # its owner has just removed it
+
+
+def _beside(target: Path, ending: str) -> Path:
     """A hidden name that nobody else has, in the folder of `target` and so on the same disk."""
-    return target.with_name(f".{target.name[:80]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    return target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}{ending}")
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for more; a long one is cut and ends in its hash, so that no two become the same."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST:
+        return name
+    return f"{data[: _LONGEST - 20].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def _keep_mode(new: Path, old: Path) -> None:
+    """Give `new` the permissions of `old`, if that is there: what was private stays private."""
+    with suppress(FileNotFoundError):
+        new.chmod(stat.S_IMODE(old.stat().st_mode))
+
+
+def _usable(path: Path | str) -> Path:
+    """The path, if it is one.
+
+    Raises:
+        StorageError: it holds NUL, or characters that the file system's encoding does not have.
+    """
+    try:
+        if b"\0" not in os.fsencode(path):
+            return Path(path)
+    except UnicodeEncodeError:
+        pass
+    raise StorageError(f"{str(path)!r} can be no path: it holds NUL or half a character; expected the path of a file")
 
 
 def _sync_folder(folder: Path) -> None:

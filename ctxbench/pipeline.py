@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from ctxbench import registry
-from ctxbench.arrays import Float32Array, IntArray
+from ctxbench.arrays import Float32Array, IntArray, owners
 from ctxbench.candidates import Candidates, Origin, concatenated, joined
 from ctxbench.errors import ParameterError, UserError, suggest
 from ctxbench.items import ITEM_TYPES, Catalog
@@ -82,7 +82,9 @@ class Step:
     def describe(self) -> dict[str, Any]:
         """Name, version and every parameter: what manifests, cache keys and labels are made from."""
         version = getattr(self.call, "version", 1)
-        return {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
+        row = {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
+        foreign = registry.foreign_code(type(self.call))
+        return {**row, "code": foreign} if foreign else row
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -296,16 +298,19 @@ class _Once:
 
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources) -> Candidates:
     """What was found, behind what the session holds already."""
-    batch = query.batch
-    request = np.repeat(np.arange(len(batch), dtype=np.int64), np.diff(batch.session_start))
-    session = Candidates.build(
+    return concatenated([session_rows(query.batch), retrieve.call(query, resources)])
+
+
+def session_rows(batch: Batch) -> Candidates:
+    """What the sessions of a batch hold, as chosen rows without a score."""
+    request = owners(batch.session_start)
+    return Candidates.build(
         len(batch),
         request,
         batch.session_item,
         origin=np.full(len(request), Origin.SESSION, dtype=np.int64),
         mode=batch.session_mode,
     )
-    return concatenated([session, retrieve.call(query, resources)])
 
 
 class _Builder:

@@ -7,12 +7,15 @@ the groups are read at the first look-up of a name that is not built in.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib
+import inspect
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import ParameterError, UnknownNameError, suggest
@@ -125,32 +128,61 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def check_type(name: str, value: object, expected: Any) -> None:
-    """Hold a parameter to its annotation: a bool is no int, an int is a float, NaN is nothing.
+    """Hold a parameter to its annotation: a bool is no int, an int is a float, infinity and NaN are none.
 
     Raises:
         ParameterError: it does not fit.
     """
-    options = typing.get_args(expected) if _is_union(expected) else (expected,)
-    plain = [typing.get_origin(option) or option for option in options]
     if isinstance(value, float) and math.isnan(value):
         raise ParameterError(f"{name} must be a number, got NaN")
-    for option in plain:
-        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return
-        if option is int and isinstance(value, int) and not isinstance(value, bool):
-            return
-        if option is type(None) and value is None:
-            return
-        if option not in (int, float) and isinstance(option, type) and isinstance(value, option):
-            return
-        if option is tuple and isinstance(value, list):
-            return
-    wanted = " or ".join("nothing" if o is type(None) else getattr(o, "__name__", str(o)) for o in plain)
-    raise ParameterError(f"{name} must be of type {wanted}, got {value!r}")
+    options = typing.get_args(expected) if _is_union(expected) else (expected,)
+    if any(_fits(value, option) for option in options):
+        return
+    wanted = " or ".join(_called(option) for option in options)
+    raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _fits(value: object, option: Any) -> bool:
+    """Whether a value is of one type: a plain class, None, Any, a Literal, or a list or tuple of such."""
+    plain, inner = typing.get_origin(option) or option, typing.get_args(option)
+    if plain is typing.Any:
+        return True
+    if plain is typing.Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if plain in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole or (plain is float and isinstance(value, float) and math.isfinite(value))
+    if plain in (tuple, list, Sequence):
+        inner = tuple(one for one in inner if one is not ...)
+        return isinstance(value, list | tuple) and all(not inner or _fits(one, inner[0]) for one in value)
+    return isinstance(value, type(None) if plain is None else plain)
+
+
+def _called(option: Any) -> str:
+    """A type as a message names it."""
+    if typing.get_origin(option) is typing.Literal:
+        return "one of " + ", ".join(repr(one) for one in typing.get_args(option))
+    if option in (None, type(None)):
+        return "nothing"
+    return f"of type {getattr(typing.get_origin(option) or option, '__name__', option)}"
 
 
 def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def foreign_code(strategy: type) -> str | None:
+    """Module, class and SHA-256 of the source file of a strategy that is not ours; None for ours.
+
+    Ours changes with the version of ctxbench; a plugin may change under the same name, version and parameters.
+    """
+    if strategy.__module__.startswith("ctxbench."):
+        return None
+    try:
+        source = hashlib.sha256(Path(inspect.getfile(strategy)).read_bytes()).hexdigest()[:16]
+    except (OSError, TypeError):  # made at a prompt, or compiled: there is no file to tell versions apart by
+        source = "no source"
+    return f"{strategy.__module__}:{strategy.__qualname__} {source}"
 
 
 def parameters(step: Any) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Request:
         text: what the user asked; may be empty.
         history: earlier messages, oldest first.
         session: what the session holds; None means a new session, which holds the enabled `always` items.
+        removed: items that the user took out of the session; no search brings them back.
         explicit: items that the user named.
         available: the items that this request may get; None means the whole catalog.
         tool_results: results of tools called for this request, (tool name, text).
@@ -58,6 +59,7 @@ class Request:
     text: str
     history: tuple[Message, ...] = ()
     session: tuple[SessionItem, ...] | None = None
+    removed: tuple[ItemKey, ...] = ()
     explicit: tuple[ItemKey, ...] = ()
     available: tuple[ItemKey, ...] | None = None
     tool_results: tuple[tuple[str, str], ...] = ()
@@ -74,6 +76,8 @@ class Request:
             out["history"] = [{"role": m.role, "content": m.content} for m in self.history]
         if self.session is not None:
             out["session"] = [{"id": s.key.id, "mode": s.mode} for s in self.session]
+        if self.removed:
+            out["removed"] = [key.id for key in self.removed]
         if self.explicit:
             out["explicit"] = [key.id for key in self.explicit]
         if self.available is not None:
@@ -94,7 +98,7 @@ class Batch:
         catalog: the items; positions below are positions in it.
         requests: in the order of every CSR below.
         eligible: shape (n_requests, n_items); True where a search may offer the item: available, enabled,
-            `agent` mode, and not in the session.
+            `agent` mode, neither in the session nor removed from it.
         session_start: CSR starts, shape (n_requests + 1,).
         session_item: positions of session items, in session order.
         session_mode: `Mode` of each, always or manual.
@@ -178,8 +182,9 @@ class _Resolver:
             mask[self._positions(request, "available", request.available or ())] = True
             self.scopes[request.available] = mask
         available = self.scopes[request.available]
+        removed = self._positions(request, "removed", request.removed)
         if request.session is None:
-            held = np.flatnonzero(available & self.always)
+            held = np.setdiff1d(np.flatnonzero(available & self.always), removed)
             session = [(int(item), int(Mode.ALWAYS)) for item in held]
         else:
             positions = self._positions(request, "session", [s.key for s in request.session])
@@ -189,8 +194,13 @@ class _Resolver:
                     self.faults.append(Fault(what))
             modes = [int(Mode[s.mode.upper()]) for s in request.session]
             session = list(dict(zip(positions, modes, strict=False)).items())
+            for position in set(positions) & set(removed):
+                what = f"query {request.id!r}: {self.catalog.ids[position]!r} is in the session and removed from it"
+                self.faults.append(Fault(what))
         self._positions(request, "explicit", request.explicit)
-        return available & self.searchable, session
+        eligible = available & self.searchable
+        eligible[removed] = False
+        return eligible, session
 
     def _positions(self, request: Request, what: str, keys: Sequence[ItemKey]) -> list[int]:
         out = []

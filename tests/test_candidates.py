@@ -83,7 +83,7 @@ class TestBuild:
             table(1, [(0, 0, 0.1)], scores=[1])
 
     def test_a_score_that_is_no_number_is_an_error(self):
-        with pytest.raises(SelectorError, match="NaN score for item 4 of request 1"):
+        with pytest.raises(SelectorError, match="item 4 of request 1 has a NaN score"):
             table(2, [(0, 1, 0.5), (1, 4, NAN)])
 
     def test_session_rows_need_no_score(self):

@@ -277,7 +277,7 @@ CASES = [
     ("cut", "Unmarks", "a row that was out must keep the rule that met it first"),
     ("cut", "Rescores", "a cut step must not change score"),
     ("cut", "MarksSession", "session rows must be the session's items with their modes, all chosen"),
-    ("rank", "Unordered", "rows are not in the one order"),
+    ("rank", "Unordered", "stands out of order"),
     ("cut", "MeanOfBatch", "one by one: request"),
     ("cut", "CatalogPlace", "items shuffled: request"),
     ("cut", "Remembers", "has another answer"),

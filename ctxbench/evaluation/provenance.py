@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,19 @@ def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
     }
 
 
+@cache
+def code_hash() -> str:
+    """SHA-256 over the sources of this package, by path: results of other code are not taken for this one's."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".yaml", ".json"):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\n" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def versions() -> dict[str, str]:
-    """Versions of Python, ctxbench and the libraries that results depend on."""
+    """Versions of Python, ctxbench (and its code) and the libraries that results depend on."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
@@ -32,7 +45,7 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
-    return found
+    return {**found, "code": code_hash()}
 
 
 def git_commit(folder: Path) -> str | None:

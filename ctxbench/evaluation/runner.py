@@ -31,7 +31,7 @@ from ctxbench.evaluation.metrics import (
     parse_metrics,
     unavailable,
 )
-from ctxbench.evaluation.provenance import described, git_commit, versions
+from ctxbench.evaluation.provenance import code_hash, described, git_commit, versions
 from ctxbench.evaluation.results import FORMAT, Part, RunFolder, content_key
 from ctxbench.evaluation.slices import Slice
 from ctxbench.index.resources import LocalResources
@@ -260,7 +260,7 @@ class _DatasetRun:
         """Hash of everything that decides a part."""
         return content_key(
             FORMAT,
-            versions()["ctxbench"],
+            code_hash(),
             self.dataset.hash,
             [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
             selector.describe(),

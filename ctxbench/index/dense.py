@@ -195,15 +195,16 @@ def nearest(
     """Turn the proposed scores of one request, shape (n_query_chunks, n_chunks), into exact hits."""
     if len(scores) == 0 or len(matrix.item) == 0:
         return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+    margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
     best = scores[0] if len(scores) == 1 else scores.max(axis=0)
     if allowed is not None:
         best = np.where(allowed, best, np.float32(-np.inf))
     limit = np.float32(-np.inf)
     if len(matrix.first) > depth:
         of_items = np.maximum.reduceat(best, matrix.first)
-        limit = np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - np.float32(MARGIN)
+        limit = np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - margin
     near = np.flatnonzero((best >= limit) & (best > -np.inf))
-    query, place = np.nonzero(scores[:, near] >= best[near] - np.float32(MARGIN))
+    query, place = np.nonzero(scores[:, near] >= best[near] - margin)
     row = near[place]
     exact = row_dots(queries[query], matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import numpy as np
 
@@ -13,8 +14,14 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters and digits, case-folded: `create_issue` is two words. Nothing is stemmed or stopped."""
-    return _WORD.findall(text.casefold())
+    """Runs of letters, digits and the marks on them, case-folded: `create_issue` is two words.
+
+    Text is composed first (NFC), so that both spellings of é are one. Nothing is stemmed or stopped.
+    """
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    folded = unicodedata.normalize("NFC", text.casefold())
+    return "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split()
 
 
 class Bm25Index:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from ctxbench.arrays import Float32Array, IntArray
+from ctxbench.arrays import Float32Array, IntArray, frozen
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import ParameterError
 from ctxbench.items import Catalog
@@ -33,10 +33,13 @@ class LocalResources:
 
     def tokens(self, catalog: Catalog) -> IntArray:
         """Prompt tokens of every item, shape (n_items,)."""
-        return self.kept(
-            ("tokens", catalog.hash),
-            lambda: self._counter.count(catalog.ids, [item.prompt_text for item in catalog]),
-        )
+
+        def count() -> IntArray:
+            counts = self._counter.count(catalog.ids, [item.prompt_text for item in catalog])
+            frozen(counts)
+            return counts
+
+        return self.kept(("tokens", catalog.hash), count)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 from ctxbench.candidates import Candidates
@@ -46,7 +47,7 @@ class Messages:
         messages += [("user", item.prompt_text) for item in spoken]
         messages.append(("user", request.text))
         tools = [
-            {"name": item.name, "description": item.description, "inputSchema": dict(item.schema or {})}
+            {"name": item.name, "description": item.description, "inputSchema": deepcopy(dict(item.schema or {}))}
             for item in items
             if item.type == "tool"
         ]

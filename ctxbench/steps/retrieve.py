@@ -134,11 +134,11 @@ class Bm25:
             raise ParameterError(f"depth must be 1 or more, got {self.depth}")
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
-        """Score every request's whole text."""
+        """Score every request's chunks, taken together."""
         batch = query.batch
         key = ("bm25", batch.catalog.hash, self.k1, self.b)
         index = resources.kept(key, lambda: Bm25Index(batch.catalog, k1=self.k1, b=self.b))
-        scores = [index.scores(request.text) for request in batch.requests]
+        scores = [index.scores(" ".join(query.chunks(row))) for row in range(len(batch))]
         return ranked_by(
             scores, [row & (score > 0) for row, score in zip(batch.eligible, scores, strict=True)], depth=self.depth
         )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.arrays import BoolArray, IntArray
-from ctxbench.candidates import Candidates, Mode, Origin, order
+from ctxbench.candidates import Candidates, Mode, Origin
 from ctxbench.query import ChunkKind, Query
 from ctxbench.requests import Batch
 from ctxbench.selection import Prompt
@@ -39,15 +39,12 @@ def query_faults(batch: Batch, query: Query) -> Iterator[str]:
 
 
 def table_faults(query: Query, table: Candidates) -> Iterator[str]:
-    """What is wrong in a table of candidates, whichever step made it."""
+    """What is wrong in a table of candidates, whichever step made it; order and repeats it checks itself."""
     batch = query.batch
     if table.n_requests != len(batch):
         yield f"the table has {table.n_requests} requests, the batch {len(batch)}"
         return
     yield from _value_faults(query, table)
-    rows = order(table.request, table.origin, table.score, table.item)
-    if not np.array_equal(rows, np.arange(len(table))):
-        yield f"rows are not in the one order (origin, score descending, catalog position): {_at(table, rows)}"
 
 
 def session_faults(batch: Batch, table: Candidates) -> Iterator[str]:
@@ -75,8 +72,6 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
     if np.any((table.item < 0) | (table.item >= n_items)) or np.any(table.via_item >= n_items):
         yield f"item and via_item must be positions in the catalog of {n_items} items"
         return
-    if len(np.unique(table.request * max(n_items, 1) + table.item)) < len(table):
-        yield "an item stands twice in a request"
     searched = table.origin != Origin.SESSION
     barred = searched & ~batch.eligible[table.request, table.item]
     if barred.any():

