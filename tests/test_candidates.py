@@ -235,3 +235,30 @@ class TestStacked:
 
     def test_nothing_stacked_is_a_table_of_no_requests(self):
         assert (stacked([]).n_requests, len(stacked([]))) == (0, 0)
+
+
+class TestTheTableItself:
+    def rows(self, **given):
+        n = len(given["item"])
+        none = np.full(n, -1, dtype=np.int64)
+        columns = dict.fromkeys(Candidates.row_arrays(), none) | {"out": none + 1, "origin": none + 2}
+        return Candidates(start=np.array([0, n]), **(columns | given))
+
+    def test_an_item_stands_once(self):
+        with pytest.raises(SelectorError, match="item 7 of request 0 stands twice"):
+            self.rows(item=np.array([7, 7]), score=np.array([0.5, 0.4]))
+
+    def test_rows_out_of_order_are_refused(self):
+        with pytest.raises(SelectorError, match="item 7 of request 0 stands out of order"):
+            self.rows(item=np.array([8, 7]), score=np.array([0.5, 0.5]))
+        assert len(self.rows(item=np.array([8, 7]), score=np.array([0.5, 0.4]))) == 2
+
+    def test_a_row_of_no_request_is_refused(self):
+        with pytest.raises(SelectorError, match="a row is of request 5, but there are 2"):
+            Candidates.build(2, np.array([5]), np.array([0]), score=np.array([1.0]))
+
+    def test_the_callers_arrays_stay_writable(self):
+        score = np.array([0.5])
+        table = self.rows(item=np.array([8]), score=score)
+        assert score.flags.writeable
+        assert not table.score.flags.writeable

@@ -11,6 +11,7 @@ from ctxbench.errors import ParameterError, UnknownNameError
 
 PLUGIN = """
 from dataclasses import dataclass
+from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Margin:
@@ -24,6 +25,8 @@ class Made:
     flag: bool = False
     limit: int | None = None
     names: tuple[str, ...] = ()
+    pool: Literal["max", "mean"] = "max"
+    anything: Any = None
 """
 
 
@@ -89,7 +92,7 @@ def test_a_built_in_is_found_without_reading_entry_points(monkeypatch):
 def test_parameters_have_defaults(made):
     step = made({"count": 3})
     assert registry.parameters(step) == {
-        "count": 3, "share": 0.5, "label": "", "flag": False, "limit": None, "names": (),
+        "count": 3, "share": 0.5, "label": "", "flag": False, "limit": None, "names": (), "pool": "max", "anything": None,
     }  # fmt: skip
 
 
@@ -127,3 +130,28 @@ def test_what_is_wrong_with_a_parameter_is_said(made, given, message):
     with pytest.raises(ParameterError) as caught:
         made(given)
     assert str(caught.value).startswith(message)
+
+
+def test_a_choice_is_one_of_its_values(made):
+    assert registry.build("cut", "made", {"count": 1, "pool": "mean", "anything": object}).pool == "mean"
+    with pytest.raises(ParameterError, match=r"pool must be one of 'max', 'mean', got 'sum'"):
+        registry.build("cut", "made", {"count": 1, "pool": "sum"})
+
+
+def test_every_entry_of_a_list_is_looked_at(made):
+    with pytest.raises(ParameterError, match="names must be of type tuple"):
+        registry.build("cut", "made", {"count": 1, "names": ["a", 2]})
+
+
+def test_infinity_is_no_number_of_a_parameter(made):
+    with pytest.raises(ParameterError, match="share must be of type float, got inf"):
+        registry.build("cut", "made", {"count": 1, "share": math.inf})
+
+
+def test_code_that_is_not_ours_is_told_apart_by_its_source(made, tmp_path):
+    strategy = registry.find("cut", "made")
+    before = registry.foreign_code(strategy)
+    (tmp_path / "margins.py").write_text(PLUGIN + "# changed\n")
+    assert before.startswith("margins:Made ")
+    assert registry.foreign_code(strategy) != before
+    assert registry.foreign_code(registry.find("cut", "standard")) is None

@@ -137,3 +137,15 @@ def test_the_json_of_a_request_holds_all_that_it_has():
         "tool_results": [{"tool": "list", "text": "[]"}], "user": "ann", "workspace": "w",
         "conversation": "k", "turn": 0, "time": "2026-01-31T09:30:00Z",
     }  # fmt: skip
+
+
+def test_what_was_removed_is_neither_searched_nor_in_a_new_session():
+    batch = one(removed=(A, B))
+    assert batch.eligible.tolist() == [[False, False, False, False, True]]
+    assert batch.session_item.tolist() == []
+    assert batch.key != one().key
+
+
+def test_an_item_cannot_be_in_the_session_and_removed_from_it():
+    with pytest.raises(InputError, match=r"'rule:a' is in the session and removed from it"):
+        one(session=(SessionItem(A),), removed=(A,))

@@ -24,6 +24,8 @@ def weight(tf: int, length: int, *, n: int, k1: float = 1.5, b: float = 0.75) ->
         ("ÄÖ-ß don't", ["äö", "ss", "don", "t"]),
         ("土曜日 🚀", ["土曜日"]),
         (" _!", []),
+        ("Cafe\u0301 Caf\u00e9", ["caf\u00e9", "caf\u00e9"]),  # both spellings of é
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),  # marks belong to their letters
     ],
 )
 def test_words_are_runs_of_letters_and_digits(text, found):

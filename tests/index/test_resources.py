@@ -51,3 +51,8 @@ def test_identities_are_those_of_embedder_and_counter(resources):
     assert resources.identity("tokens") == "chars/4"
     with pytest.raises(ParameterError, match="no resource is called 'graph'; known: embedder, tokens"):
         resources.identity("graph")
+
+
+def test_token_counts_cannot_be_changed(resources):
+    with pytest.raises(ValueError, match="read-only"):
+        resources.tokens(Catalog([Item(type="rule", name="a", text="one two")]))[0] = 999

@@ -31,7 +31,9 @@ def drawn(*figures: tuple[str, float, float], width: float = 760.0) -> Scatter |
         )
         for name, c, t in figures
     )
-    return scatter(DatasetSummary(dataset="d", queries=100, unlabelled=0, items=9, selectors=selectors), base="a", width=width)
+    return scatter(
+        DatasetSummary(dataset="d", queries=100, unlabelled=0, items=9, selectors=selectors), base="a", width=width
+    )
 
 
 def test_fewer_than_two_selectors_give_no_drawing() -> None:

@@ -86,3 +86,10 @@ def test_session_items_are_sent_too():
     table = Candidates.build(1, np.array([0]), np.array([0]), origin=np.array([Origin.SESSION]))
     (prompt,) = Messages()(Query.of_chunks(batch, [["ask"]]), table)
     assert prompt.messages[0] == ("user", "Rule: first rule")
+
+
+def test_a_prompt_may_be_changed_without_changing_the_catalog():
+    item = Item(type="tool", name="t", schema={"properties": {"a": {}}})
+    prompt = Messages().prompt(Request(id="q", text="ask"), [item])
+    prompt.tools[0]["inputSchema"]["properties"]["new"] = 1
+    assert item.schema == {"properties": {"a": {}}}
