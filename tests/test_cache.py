@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import platformdirs
+import pytest
 
 from ctxbench.cache import cache_dir
+from ctxbench.errors import ParameterError
 
 
 def test_the_environment_moves_it(tmp_path, monkeypatch):
@@ -18,6 +20,12 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CTXBENCH_CACHE", "~/vectors")
     assert cache_dir() == tmp_path / "vectors"
+
+
+def test_the_home_folder_of_nobody_is_the_users_fault(monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", "~nobody_here/x")
+    with pytest.raises(ParameterError, match=r"CTXBENCH_CACHE is '~nobody_here/x', but that home folder is not known"):
+        cache_dir()
 
 
 def test_without_it_the_platform_decides(monkeypatch):

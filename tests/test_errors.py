@@ -43,6 +43,14 @@ def test_an_input_error_lists_every_fault():
     assert [fault.message for fault in error.faults] == ["one", "two"]
 
 
+def test_an_input_error_prints_fifty_faults_and_keeps_all():
+    error = InputError([Fault(f"fault {n}") for n in range(7_712)])
+    assert str(error).split("\n")[0] == "7712 faults"
+    assert str(error).split("\n")[50:] == ["  fault 49", "  and 7662 more"]
+    assert len(error.faults) == 7_712
+    assert "more" not in str(InputError([Fault(f"fault {n}") for n in range(50)]))
+
+
 def test_an_input_error_without_a_fault_is_a_bug():
     with pytest.raises(ValueError, match="at least one fault"):
         InputError([])

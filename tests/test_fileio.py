@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from ctxbench.errors import Fault, InputError, StorageError
-from ctxbench.fileio import atomic_folder, iter_lines, read_text, write_atomic
+from ctxbench.fileio import (
+    _beside,
+    atomic_folder,
+    exclusive,
+    iter_lines,
+    read_bytes,
+    read_text,
+    recover_folder,
+    write_atomic,
+)
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
@@ -57,6 +66,43 @@ def test_writing_makes_folders_follows_links_and_leaves_nothing_else(tmp_path: P
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "a" / "b.txt").read_bytes() == b"new"
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "b.txt", "link"]
+
+
+def test_what_can_be_no_path_is_a_storage_error(tmp_path: Path) -> None:
+    for name in ("a\0b", "a\ud800b"):
+        path = tmp_path / name
+        for use in (read_bytes, read_text, lambda p: list(iter_lines(p, [])), lambda p: write_atomic(p, "x")):
+            with pytest.raises(StorageError, match="can be no path"):
+                use(path)
+        for block in (atomic_folder(path), exclusive(path, waiting=lambda: None)):
+            with pytest.raises(StorageError, match="can be no path"), block:
+                pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_of_many_bytes_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("\u6f22" * 80 + ".json")  # 245 bytes; file systems take 255
+    for text in ("old", "new"):
+        write_atomic(path, text)
+        with atomic_folder(tmp_path / ("\u6f22" * 85)) as folder:
+            (folder / text).write_text("x")
+    assert path.read_text() == "new"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == sorted([path.name, "\u6f22" * 85, "new"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_what_was_private_stays_private(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "a", "old")
+    with atomic_folder(tmp_path / "d") as folder:
+        write_atomic(folder / "x", "old")
+    (tmp_path / "a").chmod(0o600)
+    (tmp_path / "d").chmod(0o700)
+    write_atomic(tmp_path / "a", "new")
+    with atomic_folder(tmp_path / "d") as folder:
+        write_atomic(folder / "x", "new")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "d" / "x").read_text() == "new"
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +169,87 @@ def test_a_folder_made_by_another_process_meanwhile_can_be_kept(tmp_path: Path) 
         target.mkdir()
         (target / "theirs").write_text("x")
     assert [p.name for p in target.iterdir()] == ["theirs"]
+
+
+_KILLED_BETWEEN = """
+import os, sys
+from pathlib import Path
+from ctxbench.fileio import _beside, atomic_folder
+rename = Path.rename
+def killed(self, target):
+    rename(self, target)
+    if self.name == "d":
+        os._exit(9)  # the old folder has gone aside, the new one is not there yet
+Path.rename = killed
+with atomic_folder(Path(sys.argv[1])) as folder:
+    (folder / "x").write_text("new")
+"""
+
+
+@pytest.fixture
+def orphaned(tmp_path: Path) -> Path:
+    """Where a folder was when its writer was killed."""
+    target = tmp_path / "d"
+    with atomic_folder(target) as folder:
+        (folder / "x").write_text("old")
+    killed = subprocess.run([sys.executable, "-c", _KILLED_BETWEEN, str(target)], check=False)
+    assert killed.returncode == 9
+    assert not target.exists()
+    return target
+
+
+def test_a_reader_brings_back_what_a_killed_writer_put_aside(orphaned: Path) -> None:
+    recover_folder(orphaned)
+    assert (orphaned / "x").read_text() == "old"
+    recover_folder(orphaned)
+    assert (orphaned / "x").read_text() == "old"
+
+
+def test_a_writer_that_fails_leaves_what_a_killed_one_put_aside(orphaned: Path) -> None:
+    with pytest.raises(ZeroDivisionError), atomic_folder(orphaned):
+        _ = 1 / 0
+    assert (orphaned / "x").read_text() == "old"
+
+
+def test_the_next_writer_keeps_or_replaces_it_and_clears_away_what_is_left(orphaned: Path) -> None:
+    with atomic_folder(orphaned, keep=True) as folder:
+        (folder / "x").write_text("newer")
+    assert (orphaned / "x").read_text() == "old"
+    with atomic_folder(orphaned) as folder:
+        (folder / "x").write_text("newer")
+    assert (orphaned / "x").read_text() == "newer"
+    assert [p.name for p in orphaned.parent.iterdir() if p.name.endswith(".old")] == []
+
+
+def test_a_temporary_folder_is_swept_when_it_is_a_day_old(orphaned: Path) -> None:
+    [left] = (p for p in orphaned.parent.iterdir() if p.name.endswith(".tmp"))
+    with atomic_folder(orphaned):
+        assert left.exists()  # somebody may be filling it
+    os.utime(left, (time.time() - 86_500,) * 2)
+    with atomic_folder(orphaned):
+        assert not left.exists()
+
+
+def test_recovering_takes_the_newest_and_nothing_of_another_folder(tmp_path: Path) -> None:
+    for age, name in enumerate((".d.1-0000000a.old", ".d.1-0000000b.old", ".d.e.1-0000000c.old", ".d.old")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("x")
+        os.utime(tmp_path / name, (1000 + age, 1000 + age))
+    recover_folder(tmp_path / "d")
+    assert [p.name for p in (tmp_path / "d").iterdir()] == [".d.1-0000000b.old"]
+    recover_folder(tmp_path / "none" / "d")
+    assert not (tmp_path / "none").exists()
+
+
+def test_long_names_that_begin_alike_are_not_mixed_up(tmp_path: Path) -> None:
+    one, two = (tmp_path / ("n" * 230 + end) for end in "12")
+    with atomic_folder(one) as folder:
+        (folder / "x").write_text("one")
+    one.rename(_beside(one, ".old"))
+    recover_folder(two)
+    assert not two.exists()
+    recover_folder(one)
+    assert (one / "x").read_text() == "one"
 
 
 def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:

@@ -100,7 +100,15 @@ def test_keys_of_yaml_are_texts_and_merges_work(tmp_path: Path) -> None:
         ("a: 1\nb: [1, 2\nc: 3\n", "malformed YAML", 3, 2),
         ("a: 1\n\tb: 2\n", "malformed YAML", 2, 1),
         ("a: 1\nb: 2\na: 3\n", "key 'a' stands twice in one mapping", 3, 1),
-        ("a: !!python/object:os.system x\n", "malformed YAML: could not determine a constructor", 1, 4),
+        ("a: !!python/object:os.system x\n", "tag !!python/object:os.system does not fit", 1, 4),
+        ("a: !!timestamp 2020-01-01\n", "tag !!timestamp does not fit", 1, 4),
+        ("- 1\n- !!binary aGk=\n", "tag !!binary does not fit", 2, 3),
+        ("a: !!set {x, y}\n", "tag !!set does not fit", 1, 4),
+        ("a: !!omap [x: 1]\n", "tag !!omap does not fit", 1, 4),
+        ("a: !mine x\n", "tag !mine does not fit", 1, 4),
+        ("a: !!bool maybe\n", "tag !!bool does not fit", 1, 4),
+        ("a: !!map [x]\n", "tag !!map does not fit", 1, 4),
+        ("a:\n  <<: {k: !!timestamp 2020-01-01}\n", "tag !!timestamp does not fit", 2, 11),
         ("a: 1\n---\nb: 2\n", "malformed YAML: expected a single document", 2, 1),
         ("a: 1e999\n", "'1e999' is no finite number", 1, 4),
         ("a: x\x00y\n", "malformed YAML: special characters are not allowed", 1, 5),
@@ -126,8 +134,23 @@ def test_aliases_cannot_fill_the_memory(tmp_path: Path) -> None:
     levels = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
     with pytest.raises(InputError, match="more than"):
         load_yaml(written(tmp_path, "\n".join(["l0: &l0 x", *levels])))
-    with pytest.raises(InputError, match=r"refers to itself|too deeply"):
-        load_yaml(written(tmp_path, "a: &a [*a]\n"))
+    merges = [f"l{i}: &l{i} {{<<: [{', '.join([f'*l{i - 1}'] * 10)}]}}" for i in range(1, 8)]
+    with pytest.raises(InputError, match="more than"):
+        load_yaml(written(tmp_path, "\n".join(["l0: &l0 {k: 1}", *merges])))
+    for text in ("a: &a [*a]\n", "a: &a {<<: *a}\n", "a: &a {b: [1, *a]}\n"):
+        with pytest.raises(InputError, match="an alias refers to what it stands in"):
+            load_yaml(written(tmp_path, text))
+
+
+def test_a_tag_that_says_what_a_value_is_anyway_is_fine(tmp_path: Path) -> None:
+    data, _ = load_yaml(written(tmp_path, "!!map {a: !!str 1, b: !!int 2, c: !!float 3, d: !!bool true, e: !!seq []}"))
+    assert data == {"a": "1", "b": 2, "c": 3.0, "d": True, "e": []}
+
+
+def test_what_an_alias_repeats_is_one_fault(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_yaml(written(tmp_path, "a: &a {x: 1, x: 2}\nb: [*a, *a]\nc: {<<: *a}\n"))
+    assert [(f.line, f.column) for f in caught.value.faults] == [(1, 14)]
 
 
 def test_an_empty_yaml_file_is_none(tmp_path: Path) -> None:
@@ -151,6 +174,9 @@ def test_an_empty_yaml_file_is_none(tmp_path: Path) -> None:
         "2026-03-23",
         "#",
         "\x07",
+        "\x85",
+        "a\x85b\nc",
+        "\u2028x\n",
     ],
 )
 def test_texts_survive_yaml(tmp_path: Path, value: str) -> None:

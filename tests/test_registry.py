@@ -92,7 +92,8 @@ def test_a_built_in_is_found_without_reading_entry_points(monkeypatch):
 def test_parameters_have_defaults(made):
     step = made({"count": 3})
     assert registry.parameters(step) == {
-        "count": 3, "share": 0.5, "label": "", "flag": False, "limit": None, "names": (), "pool": "max", "anything": None,
+        "count": 3, "share": 0.5, "label": "", "flag": False, "limit": None, "names": (),
+        "pool": "max", "anything": None,
     }  # fmt: skip
 
 

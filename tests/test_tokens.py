@@ -159,7 +159,7 @@ def test_the_vocabulary_waits_for_a_text(tmp_path):
 def test_a_json_object_gives_counts_by_item_id(counts_file):
     path = counts_file('{"tool:tracker:create_issue": 120, "rule:code%20review": 0, "rule:unused": 5}')
     counter = open_counter(f"file:{path}")
-    assert counter.name == f"file:counts.json#{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
+    assert counter.name == f"file:{path}#{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
     assert counter.count(["rule:code%20review", "tool:tracker:create_issue"], ["x", "y"]).tolist() == [0, 120]
 
 
@@ -202,23 +202,43 @@ def test_the_printed_name_opens_the_file_only_with_the_same_content(counts_file,
         open_counter(name)
 
 
+def test_the_printed_name_of_a_file_in_another_folder_opens_it_from_where_it_was_made(counts_file, monkeypatch):
+    path = counts_file('{"rule:a": 1}')
+    monkeypatch.chdir(path.parent.parent)
+    name = open_counter(f"file:{path.parent.name}/counts.json").name
+    assert name.startswith(f"file:{path.parent.name}/counts.json#")
+    assert open_counter(name).name == name
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(StorageError, match=f"No such file or directory in {path.parent}; run in the folder that"):
+        open_counter(name)
+    name = open_counter(f"file:{path}").name
+    monkeypatch.chdir(path.parent.parent)
+    assert open_counter(name).name == name
+
+
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot read the token counts .*none\.json: No such file"):
+    with pytest.raises(StorageError, match=r"cannot read the token counts .*none\.json': No such file or directory$"):
         open_counter(f"file:{tmp_path / 'none.json'}")
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a" * 300, "a\ud800b"])
+def test_what_can_be_no_path_is_a_storage_error(path):
+    with pytest.raises(StorageError, match="cannot read the token counts 'a"):
+        open_counter(f"file:{path}")
 
 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
         ('{"rule:a": 1,\n "rule:b" 2}', "malformed JSON: Expecting ':' delimiter (counts.json, line 2, column 11)"),
-        ("", "malformed JSON: Expecting value (counts.json, line 1, column 1)"),
-        ("[1]", "expected a JSON object, got '[1]' (counts.json)"),
-        ("[]", "expected a JSON object, got '[]' (counts.json)"),
-        ('"x"', "expected a JSON object, got '\"x\"' (counts.json)"),
+        ("", "the file is empty; expected JSON (counts.json, line 1, column 1)"),
+        ("[1]", "expected a JSON object, got '[1]' (counts.json, line 1)"),
+        ("[]", "expected a JSON object, got '[]' (counts.json, line 1)"),
+        ('"x"', "expected a JSON object, got '\"x\"' (counts.json, line 1)"),
         ('{"rule:a": -1}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got -1 (counts.json)"),
         ('{"rule:a": 1.5}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got 1.5 (counts.json)"),
         ('{"rule:a": 1.0}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got 1.0 (counts.json)"),
-        ('{"rule:a": NaN}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got nan (counts.json)"),
+        ('{"rule:a": NaN}', "NaN is no JSON number; expected a finite one (counts.json, line 1, column 12)"),
         ('{"rule:a": true}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got True (counts.json)"),
         ('{"rule:a": "7"}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got '7' (counts.json)"),
         ('{"rule:a": null}', "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got None (counts.json)"),
@@ -227,7 +247,7 @@ def test_a_missing_file_is_named(tmp_path):
             "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got 9007199254740992 (counts.json)",
         ),
         ('{"": 1}', "_id must be an item id, got '' (counts.json)"),
-        ('{"rule:a": 1, "rule:a": 1}', "rule:a is counted twice (counts.json)"),
+        ('{"rule:a": 1, "rule:a": 1}', "key 'rule:a' stands twice in one object (counts.json, line 1, column 15)"),
         (b'{\n"rule:\xff": 1}', "not UTF-8 at byte 8 (counts.json, line 2)"),
     ],
 )
@@ -238,7 +258,7 @@ def test_a_bad_file_is_one_clear_error(counts_file, content, fault):
 @pytest.mark.parametrize("content", ['{"rule:a": ' + "9" * 5000 + "}", '{"rule:a": ' + "[" * 100_000])
 def test_json_that_python_refuses_is_an_input_error(counts_file, content):
     [fault] = faults_of(counts_file(content))
-    assert fault.startswith("JSON that cannot be read: ")
+    assert fault.startswith(("malformed JSON: Exceeds the limit", "JSON is nested too deeply"))
 
 
 def test_everything_wrong_in_json_lines_is_reported_with_its_line(counts_file):
@@ -259,8 +279,8 @@ def test_everything_wrong_in_json_lines_is_reported_with_its_line(counts_file):
         "rule:a is counted twice (c.jsonl, line 4)",
         "tokens of rule:d must be a whole number from 0 to 2**53 - 1, got None (c.jsonl, line 5)",
         "_id must be an item id, got 7 (c.jsonl, line 6)",
-        "expected _id, tokens and perhaps sha256, each once, got _id, tokens, count (c.jsonl, line 7)",
-        "expected _id, tokens and perhaps sha256, each once, got _id, tokens, tokens (c.jsonl, line 8)",
+        "expected _id, tokens and perhaps sha256, got _id, tokens, count (c.jsonl, line 7)",
+        "key 'tokens' stands twice in one object (c.jsonl, line 8, column 32)",
         "sha256 of rule:g must be 64 lower-case hexadecimal digits, got 'abc' (c.jsonl, line 9)",
     ]
 

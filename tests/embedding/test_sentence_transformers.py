@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 
 import numpy as np
 import pytest
 
+from ctxbench.embedding import weights
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
 from ctxbench.embedding.weights import find_weights
@@ -81,6 +83,27 @@ def test_a_changed_file_of_a_local_model_changes_the_identity(small):
     assert SentenceTransformerEmbedder(str(small)).identity == before
     (small / "model.safetensors").write_bytes(b"new")
     assert SentenceTransformerEmbedder(str(small)).identity.revision != before.revision
+
+
+def test_the_contents_of_a_local_model_are_its_identity_and_not_its_place_or_times(small, tmp_path):
+    revisions = []
+    for folder, content in (("one", b"A" * 100), ("two", b"B" * 100), ("three", b"A" * 100)):
+        copy = tmp_path / folder / "model"
+        shutil.copytree(small, copy)
+        (copy / "model.safetensors").write_bytes(content)
+        (copy / ".git").mkdir()
+        (copy / ".git" / "HEAD").write_text(folder)
+        for file in copy.rglob("*"):
+            os.utime(file, (0, 0) if folder != "three" else (9, 9))
+        revisions.append(SentenceTransformerEmbedder(str(copy)).identity.revision)
+    assert revisions[0] != revisions[1]
+    assert revisions[0] == revisions[2]
+
+
+def test_a_local_model_is_hashed_once(small, monkeypatch):
+    before = SentenceTransformerEmbedder(str(small)).identity
+    monkeypatch.setattr(weights.hashlib, "file_digest", lambda *arguments: pytest.fail("hashed again"))
+    assert SentenceTransformerEmbedder(str(small)).identity == before
 
 
 def test_a_model_of_the_hubs_cache_is_known_by_its_commit(small, tmp_path, monkeypatch):

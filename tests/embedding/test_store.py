@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -218,6 +219,36 @@ def test_another_user_can_read_where_he_may_not_write(store, tmp_path, file_mode
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert shown.stdout.split("\n")[0] == "[True, False] False"
+
+
+@pytest.mark.parametrize("tables", ["", "CREATE TABLE other (name TEXT)"])
+def test_a_read_only_file_without_tables_is_empty(tmp_path, monkeypatch, tables):
+    path = VectorStore(IDENTITY, tmp_path).path
+    path.parent.mkdir(parents=True)
+    path.touch()  # as left by a process that was killed while it made the store
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(tables)
+    monkeypatch.setattr(store_module.os, "access", lambda place, mode: False)
+    with VectorStore(IDENTITY, tmp_path) as reader:
+        assert reader.look_up(["a"])[0].tolist() == [False]
+        assert (len(reader), reader.writable) == (0, False)
+
+
+def test_a_read_only_file_that_a_killed_process_left_half_changed_says_what_to_do(store, tmp_path, monkeypatch):
+    with subprocess.Popen(
+        [sys.executable, "-c", _HALF_A_BATCH, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"now\n"
+        process.kill()
+    with monkeypatch.context() as read_only, VectorStore(IDENTITY, tmp_path) as reader:
+        read_only.setattr(store_module.os, "access", lambda place, mode: False)
+        with pytest.raises(StorageError, match=r"half a batch.*Open it once where it can be written") as caught:
+            reader.look_up(["whole"])
+        assert str(store.path) in str(caught.value)
+    assert len(store) == 1  # opened where it can be written
+    monkeypatch.setattr(store_module.os, "access", lambda place, mode: False)
+    with VectorStore(IDENTITY, tmp_path) as reader:
+        assert reader.look_up(["whole"])[0].all()
 
 
 def test_a_file_in_place_of_the_folder(tmp_path):

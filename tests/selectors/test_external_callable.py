@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -224,6 +226,7 @@ def test_the_description_holds_the_source_and_no_absolute_path(tmp_path):
         "protocol": 1,
         "callable": "mine.py:select",
         "sha256": digest,
+        "modules": {},
         "send": "items",
         "batch": False,
         "repeats": 1,
@@ -237,6 +240,62 @@ def test_a_changed_file_is_imported_anew(tmp_path):
     assert chosen(first.select(batch_of("x"))) == [[A]]
     assert chosen(second.select(batch_of("x"))) == [[B]]
     assert first.describe()["sha256"] != second.describe()["sha256"]
+
+
+def test_a_changed_neighbour_changes_the_description_and_is_imported_anew(tmp_path):
+    text = "import ctxbench_test_edited\ndef select(request, items): return [ctxbench_test_edited.WORD]\n"
+    found = []
+    for line in ("WORD = 'tool:a'", "WORD = 'tool:b'  # of another size: Python looks at size and whole seconds"):
+        (tmp_path / "ctxbench_test_edited.py").write_text(line)
+        selector = from_text(tmp_path, text)
+        found.append((selector.describe(), chosen(selector.select(batch_of("x")))))
+    (first, a), (second, b) = found
+    assert (a, b) == ([[A]], [[B]])
+    assert first["sha256"] == second["sha256"]
+    assert list(first["modules"]) == list(second["modules"]) == ["ctxbench_test_edited"]
+    digest = hashlib.sha256((tmp_path / "ctxbench_test_edited.py").read_bytes()).hexdigest()
+    assert second["modules"]["ctxbench_test_edited"] == digest != first["modules"]["ctxbench_test_edited"]
+
+
+def test_partial_objects_and_instances_are_described_by_their_name_and_their_file(tmp_path):
+    text = """
+        import functools
+
+        class Pick:
+            def __init__(self, name):
+                self.name = name
+
+            def __call__(self, request, items):
+                return [self.name]
+
+        def pick(request, items, name):
+            return [name]
+
+        a, b = Pick("tool:a"), Pick("tool:b")
+        c = functools.partial(pick, name="tool:a")
+        """
+    described = [from_text(tmp_path, text, name=name).describe() for name in "abc"]
+    assert [one["callable"] for one in described] == ["mine.py:a", "mine.py:b", "mine.py:c"]
+    assert from_text(tmp_path, text, name="c").describe() == described[2]
+    edited = from_text(tmp_path, text.replace("return [name]", "return []"), name="c").describe()
+    assert edited["sha256"] != described[2]["sha256"]
+
+
+def test_a_callable_without_a_name_is_described_as_no_other():
+    def made(name):
+        return lambda request, items: [name]
+
+    for function in (made(A), functools.partial(load_callable, A), lambda *_: []):
+        first, second = CallableSource(function), CallableSource(function)
+        assert first.describe() == first.describe()
+        assert first.describe() != second.describe()
+        assert "cannot be told from others; name a function" in first.describe()["unnamed"]
+
+
+def test_a_function_of_a_module_is_described_by_that():
+    described = CallableSource(textwrap.dedent).describe()
+    assert described["callable"] == "textwrap:dedent"
+    assert described["sha256"] == hashlib.sha256(Path(textwrap.__file__).read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,49 @@ def test_after_five_lost_queries_in_a_row_the_rest_is_not_asked(start):
     ]
 
 
+def test_lost_queries_are_counted_anew_in_each_batch(start):
+    selector = start("sys.exit(2)")
+    for _ in range(2):
+        made = selector.select(batch_of(*"abc"))
+        assert {error.partition(": ")[2] for error in made.errors.values()} == {
+            "the process ended with exit code 2 (asked 2 times)"
+        }
+    selector.select(batch_of(*"abc"))
+    assert selector.notes["restarts"] == 17  # 3 batches of 3 queries asked 2 times, less the first start
+
+
+def test_a_late_answer_is_not_taken_for_one_to_the_same_id_of_another_dataset(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "a":
+                print("Loading the model ...", flush=True)
+                time.sleep(0.3)
+            say(query, text)
+        """
+    )
+    first = selector.select(batch_of("a"))
+    assert list(first.errors) == [0]
+    other = Catalog([*CATALOG, Item(type="tool", name="d")])
+    made = selector.select(Batch.of(other, [Request(id="q0", text="b")]))
+    assert (chosen(made), made.errors) == ([[B]], {})
+    assert selector.notes["restarts"] == 1
+
+
+def test_a_process_that_owes_no_answer_is_kept_for_the_same_id(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "a":
+                print("Loading the model ...", flush=True)
+            say(query, text)
+        """
+    )
+    selector.select(batch_of("a", "b"))  # the answer to q0 comes before that to q1
+    assert chosen(selector.select(batch_of("c"))) == [[C]]
+    assert "restarts" not in selector.notes
+
+
 def test_a_process_that_answers_once_and_ends_is_started_for_each(start):
     selector = start("query, text = next(requests()); say(query, text)")
     made = selector.select(batch_of("a", "b", "c"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -229,6 +231,42 @@ def test_a_dripping_body_is_a_time_out():
         server.server_close()
 
 
+@pytest.fixture
+def dripping():
+    """The URL of a server that sends a header every 50 ms, for 1.5 s, and then an empty body."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip():
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                for number in range(30):
+                    if done.wait(0.05):
+                        return
+                    connection.sendall(b"X-%d: 1\r\n" % number)
+                connection.sendall(b"Content-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        done.set()
+        thread.join()
+
+
+def test_dripping_headers_are_a_time_out(dripping):
+    with External(HttpSource(dripping, options=HttpOptions(timeout=0.3)), name="mine") as selector:
+        assert selector.select(batch_of("a")).errors == {0: f"query 'q0': no answer from {dripping} within 0.3 s"}
+
+
+def test_only_the_last_exchange_is_timed(endpoint, ask):
+    endpoint.post = lambda body: (503, b"", ("Retry-After", "1")) if len(endpoint.posts) == 1 else answers(body)
+    made = ask().select(batch_of("a"))
+    assert chosen(made) == [[A]]
+    assert 0 < made.seconds[0] < 1  # a second was waited, as the endpoint asked
+
+
 def test_a_status_is_the_error_of_the_queries_of_its_post_and_quoted(endpoint, ask):
     def fail_b(body):
         if any(r["request"]["text"] == "b" for r in body["requests"]):
@@ -350,6 +388,55 @@ def test_the_authorisation_is_sent_and_never_shown(endpoint, ask, monkeypatch, t
     assert "s3cr3t" not in kept[0].name + kept[0].read_text()
 
 
+@pytest.mark.parametrize(
+    ("token", "name"), [("Bearer run", "run tests"), ("Bearer tool", "x"), ("query", "items"), ("5", "x5")]
+)
+def test_an_authorisation_that_occurs_in_ids_and_scores_changes_none(endpoint, ask, monkeypatch, tmp_path, token, name):
+    monkeypatch.setenv("MY_TOKEN", token)
+    endpoint.get = lambda: (200, {"build": f"build {token}"})
+    catalog = Catalog([Item(type="tool", name=name)])
+    row = {"id": catalog.ids[0], "score": 0.5123}
+    endpoint.post = lambda body: (
+        200, {"answers": [{"query": token, "items": [row], "metadata": f"you are {token}"}], "build": f"build {token}"}
+    )  # fmt: skip
+    for _ in range(2):  # the second time from the cache
+        selector = ask(authorization_env="MY_TOKEN", cache=tmp_path)
+        made = selector.select(Batch.of(catalog, [Request(id=token, text="")]))
+        assert (made.errors, made.candidates.item.tolist(), made.candidates.score.tolist()) == ({}, [0], [0.5123])
+    assert f"you are {token}" not in next(tmp_path.iterdir()).read_text()
+
+
+def test_an_authorisation_is_hidden_wherever_a_faulty_answer_is_quoted(endpoint, ask, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "Bearer s3'cr3t\\value")
+    echo = "s3'cr3t\\value"
+    faulty = [
+        {"items": [{"id": echo}]}, {"items": [{"id": "tool:a", "score": echo}]}, {echo: []},
+        {"items": echo}, {"items": [echo]}, {"items": [], "error": "x" * 990 + echo}, {"items": ["x" * 190 + echo]},
+    ]  # fmt: skip
+    endpoint.post = lambda body: (
+        200,
+        {"answers": [{"query": "q0", **faulty[int(body["requests"][0]["request"]["text"])]}]},
+    )
+    selector = ask(authorization_env="MY_TOKEN")
+    for number in range(len(faulty)):
+        (error,) = selector.select(batch_of(str(number))).errors.values()
+        assert "s3" not in error
+        assert "***" in error
+    for value in ({"need": echo}, {"answers": [], echo: 1}, {"answers": [echo]}, {"answers": echo}):
+        endpoint.post = lambda body, value=value: (200, value)
+        (error,) = selector.select(batch_of("x")).errors.values()
+        assert "s3" not in error
+        assert "***" in error
+
+
+def test_an_answer_that_is_nested_deep_stops_no_other(endpoint, ask, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "t")
+    deep = b'{"answers": [{"query": "q0", "items": %s}]}' % (b"[" * 480 + b"]" * 480)
+    endpoint.post = lambda body: (200, deep) if len(endpoint.posts) == 1 else answers(body)
+    made = ask(authorization_env="MY_TOKEN").select(batch_of("a", "b"))
+    assert (chosen(made), list(made.errors)) == ([[], [B]], [0])
+
+
 def test_a_missing_authorisation_is_an_error_before_anything_is_asked(endpoint, monkeypatch):
     monkeypatch.delenv("NO_TOKEN", raising=False)
     config = {"url": endpoint.url, "authorization_env": "NO_TOKEN"}
@@ -395,6 +482,20 @@ def test_answers_are_kept_by_build_catalog_and_request(endpoint, ask, tmp_path):
     ask(cache=tmp_path).select(batch_of("a"))
     assert len(endpoint.posts) == 5
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_answers_made_from_texts_are_not_given_where_only_ids_are_sent(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+
+    def first_or_last(body):
+        if "items" not in body and "ids" not in body:
+            return 200, {"need": "catalog"}
+        pick = body["items"][-1]["_id"] if "items" in body else body["ids"][0]
+        return 200, {"answers": [{"query": "q0", "items": [{"id": pick}]}]}
+
+    endpoint.post = first_or_last
+    assert chosen(ask(cache=tmp_path, send="items").select(batch_of("x"))) == [[C]]
+    assert chosen(ask(cache=tmp_path, send="ids").select(batch_of("x"))) == [[A]]
 
 
 def test_failures_are_not_kept(endpoint, ask, tmp_path):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.embedding.base import Float32Array
+from ctxbench.arrays import Float32Array
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.evaluation.latency.clock import Clock, TimedEmbedder, ask, timed
 from ctxbench.items import Catalog, Item
