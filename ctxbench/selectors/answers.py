@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, Origin, concatenated
+from ctxbench.candidates import Candidates, concatenated
 from ctxbench.errors import SelectorError, suggest
-from ctxbench.items import Catalog, ItemKey
+from ctxbench.items import Catalog
+from ctxbench.pipeline import session_rows
 from ctxbench.requests import Batch
-from ctxbench.selectors.protocol import VERSION, Reply, quoted
+from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, Reply, quoted
 
 NOT_CHOSEN = "ranked by the selector, not chosen"
-
-_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,13 @@ class Answer:
 class AnswerReader:
     """Checks the answers for one batch.
 
-    A selector outside ctxbench decides for itself what it offers: any enabled item that is available to the
-    request, of whatever include mode.
+    A selector may offer what any search may (`Batch.eligible`): items of include mode `agent` that are enabled and
+    available to the request. What the session holds may be named too; it is counted and offered once, by the session.
     """
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._names = _Names(batch.catalog)
-        self._scopes: dict[tuple[ItemKey, ...], frozenset[int]] = {}
 
     def read(self, row: int, reply: Reply) -> Answer:
         """Check what came back for one request of the batch.
@@ -72,15 +70,15 @@ class AnswerReader:
             raise SelectorError(reply.error)
         answer = reply.answer
         self._check_shape(row, answer)
-        available = self._available(row)
         held = self._held(row)
-        items = _Rows.read("items", answer["items"], self._names, available)
+        may = _May(self._batch, row, held)
+        items = _Rows.read("items", answer["items"], self._names, may)
         ranking = answer.get("ranking")
         if ranking is None:
             rows = items.without(held)
             chosen = rows.item
         else:
-            ranked = _Rows.read("ranking", ranking, self._names, available)
+            ranked = _Rows.read("ranking", ranking, self._names, may)
             rows = ranked.without(held)
             chosen = items.without(held).item
             self._check_chosen(items.without(held), rows)
@@ -96,9 +94,9 @@ class AnswerReader:
     def _check_shape(self, row: int, answer: Any) -> None:
         if not isinstance(answer, Mapping):
             raise SelectorError(f"an answer must be an object with query and items, got {quoted(answer)}")
-        unknown = [key for key in answer if key not in _KEYS]
+        unknown = [key for key in answer if key not in ANSWER_KEYS]
         if unknown:
-            raise SelectorError(f"an answer has no key {quoted(unknown[0])}{suggest(str(unknown[0]), _KEYS)}")
+            raise SelectorError(f"an answer has no key {quoted(unknown[0])}{suggest(str(unknown[0]), ANSWER_KEYS)}")
         version = answer.get("ctxbench", VERSION)
         if version != VERSION or isinstance(version, bool):
             raise SelectorError(f"ctxbench must be {VERSION}, the version of the protocol, got {quoted(version)}")
@@ -133,13 +131,34 @@ class AnswerReader:
         start = self._batch.session_start
         return frozenset(self._batch.session_item[start[row] : start[row + 1]].tolist())
 
-    def _available(self, row: int) -> frozenset[int] | None:
-        keys = self._batch.requests[row].available
-        if keys is None:
-            return None
-        if keys not in self._scopes:
-            self._scopes[keys] = frozenset(self._batch.catalog.position(key) for key in keys)
-        return self._scopes[keys]
+
+@dataclass(frozen=True, slots=True)
+class _May:
+    """What may be named for one request of a batch."""
+
+    batch: Batch
+    row: int
+    held: frozenset[int]
+
+    def check(self, where: str, position: int) -> None:
+        """Raise a SelectorError that says why, if a row names an item that a search may not offer."""
+        if self.batch.eligible[self.row, position] or position in self.held:
+            return
+        item, request = self.batch.catalog[position], self.batch.requests[self.row]
+        if not item.enabled:
+            why = "which is not enabled; it cannot be offered"
+        elif request.available is not None and item.key not in request.available:
+            why = "which is not available to this request; offer only what its available list holds"
+        elif item.key in request.removed:
+            why = "which the user removed from the session; no selector brings it back"
+        elif item.include == "manual":
+            why = "whose include mode is manual: it is added by hand only; offer items of include mode agent"
+        else:
+            why = (
+                f"whose include mode is {item.include}, and which this session does not hold; offer items of include "
+                "mode agent"
+            )
+        raise SelectorError(f"{where} names {item.id!r}, {why}")
 
 
 class _Names:
@@ -180,7 +199,7 @@ class _Rows:
     score: tuple[float, ...] | None
 
     @classmethod
-    def read(cls, what: str, rows: Any, names: _Names, available: frozenset[int] | None) -> _Rows:
+    def read(cls, what: str, rows: Any, names: _Names, may: _May) -> _Rows:
         if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
             raise SelectorError(f"{what} must be a list of {{id, score}}, got {quoted(rows)}")
         if len(rows) > len(names.catalog):
@@ -189,7 +208,8 @@ class _Rows:
         scores: list[float] = []
         for place, row in enumerate(rows):
             where = f"{what}[{place}]"
-            position = _offerable(where, row, names, available)
+            position = _position(where, row, names)
+            may.check(where, position)
             first = seen.setdefault(position, place)
             if first != place:
                 raise SelectorError(f"{what}[{first}] and {where} are the same item {row['id']!r}; name an item once")
@@ -209,8 +229,8 @@ class _Rows:
         return _Rows(tuple(self.item[row] for row in keep), score or None)
 
 
-def _offerable(where: str, row: Any, names: _Names, available: frozenset[int] | None) -> int:
-    """The position of the item that a row names, which the request may get."""
+def _position(where: str, row: Any, names: _Names) -> int:
+    """The position of the item that a row names."""
     if not isinstance(row, Mapping):
         raise SelectorError(f"{where} must be an object with id, and score if there is one, got {quoted(row)}")
     unknown = [key for key in row if key not in ("id", "score")]
@@ -218,15 +238,7 @@ def _offerable(where: str, row: Any, names: _Names, available: frozenset[int] | 
         raise SelectorError(f"{where} has an unknown key{suggest(str(unknown[0]), ('id', 'score'))}")
     if not isinstance(row.get("id"), str):
         raise SelectorError(f"{where} needs the id of an item, got {quoted(row.get('id'))}")
-    position = names.find(row["id"], where)
-    if not names.catalog[position].enabled:
-        raise SelectorError(f"{where} names {row['id']!r}, which is not enabled; it cannot be offered")
-    if available is not None and position not in available:
-        raise SelectorError(
-            f"{where} names {row['id']!r}, which is not available to this request; offer only what its "
-            "available list holds"
-        )
-    return position
+    return names.find(row["id"], where)
 
 
 def _score(where: str, value: Any) -> float:
@@ -264,16 +276,8 @@ def table(batch: Batch, answers: Mapping[int, Answer]) -> Candidates:
     item = np.array([position for _, answer in rows for position in answer.item], dtype=np.int64)
     score = np.array([score for _, answer in rows for score in _scores(answer)], dtype=np.float64)
     left = np.array([position not in answer.chosen for _, answer in rows for position in answer.item], dtype=np.int64)
-    owner = np.repeat(np.arange(len(batch), dtype=np.int64), np.diff(batch.session_start))
-    session = Candidates.build(
-        len(batch),
-        owner,
-        batch.session_item,
-        origin=np.full(len(owner), Origin.SESSION, dtype=np.int64),
-        mode=batch.session_mode,
-    )
     found = Candidates.build(len(batch), request, item, score=score, out=left)
-    return concatenated([session, replace(found, rules=("", NOT_CHOSEN))])
+    return concatenated([session_rows(batch), replace(found, rules=("", NOT_CHOSEN))])
 
 
 def _scores(answer: Answer) -> Sequence[float]:

@@ -9,7 +9,9 @@ import importlib.util
 import inspect
 import json
 import os
+import secrets
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,12 +35,21 @@ class CallableSource:
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, send: str = "items", batch: bool = False, base: Path | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        spec: str | None = None,
+        send: str = "items",
+        batch: bool = False,
+        base: Path | None = None,
     ) -> None:
         """Wrap a function; `load_callable` finds one by name.
 
         Args:
             function: any callable but a class or a coroutine function.
+            spec: where `load_callable` found it; default: its own module and name, if it is a function of a module.
+                A callable that is neither (a partial object, an instance, a lambda) is described as no other,
+                because what is in it cannot be: its answers are never taken for those of another run.
             send: what it is called with beside the request: `items`, `ids`, or `nothing` (then `function(request)`).
             batch: call it once for several requests; it returns a list in their order, or a dict by query id.
             base: what paths are shown relative to.
@@ -56,23 +67,17 @@ class CallableSource:
         self._batch = batch
         self._base = Path.cwd() if base is None else base
         self._source = _source_of(function)
-        self._sha256 = None if self._source is None else hashlib.sha256(read_bytes(self._source)).hexdigest()
+        self._description = _described(function, spec or _spec_of(function), self._source, self._base)
         self._catalog = ""
         self._items: list[Any] | None = None
         self._items_hash = ""
 
     def describe(self) -> dict[str, Any]:
-        """Module, qualified name, and the SHA-256 of the source file (None where there is no source)."""
-        named = self._function if hasattr(self._function, "__qualname__") else type(self._function)
-        module = getattr(named, "__module__", None) or ""
-        if self._source is not None and module.startswith(_PREFIX):
-            module = shown_path(self._source, self._base)
-        return {
-            "callable": f"{module}:{named.__qualname__}",
-            "sha256": self._sha256,
-            "send": self._send,
-            "batch": self._batch,
-        }
+        """The name, and the SHA-256 of the named file and of the modules imported from its folder, by their names.
+
+        As they were when this object was made. Of a callable without a name there is `unnamed`, which no other has.
+        """
+        return {**self._description, "send": self._send, "batch": self._batch}
 
     def kept_under(self) -> str | None:
         """None: no build id is known before it is asked."""
@@ -148,7 +153,7 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
     place, _, name = spec.rpartition(":")
     if not place or not name:
         raise ParameterError(f"callable must be module:function or file.py:function, got {spec!r}")
-    path = base / place if place.endswith(".py") else None
+    path = _file_of(place, base)
     if path is not None and not path.is_file():
         raise ParameterError(f"callable {spec!r}: there is no file {place}")
     _importable(base if path is None else path.parent)
@@ -170,7 +175,13 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
     return function
 
 
+def _file_of(place: str, base: Path) -> Path | None:
+    """The file that the first part of a specification names; None if it names a module."""
+    return base / place if place.endswith(".py") else None
+
+
 def _module_of(path: Path) -> ModuleType:
+    _forget_edited(path.parent)
     digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass") + read_bytes(path)).hexdigest()
     name = f"{_PREFIX}{digest[:16]}"
     if name in sys.modules:
@@ -185,7 +196,43 @@ def _module_of(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    for neighbour, (_, sha256) in _neighbours(path.parent).items():
+        _AS_IMPORTED.setdefault(neighbour, sha256)
     return module
+
+
+_AS_IMPORTED: dict[str, str] = {}  # SHA-256 by module name, of the neighbours of selectors when they were imported
+
+
+def _forget_edited(folder: Path) -> None:
+    """Let the modules of a folder be imported anew if one of them was edited since."""
+    neighbours = _neighbours(folder, own=True)
+    if any(_AS_IMPORTED.get(name, sha256) != sha256 for name, (_, sha256) in neighbours.items()):
+        for name in neighbours:
+            del sys.modules[name]
+            _AS_IMPORTED.pop(name, None)
+
+
+def _neighbours(folder: Path, *, own: bool = False) -> dict[str, tuple[Path, str]]:
+    """File and SHA-256, by name, of the modules that were imported from a folder or from below it.
+
+    Not among them: what is installed below it (an environment in a project's folder), ctxbench, the program that
+    runs, and the files that selectors were named in (unless `own`).
+    """
+    folder = folder.resolve()
+    places = {Path(path).resolve() for path in sysconfig.get_paths().values()}
+    installed = [place for place in places if place != folder and place.is_relative_to(folder)]
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("__main__", "ctxbench") or (name.startswith(_PREFIX) and not own):
+            continue
+        place = getattr(module, "__file__", None)
+        file = Path(place).resolve() if isinstance(place, str) else None
+        if file is None or not file.is_relative_to(folder) or any(map(file.is_relative_to, installed)):
+            continue
+        if file.is_file():
+            found[name] = (file, hashlib.sha256(read_bytes(file)).hexdigest())
+    return found
 
 
 def _importable(folder: Path) -> None:
@@ -202,6 +249,42 @@ def _source_of(function: Callable[..., Any]) -> Path | None:
     except TypeError:
         return None
     return Path(found) if found is not None and Path(found).is_file() else None
+
+
+def _spec_of(function: Callable[..., Any]) -> str | None:
+    """`module:name` of a function that a module holds by that name; None for any other callable."""
+    name, place = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
+    if not inspect.isfunction(function) or place not in sys.modules:
+        return None
+    found: Any = sys.modules[place]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{place}:{name}" if found is function else None
+
+
+def _described(function: Callable[..., Any], spec: str | None, source: Path | None, base: Path) -> dict[str, Any]:
+    """What decides the answers of a callable, as far as it can be known."""
+    place, _, name = (spec or "").rpartition(":")
+    file = _file_of(place, base)
+    if spec is not None and file is None:
+        held = getattr(sys.modules.get(place), "__file__", None)
+        file = Path(held) if held else None
+    if file is None or not file.is_file():
+        named = function if hasattr(function, "__qualname__") else type(function)
+        return {
+            "callable": f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}",
+            "unnamed": f"{secrets.token_hex(8)}: cannot be told from others; name a function as module:function",
+        }
+    if place.startswith(_PREFIX) or place.endswith(".py"):
+        place = shown_path(file, base)
+    modules = {name: sha256 for name, (path, sha256) in _neighbours(file.parent).items() if path != file.resolve()}
+    if source is not None and source.resolve() != file.resolve():  # imported into the named file from elsewhere
+        modules.setdefault(function.__module__, hashlib.sha256(read_bytes(source)).hexdigest())
+    return {
+        "callable": f"{place}:{name}",
+        "sha256": hashlib.sha256(read_bytes(file)).hexdigest(),
+        "modules": dict(sorted(modules.items())),
+    }
 
 
 class _NotAnAnswerError(Exception):
@@ -260,7 +343,7 @@ def stdout_to_stderr() -> Iterator[None]:
 
     Standard output is for our data. The redirection holds for the whole process while it lasts.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # a program without a console has none
         stream.flush()
     try:
         kept = os.dup(1)
@@ -273,6 +356,7 @@ def stdout_to_stderr() -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
-        sys.stderr.flush()
+        if sys.stderr is not None:
+            sys.stderr.flush()
         os.dup2(kept, 1)
         os.close(kept)

@@ -168,6 +168,7 @@ class CommandSource:
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
         """Ask; interrupted, it ends all processes at once."""
+        self._lost_in_a_row = 0
         catalog = self._catalog_line(batch)
         pending = deque(
             _Asked(row, batch.requests[row].id, dumps(request_message(batch, row))) for row in dict.fromkeys(rows)
@@ -193,11 +194,19 @@ class CommandSource:
         return self._told
 
     def _fill(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply], catalog: tuple[str, str]) -> None:
-        """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it."""
+        """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it.
+
+        Query ids repeat from dataset to dataset. Where the process still owes an answer to the same id, that answer
+        could be taken for the one to this request, so another process is asked.
+        """
         while pending and len(slot.in_flight) < self._options.in_flight:
             suspect = pending[0].ended > 0 or any(asked.ended for asked in slot.in_flight.values())
-            if suspect and slot.in_flight:
+            owed = pending[0].query in slot.given_up
+            if (suspect or owed) and slot.in_flight:
                 return
+            if owed and slot.process is not None:
+                slot.process.kill()
+                slot.forget()
             process = slot.process or self._start(slot, pending, replies)
             if process is None:
                 return
@@ -210,7 +219,6 @@ class CommandSource:
             limit = self._options.timeout * (len(slot.in_flight) + 1)
             asked.deadline = asked.sent + limit + (self._options.start_timeout if slot.fresh else 0.0)
             asked.timed = self._options.in_flight == 1 and not slot.fresh
-            slot.given_up.discard(asked.query)
             slot.in_flight[asked.query] = asked
             process.write(asked.line)
 

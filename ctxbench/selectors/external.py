@@ -265,7 +265,6 @@ def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
     raise ParameterError("; ".join(wrong))
 
 
-KINDS = ("answers", "callable", "command", "url")
 _SETTINGS: dict[str, type[CommandOptions | HttpOptions]] = {"command": CommandOptions, "url": HttpOptions}
 
 
@@ -305,7 +304,7 @@ def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
     if kind == "callable":
         function = load_callable(given["callable"], base=base)
         options = {key: given[key] for key in ("send", "batch") if key in given}
-        source = CallableSource(function, base=base, **options)
+        source = CallableSource(function, spec=given["callable"], base=base, **options)
     elif kind == "command":
         source = CommandSource(given["command"], options=CommandOptions(**settings), base=base)
     else:

@@ -1,8 +1,13 @@
-"""An HTTP endpoint as a selector: requests are posted in batches as JSON, to the one URL that the user gave."""
+"""An HTTP endpoint as a selector: requests are posted in batches as JSON, to the one URL that the user gave.
+
+Answers are taken, and kept, as those to each request alone: an endpoint that looks across the requests of a POST must
+be asked with `batch` 1.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import math
 import os
 import threading
@@ -16,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.errors import ParameterError, SelectorError
 from ctxbench.items import Catalog
 from ctxbench.requests import Batch
+from ctxbench.selectors.http_connection import BODY_LIMIT, Connection, Response, TooLongError
 from ctxbench.selectors.protocol import (
+    ANSWER_KEYS,
     VERSION,
     MalformedError,
     Reply,
@@ -28,11 +35,11 @@ from ctxbench.selectors.protocol import (
 )
 
 if TYPE_CHECKING:
-    import httpx
+    import ssl
 
 _TRY_AGAIN = (429, 503)
 _LONGEST_WAIT_S = 30.0
-_BODY_LIMIT = 64 * 2**20
+_NAMES = (*ANSWER_KEYS, "id", "score")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +48,8 @@ class HttpOptions:
 
     Attributes:
         send: what it gets when it asks for the catalog: `items`, `ids`, or `nothing`.
-        timeout: seconds for one POST, > 0. A time-out is not tried again.
-        batch: requests in a POST, 1 to 1000.
+        timeout: seconds for one POST, > 0, to the last byte of its response. A time-out is not tried again.
+        batch: requests in a POST, 1 to 1000; each is to be answered as if it came alone.
         concurrency: POSTs at a time, 1 to 64.
         retries: how often a POST is tried again where the connection failed or the status was 429 or 503, 0 to 10.
         backoff: seconds before the first such try, doubled each time; a Retry-After in seconds goes before it.
@@ -77,13 +84,6 @@ class _FailedError(Exception):
     """A POST or GET brought no JSON; the message goes into the errors of its queries."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Response:
-    status: int
-    body: bytes
-    retry_after: str
-
-
 class HttpSource:
     """Posts requests to a URL and reads answers.
 
@@ -113,7 +113,10 @@ class HttpSource:
         self._url = parsed.copy_with(fragment=None)
         self._shown = str(parsed.copy_with(query=None, fragment=None))
         self._secret = _secret(self._options.authorization_env)
-        self._client: httpx.Client | None = None
+        self._hidden = _forms(self._secret)
+        self._context: ssl.SSLContext | None = None
+        self._local = threading.local()
+        self._connections: list[Connection] = []
         self._pool: ThreadPoolExecutor | None = None
         self._build: tuple[str | None] | None = None
         self._tried_again = 0
@@ -138,9 +141,9 @@ class HttpSource:
         }
 
     def kept_under(self) -> str | None:
-        """URL, authorisation and build id, to be hashed; None if the endpoint reports no build id."""
+        """URL, authorisation, `send` and build id, to be hashed; None if the endpoint reports no build id."""
         build = self.build()
-        return None if build is None else f"{self._url}\n{self._secret}\n{build}"
+        return None if build is None else f"{self._url}\n{self._secret}\n{self._options.send}\n{build}"
 
     def build(self) -> str | None:
         """The build id that GET reports, asked once; None if it reports none.
@@ -170,9 +173,11 @@ class HttpSource:
         """Close the connections."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._client is not None:
-            self._client.close()
-        self._pool = self._client = None
+        with self._lock:
+            connections, self._connections, self._local = self._connections, [], threading.local()
+        for connection in connections:
+            connection.close()
+        self._pool = None
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
         """Post the requests; a POST that fails makes each of its queries an error."""
@@ -181,7 +186,6 @@ class HttpSource:
         if self._options.concurrency == 1:
             replies = [self._post(batch, part) for part in parts]
         else:
-            self._connect()  # before there are threads
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="ctxbench-http")
             try:
@@ -195,31 +199,29 @@ class HttpSource:
         requests = [{"query": batch.requests[row].id, "request": batch.requests[row].as_dict()} for row in rows]
         message: dict[str, Any] = {"ctxbench": VERSION, "catalog": batch.catalog.hash, "requests": requests}
         try:
-            began = time.perf_counter()
-            body = self._exchange(message)
+            body, seconds = self._exchange(message)
             if "answers" not in body:
                 message |= self._needed(body["need"], batch.catalog)
-                began = time.perf_counter()
-                body = self._exchange(message)
-            seconds = time.perf_counter() - began
+                body, seconds = self._exchange(message)
             answers = self._answers([batch.requests[row].id for row in rows], body)
         except _FailedError as error:
             return [Reply(error=str(error))] * len(rows)
         timed = seconds if len(rows) == 1 else math.nan
-        return [self._reply(answers[batch.requests[row].id], timed) for row in rows]
+        return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
 
     def _needed(self, need: Any, catalog: Catalog) -> dict[str, Any]:
         """What is added to a POST whose response said that the endpoint needs something."""
         message = catalog_message(catalog, self._options.send)
         if need != "catalog" or message is None:
             raise _FailedError(
-                f"{self._shown} needs {quoted(need)}, which it is not sent (send is {self._options.send!r})"
+                f"{self._shown} needs {self._shown_value(need)}, which it is not sent (send is {self._options.send!r})"
             )
         return message
 
-    def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _exchange(self, message: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+        """The body of the response, and the seconds of the exchange that brought it."""
         response = self._tried("POST", dumps(message).encode("ascii"))
-        shown = self._quoted(response.body)
+        shown = self._shown_value(response.body.decode("utf-8", "replace"))
         if not 200 <= response.status < 300:
             hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
             raise _FailedError(f"status {response.status} from {self._shown}{hint}: {shown}")
@@ -230,38 +232,43 @@ class HttpSource:
         needs = isinstance(body, dict) and "need" in body and "answers" not in body
         if not isinstance(body, dict) or not (needs or isinstance(body.get("answers"), list)):
             raise _FailedError(f"{self._shown} returned no answers; expected {{answers: [...]}}, got {shown}")
-        return body
+        return body, response.seconds
 
     def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
         """The answers by query; the build id of the body goes to those that have none of their own."""
         if "answers" not in body:
-            raise _FailedError(f"{self._shown} needs {quoted(body['need'])} again, which it was sent")
+            raise _FailedError(f"{self._shown} needs {self._shown_value(body['need'])} again, which it was sent")
         unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]
         if unknown:
-            raise _FailedError(f"{self._shown} returned an object with the unknown key {quoted(unknown[0])}")
+            raise _FailedError(f"{self._shown} returned an object with the unknown key {self._shown_value(unknown[0])}")
         found: dict[str, list[Any]] = {query: [] for query in queries}
         for answer in body["answers"]:
             query = answer.get("query") if isinstance(answer, dict) else None
             if not isinstance(query, str) or query not in found:
                 raise _FailedError(
-                    f"{self._shown} returned an answer to no query of this POST: {self._quoted(repr(answer).encode())}"
+                    f"{self._shown} returned an answer to no query of this POST: {self._shown_value(repr(answer))}"
                 )
             if body.get("build") is not None:
                 answer = {"build": body["build"], **answer}
             found[query].append(answer)
         return found
 
-    def _reply(self, answers: Sequence[Any], seconds: float) -> Reply:
+    def _reply(self, answers: Sequence[Any], seconds: float, catalog: Catalog) -> Reply:
         if len(answers) != 1:
             count = "returned no answer for it" if not answers else f"answered it {len(answers)} times"
             return Reply(error=f"{self._shown} {count}; expected one answer a query")
         promised = self._build[0] if self._build is not None else None
         build = answers[0].get("build")
         if promised is not None and build is not None and build != promised:
-            return Reply(error=f"build {quoted(build)} answered, but GET reported build {promised!r}; run it anew")
-        return Reply(answer=answers[0], seconds=seconds)
+            other = self._shown_value(build)
+            return Reply(error=f"build {other} answered, but GET reported build {promised!r}; run it anew")
+        try:
+            answer = self._without_secret(answers[0], catalog) if self._hidden else answers[0]
+        except RecursionError:
+            return Reply(error=f"{self._shown} returned an answer that is nested too deep")
+        return Reply(answer=answer, seconds=seconds)
 
-    def _tried(self, method: str, content: bytes | None) -> _Response:
+    def _tried(self, method: str, content: bytes | None) -> Response:
         """Send, and try again where that may help.
 
         Raises:
@@ -273,7 +280,7 @@ class HttpSource:
         left = self._options.retries
         while True:
             try:
-                response = self._send(method, content)
+                response = self._connection().send(method, str(self._url), content)
                 if response.status not in _TRY_AGAIN or not left:
                     return response
                 wait = _seconds(response.retry_after, wait)
@@ -282,57 +289,62 @@ class HttpSource:
             except httpx.TransportError as error:
                 if not left:
                     tries = self._options.retries + 1
-                    what = self._quoted(str(error).encode("utf-8", "replace"))
+                    what = self._shown_value(str(error))
                     raise _FailedError(
                         f"no connection to {self._shown} ({tries} tries): {type(error).__name__} {what}"
                     ) from error
             except httpx.HTTPError as error:  # of all others: a body that is not in the encoding that it says
                 raise _FailedError(f"{self._shown} returned what cannot be read: {type(error).__name__}") from error
+            except TooLongError as error:
+                raise _FailedError(f"{self._shown} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1
             with self._lock:
                 self._tried_again += 1
             time.sleep(min(wait, _LONGEST_WAIT_S))
             wait *= 2
 
-    def _send(self, method: str, content: bytes | None) -> _Response:
-        """One exchange; the time limit is for all of it, however slowly the body drips."""
-        import httpx
-
-        ends = time.monotonic() + self._options.timeout
-        body = bytearray()
-        with self._connect().stream(method, self._url, content=content) as response:
-            for part in response.iter_bytes():
-                body += part
-                if time.monotonic() > ends:
-                    raise httpx.ReadTimeout("the body took too long")
-                if len(body) > _BODY_LIMIT:
-                    raise _FailedError(f"{self._shown} returned more than {_BODY_LIMIT // 2**20} MiB")
-            return _Response(response.status_code, self._unsecret(bytes(body)), response.headers.get("retry-after", ""))
-
-    def _connect(self) -> httpx.Client:
-        if self._client is None:
+    def _connection(self) -> Connection:
+        """The connection of this thread."""
+        found: Connection | None = getattr(self._local, "connection", None)
+        if found is None:
             import httpx
 
             headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
             if self._secret:
                 headers["Authorization"] = self._secret
-            self._client = httpx.Client(
-                headers=headers,
-                timeout=self._options.timeout,
-                follow_redirects=False,
-                trust_env=not _is_this_machine(self._url.host),
-                limits=httpx.Limits(max_connections=self._options.concurrency),
-            )
-        return self._client
+            proxies = not _is_this_machine(self._url.host)
+            with self._lock:
+                if self._context is None:  # it takes long to make
+                    self._context = httpx.create_ssl_context(trust_env=proxies)
+                found = Connection(
+                    timeout=self._options.timeout, headers=headers, context=self._context, proxies=proxies
+                )
+                self._connections.append(found)
+            self._local.connection = found
+        return found
 
-    def _quoted(self, body: bytes) -> str:
-        return quoted(self._unsecret(body).decode("utf-8", "replace"))
+    def _shown_value(self, value: object) -> str:
+        """`quoted`, without the authorisation, should the endpoint echo it."""
+        return quoted(self._unsecret(value)) if isinstance(value, str) else self._unsecret(quoted(value))
 
-    def _unsecret(self, body: bytes) -> bytes:
-        """A body without the authorisation, should the endpoint echo it."""
-        for secret in (self._secret, self._secret.rpartition(" ")[2]):
-            body = body.replace(secret.encode(), b"***") if secret else body
-        return body
+    def _without_secret(self, value: Any, catalog: Catalog, key: str = "") -> Any:
+        """An answer without the authorisation in its free texts; ids and the query may hold the same characters."""
+        if isinstance(value, str):
+            shown = value if key in ("query", "build") else self._unsecret(value)
+            return value if shown == value or value in catalog.ids else shown
+        if isinstance(value, list):
+            return [self._without_secret(one, catalog) for one in value]
+        if isinstance(value, dict):
+            return {
+                (name if name in _NAMES else self._unsecret(name)): self._without_secret(one, catalog, name)
+                for name, one in value.items()
+            }
+        return value
+
+    def _unsecret(self, text: str) -> str:
+        for secret in self._hidden:
+            text = text.replace(secret, "***")
+        return text
 
 
 def _secret(name: str | None) -> str:
@@ -346,7 +358,14 @@ def _secret(name: str | None) -> str:
     return value
 
 
-def _build_of(response: _Response) -> str | None:
+def _forms(secret: str) -> tuple[str, ...]:
+    """What must not be shown: the value and its last word (a token behind its scheme), also as quoted or in JSON."""
+    texts = {part for part in (secret, secret.rpartition(" ")[2]) if part}
+    forms = {form for text in texts for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1])}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _build_of(response: Response) -> str | None:
     if response.status != 200:
         return None
     try:

@@ -20,6 +20,7 @@ from ctxbench.requests import Batch
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes
+ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
 
 Send = Literal["items", "ids", "nothing"]
 
@@ -136,7 +137,10 @@ class MalformedError(ValueError):
 
 
 def loads(text: bytes | str) -> Any:
-    """Read one JSON value; NaN and infinities are let through, for the check of the answer to name.
+    """Read one JSON value that a selector wrote.
+
+    Unlike `ctxbench.jsonio.parse_json` it lets NaN and infinities through: the check of the answer names them, so
+    that they are the error of one query and not of all that came in the same POST or file.
 
     Raises:
         MalformedError: it is not UTF-8, not JSON, nested too deep, or an object holds a key twice.
@@ -168,7 +172,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def quoted(text: object) -> str:
     """`repr` of a foreign text or value, cut to `QUOTED` characters."""
-    shown = repr(text)
+    try:
+        shown = repr(text)
+    except RecursionError:
+        return f"a {type(text).__name__} that is nested too deep to be shown"
     if len(shown) <= QUOTED + 2:
         return shown
     if isinstance(text, str):

@@ -256,7 +256,7 @@ def dripping():
 
 
 def test_dripping_headers_are_a_time_out(dripping):
-    with External(HttpSource(dripping, options=HttpOptions(timeout=0.3)), name="mine") as selector:
+    with External(HttpSource(dripping, options=HttpOptions(timeout=0.3, retries=0)), name="mine") as selector:
         assert selector.select(batch_of("a")).errors == {0: f"query 'q0': no answer from {dripping} within 0.3 s"}
 
 

@@ -1,0 +1,110 @@
+"""One connection to an HTTP endpoint, with one time limit over a whole exchange."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+BODY_LIMIT = 64 * 2**20  # bytes
+
+
+class TooLongError(Exception):
+    """A body of more than `BODY_LIMIT` bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came back; `seconds` is how long this one exchange took."""
+
+    status: int
+    body: bytes
+    retry_after: str
+    seconds: float
+
+
+class Connection:
+    """Sends one request at a time, over a connection that is kept open; for one thread."""
+
+    def __init__(self, *, timeout: float, headers: Mapping[str, str], context: ssl.SSLContext, proxies: bool) -> None:
+        """Nothing is contacted yet.
+
+        Args:
+            timeout: seconds for an exchange, from the first byte sent to the last received.
+            headers: sent with every request.
+            context: checks the endpoint's certificate.
+            proxies: whether those of the environment are used.
+        """
+        import httpx
+
+        self._timeout = timeout
+        self._client = httpx.Client(
+            headers=dict(headers),
+            timeout=timeout,
+            follow_redirects=False,
+            trust_env=proxies,
+            verify=context,
+            limits=httpx.Limits(max_connections=1),
+        )
+        self._socket: socket.socket | None = None
+        self._late = False
+
+    def send(self, method: str, url: str, content: bytes | None) -> Response:
+        """One exchange.
+
+        Raises:
+            httpx.TimeoutException: it is not over in time, however its headers or body drip.
+            httpx.HTTPError: there is no connection, or what came back cannot be read.
+            TooLongError: the body is too long.
+        """
+        import httpx
+
+        self._late = False
+        # The client's own limit is for each read, so a second header a minute would keep it waiting.
+        watchdog = threading.Timer(self._timeout, self._break)
+        watchdog.daemon = True
+        watchdog.start()
+        began = time.perf_counter()
+        try:
+            with self._client.stream(method, url, content=content, extensions={"trace": self._trace}) as response:
+                body = bytearray()
+                for part in response.iter_bytes():
+                    body += part
+                    if len(body) > BODY_LIMIT:
+                        raise TooLongError
+            seconds = time.perf_counter() - began
+        except httpx.HTTPError as error:
+            if self._late:
+                raise httpx.ReadTimeout("the exchange took too long") from error
+            raise
+        finally:
+            watchdog.cancel()
+            watchdog.join()
+        if self._late:  # a body that ends with its connection ended by us
+            raise httpx.ReadTimeout("the exchange took too long")
+        return Response(response.status_code, bytes(body), response.headers.get("retry-after", ""), seconds)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Learn the socket of a new connection, from httpcore's events."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self._socket = info["return_value"].get_extra_info("socket")
+            if self._late:
+                self._break()
+
+    def _break(self) -> None:
+        """End the connection under whoever waits for it: closing alone would not wake them."""
+        self._late = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
