@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
+
 
 class CtxbenchError(Exception):
     """Base of every error that ctxbench raises on purpose."""
@@ -76,8 +78,10 @@ class Fault:
 class InputError(UserError):
     """Everything that is wrong in one input, reported at once.
 
+    The message lists the first 50 and says how many more there are.
+
     Attributes:
-        faults: the faults in file order; never empty.
+        faults: all faults, in file order; never empty.
     """
 
     def __init__(self, faults: Sequence[Fault], *, subject: str = "") -> None:
@@ -90,7 +94,8 @@ class InputError(UserError):
         else:
             count = f"{len(self.faults)} fault{'s' if len(self.faults) > 1 else ''}"
             head = f"{subject}: {count}" if subject else count
-            super().__init__("\n".join([head, *(f"  {fault}" for fault in self.faults)]))
+            rest = [f"  and {len(self.faults) - _SHOWN} more"] if len(self.faults) > _SHOWN else []
+            super().__init__("\n".join([head, *(f"  {fault}" for fault in self.faults[:_SHOWN]), *rest]))
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -227,8 +227,7 @@ def recover_folder(path: Path | str) -> None:
 
 def _put_folder(temporary: Path, target: Path, *, keep: bool) -> None:
     """Rename `temporary` to `target`; what stands there goes aside, from where `_tidy` brings it back or removes it."""
-    with suppress(FileNotFoundError):
-        _keep_mode(temporary, target)
+    _keep_mode(temporary, target)
     for attempt in range(_TRIES):
         try:
             temporary.rename(target)  # replaces an empty folder, fails on any other

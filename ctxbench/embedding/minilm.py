@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.embedding.base import EmbedderIdentity, Float32Array, ModelError, OnDone, well_formed
+from ctxbench.arrays import Float32Array
+from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.graph import HIDDEN, minilm_graph, read_header
 from ctxbench.embedding.weights import MODEL_FILE, REPOSITORY, SHA256, find_weights
 from ctxbench.errors import ParameterError

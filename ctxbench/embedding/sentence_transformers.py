@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.embedding.base import EmbedderIdentity, Float32Array, ModelError, OnDone, well_formed
-from ctxbench.embedding.weights import offline
+from ctxbench.arrays import Float32Array
+from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.embedding.weights import file_sha256, offline
 
 _EXTRA = 'pip install "ctxbench[sentence-transformers]"'
 
@@ -42,6 +43,8 @@ class SentenceTransformerEmbedder:
     @property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. Read from the model's small files; its weights are not loaded.
+
+        A local model is known by its folder's name and the content of its files, which are read once (`file_sha256`).
 
         Raises:
             ModelError: sentence-transformers is not installed, or there is no such model here and it cannot be fetched.
@@ -130,10 +133,13 @@ def _read(path: Path) -> Any:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Changes when a file of a local model does: names, sizes and times, which cost less than reading the weights."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    states = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return "files-" + hashlib.sha256(json.dumps(states).encode()).hexdigest()[:12]
+    """The beginning of a hash over names and contents of the files of a local model, hidden ones left out."""
+    try:
+        files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        hashes = sorted((name, file_sha256(path)) for name, path in files.items() if "/." not in f"/{name}")
+    except OSError as error:
+        raise ModelError(f"the model in {folder} cannot be read: {error}") from error
+    return "files-" + hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:12]
 
 
 @contextlib.contextmanager

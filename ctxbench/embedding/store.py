@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from ctxbench.arrays import BoolArray, Float32Array
 from ctxbench.cache import cache_dir
-from ctxbench.embedding.base import EmbedderIdentity, Float32Array
+from ctxbench.embedding.base import EmbedderIdentity
 from ctxbench.errors import StorageError
 
 _FORMAT = 1
@@ -55,7 +55,7 @@ class VectorStore:
         self._open()
         return self._writable
 
-    def look_up(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.bool_], Float32Array]:
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """Find the vectors of texts.
 
         Args:
@@ -171,17 +171,20 @@ class VectorStore:
         self._writable = all(os.access(place, os.W_OK) for place in (folder, self.path) if place.exists())
         self._writable = self._writable and folder.exists()
         if self._writable:
-            target = self.path.absolute().as_uri()
-        elif self.path.exists():
-            target = f"{self.path.absolute().as_uri()}?mode=ro"
-        else:
-            target = "file:?mode=memory"  # nothing there and nothing can be put there: an empty store
-        return sqlite3.connect(target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            return _connected(self.path.absolute().as_uri())
+        if self.path.exists():
+            reader = _connected(f"{self.path.absolute().as_uri()}?mode=ro")
+            with contextlib.ExitStack() as closing:
+                closing.callback(reader.close)
+                if _has_tables(reader):
+                    closing.pop_all()
+                    return reader
+        return _connected("file:?mode=memory")  # nothing there and nothing can be put there: an empty store
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables where there are none; refuse a file of another format or another embedder."""
         expected = {"format": str(_FORMAT), "identity": json.dumps(self.identity.as_dict(), sort_keys=True)}
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        if not _has_tables(connection):
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             with _transaction(connection):
                 connection.execute("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
@@ -217,12 +220,26 @@ class VectorStore:
                     f"{self.path} was kept locked by another process for {_BUSY_SECONDS:.0f} s; "
                     "end that process, or choose another cache folder (CTXBENCH_CACHE)"
                 )
+            elif not self._writable and self.path.with_name(f"{self.path.name}-journal").exists():
+                message = (
+                    f"{self.path} holds half a batch of a process that was killed, which cannot be undone without "
+                    "writing. Open it once where it can be written, or choose another cache folder (CTXBENCH_CACHE)"
+                )
             else:
                 message = (
                     f"{self.path} could not be {action}: {error}. Check its folder, "
                     "or choose another cache folder (CTXBENCH_CACHE)"
                 )
             raise StorageError(message) from error
+
+
+def _connected(target: str) -> sqlite3.Connection:
+    return sqlite3.connect(target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    """Not so in an empty file, as left by a process that was killed while it made the store."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is not None
 
 
 @contextlib.contextmanager

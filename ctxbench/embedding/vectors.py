@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from ctxbench.embedding.base import Embedder, EmbedderIdentity, Float32Array, ModelError
+from ctxbench.arrays import BoolArray, Float32Array
+from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import UNIT_TOLERANCE, VectorStore, text_hash
 from ctxbench.errors import EmbeddingError, StorageError
 
@@ -93,7 +93,7 @@ class Vectors:
             Shape (n_texts, dimensions), in the order of `texts`, rows of unit length. No texts: shape (0, dimensions).
 
         Raises:
-            ModelError: the model is missing or cannot be loaded.
+            ModelError: the model is missing or cannot be loaded, or returns more or fewer vectors than texts.
             EmbeddingError: a text could not be embedded; names it. Those embedded before it are stored.
             StorageError: the store cannot be read, or has no room.
         """
@@ -107,7 +107,7 @@ class Vectors:
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
 
-    def _look_up(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.bool_], Float32Array]:
+    def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         if self._store is not None:
             found, vectors = self._store.look_up(texts)
         else:
@@ -157,7 +157,7 @@ class _Making:
         """Return the vectors, shape (n_texts, dimensions); all of them have been committed."""
         try:
             try:
-                self._rest(self._embedder.embed(self._texts, on_done=self._record))
+                self._rest(range(len(self._texts)), self._embedder.embed(self._texts, on_done=self._record))
             except (ModelError, StorageError, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001  an embedder may fail with anything; the text is named below
@@ -180,10 +180,19 @@ class _Making:
         if len(self._pending) >= COMMIT_TEXTS or time.monotonic() - self._committed >= COMMIT_SECONDS:
             self._flush()
 
-    def _rest(self, vectors: Float32Array, *, start: int = 0) -> None:
-        """Take the vectors that the embedder returned without having reported them."""
-        for offset, vector in enumerate(vectors):
-            position = start + offset
+    def _rest(self, positions: Sequence[int], vectors: Float32Array) -> None:
+        """Take the vectors that the embedder returned without having reported them.
+
+        Raises:
+            ModelError: there are more or fewer than texts, so nobody knows which is whose.
+        """
+        missing = [p for p in positions if not self._done[p] and p not in self._bad]
+        if missing and len(vectors) != len(positions):
+            raise ModelError(
+                f"the embedder {self._embedder.identity.model} returned {len(vectors)} vectors for "
+                f"{len(positions)} texts; it must return one for each"
+            )
+        for position, vector in zip(positions, vectors, strict=False):
             if not self._done[position] and position not in self._bad:
                 self._record(position, vector)
 
@@ -192,7 +201,7 @@ class _Making:
         for position in np.flatnonzero(~self._done):
             text = self._texts[position]
             try:
-                self._rest(self._embedder.embed([text]), start=int(position))
+                self._rest([int(position)], self._embedder.embed([text]))
             except (ModelError, StorageError, MemoryError):
                 raise
             except Exception as error:

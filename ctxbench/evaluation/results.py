@@ -33,7 +33,7 @@ import numpy as np
 from ctxbench.arrays import FloatArray
 from ctxbench.errors import StorageError, UserError
 from ctxbench.evaluation.slices import DAMAGE, Slice, joined_slices
-from ctxbench.fileio import atomic_folder, exclusive, read_bytes, write_atomic
+from ctxbench.fileio import atomic_folder, exclusive, read_bytes, recover_folder, write_atomic
 from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 from ctxbench.selection import offered_rows
@@ -99,9 +99,15 @@ class RunFolder:
             with suppress(OSError):  # it is not empty: something came of the run
                 self.path.rmdir()
 
+    def _recovered(self, dataset: str, selector: str) -> Path:
+        """The folder of a part, brought back if a writer was killed while it put a new one in its place."""
+        folder = self.part_path(dataset, selector)
+        recover_folder(folder)
+        return folder
+
     def has(self, dataset: str, selector: str, key: str) -> bool:
         """Whether the part is there, undamaged, made from just what `key` stands for."""
-        folder = self.part_path(dataset, selector)
+        folder = self._recovered(dataset, selector)
         if not (folder / "part.json").exists():
             return False
         try:
@@ -146,7 +152,7 @@ class RunFolder:
         Raises:
             StorageError: it is missing or damaged.
         """
-        folder = self.part_path(dataset, selector)
+        folder = self._recovered(dataset, selector)
         marker = read_json(folder / "part.json")
         try:
             if marker["format"] != FORMAT:
@@ -215,7 +221,7 @@ class RunFolder:
 
     def error_count(self, dataset: str, selector: str) -> int:
         """How many queries a finished part failed on."""
-        return int(read_json(self.part_path(dataset, selector) / "part.json").get("errors", 0))
+        return int(read_json(self._recovered(dataset, selector) / "part.json").get("errors", 0))
 
     def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
         """Keep a finished slice until the part is whole."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ctxbench.cache import cache_dir
 from ctxbench.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.fileio import recover_folder
 from ctxbench.items import INCLUDE_MODES, Catalog, Item, ItemKey
 from ctxbench.jsonio import iter_jsonl
 from ctxbench.sources.rows import Row
@@ -36,8 +38,11 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
 
 
 def _corpus_path(given: Path) -> Path:
-    for path in (given, given / CORPUS, cache_dir() / "datasets" / given / CORPUS):
-        if path.is_file():
+    cached = cache_dir() / "datasets" / given
+    recover_folder(given)
+    recover_folder(cached)
+    for path in (given, given / CORPUS, cached / CORPUS):
+        if os.path.isfile(path):  # noqa: PTH113 - unlike Path's, False where it can be no path
             return path
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
@@ -48,24 +53,26 @@ def _corpus_path(given: Path) -> Path:
 def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]:
     """Read the items of a corpus file with their 1-based lines; None where a line's item cannot be read.
 
-    An empty file, a malformed line, a wrong field and an identity that occurs twice are added to `faults`.
+    An empty file, a malformed line, a wrong field and an identity that occurs twice are added to `faults`, in order
+    of lines.
 
     Raises:
         StorageError: the file is missing or cannot be read.
     """
+    wrong: list[Fault] = []
     unreadable: list[Fault] = []
     first: dict[ItemKey, int] = {}
     items: list[tuple[int, Item | None]] = []
     for line, data in iter_jsonl(path, unreadable):
-        item = read_item(Row(data, faults, path, line))
+        item = read_item(Row(data, wrong, path, line))
         items.append((line, item))
         if item is not None and first.setdefault(item.key, line) != line:
             what = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
-            faults.append(Fault(what, path, line))
+            wrong.append(Fault(what, path, line))
     items += [(fault.line, None) for fault in unreadable]
     if not items:
-        faults.append(Fault("the file is empty; expected one item a line", path))
-    faults += unreadable
+        wrong.append(Fault("the file is empty; expected one item a line", path))
+    faults += sorted([*wrong, *unreadable], key=lambda fault: fault.line)
     return items
 
 

@@ -54,7 +54,7 @@ def test_a_file_a_folder_and_a_name_in_the_cache_are_found(
 @pytest.mark.parametrize("given", ["nothing", "", "a\0b", "a" * 300, "\ud800"])
 def test_what_is_not_there_is_a_storage_error(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StorageError, match="no catalog|can be no path"):
+    with pytest.raises(StorageError, match=r"no catalog|can be no path"):
         read_catalog(given)
 
 

@@ -12,7 +12,7 @@ from ctxbench.evaluation.datasets.checks import Contents, Place, check_contents
 from ctxbench.evaluation.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.rows import read_query
-from ctxbench.fileio import atomic_folder, iter_lines, write_atomic
+from ctxbench.fileio import atomic_folder, iter_lines, recover_folder, write_atomic
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import YamlPath, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml
 from ctxbench.sources.catalogs import CORPUS, read_items
@@ -117,6 +117,7 @@ class _Reader:
     label_places: list[Place] = field(default_factory=list)
 
     def read(self) -> None:
+        recover_folder(self.folder)
         if not self.folder.is_dir():
             raise StorageError(f"cannot read dataset {self.folder}: no such folder; expected one with {CARD}")
         self._read_card()

@@ -13,7 +13,7 @@ from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNam
 from ctxbench.evaluation.datasets.dataset import Dataset, name_fault
 from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_files
 from ctxbench.evaluation.importers.base import Importer
-from ctxbench.fileio import atomic_folder
+from ctxbench.fileio import atomic_folder, recover_folder
 from ctxbench.jsonio import load_yaml
 
 Notify: TypeAlias = Callable[[str], None]
@@ -90,13 +90,13 @@ def open_dataset(name_or_path: str | Path, *, base: Path | None = None, notify: 
         InputError: the dataset is not valid; all faults at once.
     """
     text = str(name_or_path)
-    if base is not None and (base / text / CARD).is_file():
+    if base is not None and _holds_dataset(base / text):
         return read_dataset(base / text)
-    if isinstance(name_or_path, Path) or (Path(text) / CARD).is_file() or name_fault(text):
+    if isinstance(name_or_path, Path) or _holds_dataset(Path(text)) or name_fault(text):
         return read_dataset(name_or_path)
     importer = importers().get(text)
     folder = _folder(text)
-    if (folder / CARD).is_file():
+    if _holds_dataset(folder):
         if importer is None or not importer.available() or _cached_version(text) == importer.version:
             return read_dataset(folder)
         notify(f"dataset {text}: version {_cached_version(text)} is cached, importing {importer.version}")
@@ -137,7 +137,13 @@ def _imported(name: str, importer: Importer, notify: Notify) -> Dataset:
 def dataset_folder(name_or_path: str | Path) -> Path:
     """The folder of a dataset: itself, or that of a name in the cache."""
     given = Path(name_or_path)
-    return given if given.is_dir() or not (_folder(str(given)) / CARD).is_file() else _folder(str(given))
+    return given if given.is_dir() or not _holds_dataset(_folder(str(given))) else _folder(str(given))
+
+
+def _holds_dataset(folder: Path) -> bool:
+    """Whether a folder holds a dataset, brought back if a writer was killed while it replaced it."""
+    recover_folder(folder)
+    return (folder / CARD).is_file()
 
 
 def _folder(name: str) -> Path:
