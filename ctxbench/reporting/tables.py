@@ -146,6 +146,8 @@ def about_selector(summary: RunSummary, name: str) -> str:
     """One line on a selector: what it is, and its values."""
     described = summary.manifest["selectors"].get(name, {})
     values = ", ".join(f"{key} {value:g}" for key, value in described.get("values", {}).items())
+    if described.get("like"):  # then its own size counts for nothing
+        values = f"as many items as {described['like']}"
     return "; ".join(part for part in (str(described.get("about", "")).rstrip("."), values) if part)
 
 
