@@ -21,6 +21,7 @@ from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
 DEFAULT_METRICS = (
     "completeness",
     "tokens",
+    "total_tokens",
     "recall",
     "precision",
     "items",
@@ -68,11 +69,12 @@ class Experiment:
         name: of the run folder and the report.
         about: what it is to settle; may be empty.
         path: the file.
+        base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
         datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
         selectors: in order; names are unique.
         metrics: names as `parse_metric` reads them.
         embedder, tokens: names as `open_embedder` and `open_counter` read them.
-        seed: of every random draw.
+        seed: of the resampling in statistics; `random` has a seed of its own.
         compare_to: the selector that the others are compared with.
         lines: the line of everything in the file by its path, for faults found when it is opened.
     """
@@ -80,6 +82,7 @@ class Experiment:
     name: str
     about: str
     path: Path
+    base: Path
     datasets: tuple[str, ...]
     selectors: tuple[SelectorSpec, ...]
     metrics: tuple[str, ...]
@@ -133,6 +136,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         name=reader.name(data, path.stem),
         about=reader.text(data, "about", ""),
         path=path,
+        base=path.parent,
         datasets=reader.texts(data, "datasets"),
         selectors=tuple(selectors),
         metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
@@ -165,6 +169,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
         name=own.name,
         about=f"answers of {answers.name}",
         path=answers,
+        base=Path(),
         datasets=(dataset,),
         selectors=tuple(specs),
         metrics=DEFAULT_METRICS,
@@ -256,7 +261,9 @@ class _Reader:
     def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
         if spec.like is None:
             return
-        if spec.like == spec.name or not self._known(spec.like, list(specs)):
+        if spec.like == spec.name:
+            self.fault(f"like names the selector itself: {spec.like!r}; name the one whose sizes it is to take", *where)
+        elif not self._known(spec.like, list(specs)):
             self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
         elif spec.like in specs and specs[spec.like].like is not None:
             what = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"

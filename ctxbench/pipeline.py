@@ -399,7 +399,8 @@ class _Builder:
                 return str(name), {}
             if isinstance(parameters, Mapping):
                 return str(name), parameters
-        self._fault(path, f"a step is a name, or one name with its parameters, got {spec!r}")
+        what = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
+        self._fault(path, f"{what}; got {spec!r}")
         return None
 
     def _label(self, spec: Any) -> str:

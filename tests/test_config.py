@@ -287,7 +287,7 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
         ("{selector: bm25, vary: {n: [1, 1]}}", "two selectors are called 'bm25 n=1'"),
         ("{selector: bm25, set: {n: 1}, vary: {n: [2]}}", "vary: nothing to vary in n: set gives it a value already"),
         ("{selector: random, like: nobody}", "like names no other selector: 'nobody'"),
-        ("{selector: random, like: random}", "like names no other selector: 'random'"),
+        ("{selector: random, like: random}", "like names the selector itself: 'random'"),
         ("{selector: random, like: [bm25]}", "like must be a name"),
         ("{pipeline: [dense], name: x}", "must be a mapping of analyse, retrieve, refine, format"),
         ("{pipeline: {}, name: x}", "a pipeline needs a retrieve stage"),

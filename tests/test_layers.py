@@ -26,7 +26,7 @@ LAYERS = (
 )
 INSIDE_EVALUATION = (
     "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.rows datasets.files importers "
-    "datasets.store datasets provenance slices evidence results summary runner latency"
+    "datasets.store datasets provenance slices evidence results preparing summary dataset_run runner latency"
 )
 
 

@@ -63,7 +63,7 @@ class TestSpecification:
             ({"retrieve": "dense", "refien": []}, "refien", "a pipeline has no stage 'refien'; did you mean 'refine'"),
             ({"retrieve": "dense", 3: []}, "3", "a pipeline has no stage 3"),
             ({"retrieve": "dens"}, "retrieve", "unknown retrieve strategy 'dens'; did you mean 'dense'"),
-            ({"retrieve": None}, "retrieve", "a step is a name, or one name with its parameters, got None"),
+            ({"retrieve": None}, "retrieve", "a step is a name, or one name with its parameters"),
             ({"retrieve": {"dense": {}, "bm25": {}}}, "retrieve", "a step is a name, or one name"),
             ({"retrieve": {"dense": [1]}}, "retrieve", "a step is a name, or one name"),
             ({"retrieve": {"dense": {"dept": 5}}}, "retrieve.dense", "dense has no parameter 'dept'; did you mean"),

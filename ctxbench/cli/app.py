@@ -51,8 +51,9 @@ class _Group(_Light, typer.core.TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # at the very end of the process nothing could be said any more
-        except KeyboardInterrupt:
-            print("stopped: nothing is half-written, and the same command goes on from here", file=sys.stderr)  # noqa: T201
+        except KeyboardInterrupt as stopped:
+            what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
+            print(f"stopped: {what}", file=sys.stderr)  # noqa: T201
             raise typer.Exit(130) from None
         except BrokenPipeError:
             _drop_output()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,15 @@ from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
+    from ctxbench.evaluation.preparing import Prepared
     from ctxbench.evaluation.results import RunFolder
-    from ctxbench.evaluation.runner import Prepared
+    from ctxbench.evaluation.summary import RunSummary
     from ctxbench.tokens import TokenCounter
 
 
 def run_experiment(path: Path, *, out: Path | None, fresh: bool, as_json: bool) -> None:
     """Run an experiment, print its table, write its page."""
-    from ctxbench.evaluation.runner import open_experiment
+    from ctxbench.evaluation.preparing import open_experiment
 
     with progress() as shown:
         prepared = open_experiment(path, notify=shown.say)
@@ -34,7 +36,7 @@ def score_answers(
 ) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
     from ctxbench.config import scoring
-    from ctxbench.evaluation.runner import prepare
+    from ctxbench.evaluation.preparing import prepare
 
     with progress() as shown:
         prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)
@@ -100,44 +102,59 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bo
     from ctxbench.evaluation.results import RunFolder
     from ctxbench.evaluation.runner import run
 
-    with progress() as shown:
-        done = run(prepared, path, progress=shown, fresh=fresh)
-        for line in _failures(prepared, RunFolder(path), kept=page):
-            shown.say(line)
-        made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
-        shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
-    _report(RunFolder(path), prepared.datasets, prepared.counter, as_json=as_json, page=page)
+    with _goes_on(kept=page):
+        with progress() as shown:
+            done = run(prepared, path, progress=shown, fresh=fresh)
+            for line in _failures(prepared, RunFolder(path), kept=page):
+                shown.say(line)
+            made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
+            shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
+        _report(RunFolder(path), prepared.datasets, prepared.counter, as_json=as_json, page=page)
+
+
+@contextmanager
+def _goes_on(*, kept: bool) -> Iterator[None]:
+    """Where the run is kept, Ctrl-C says that the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        if kept:
+            stopped.add_note("the same command goes on from here")
+        raise
 
 
 def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:
-    """A warning for each selector that failed on queries, with its first failure; all stand in the folder if kept."""
+    """A warning for each selector that failed on queries, with its first failure; all stand in the folder if kept.
+
+    Then, if kept and any failed, that they are asked again.
+    """
+    failed = 0
     for dataset in prepared.datasets:
         for selector in prepared.experiment.selectors:
             n = folder.error_count(dataset, selector.name)
             if n == 0:
                 continue
+            failed += n
             query, reason = next(iter(folder.load(dataset, selector.name).answers.errors.items()))
             where = folder.part_path(dataset, selector.name) / "selections.jsonl"
             every = f"; all: {where}" if kept else "; --out keeps a folder with all of them"
-            failed = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
+            what = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
             first = f"first {query}: {reason.removeprefix(f'query {query!r}: ')}"
-            yield f"warning: {dataset}, {selector.name}: {failed}, {first}{every if n > 1 else ''}"
+            yield f"warning: {dataset}, {selector.name}: {what}, {first}{every if n > 1 else ''}"
+    if failed and kept:
+        which = "the failed query is" if failed == 1 else "failed queries are"
+        yield f"{which} asked again by the next call of the same command"
 
 
 def _report(
     folder: RunFolder, datasets: Mapping[str, Dataset], counter: TokenCounter, *, as_json: bool, page: bool
 ) -> None:
-    """Print the summary of a finished run and write its page."""
+    """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
     from ctxbench.evaluation.summary import summarise_run
 
     summary = summarise_run(folder)
     folder.write("summary.json", summary.as_dict())
-    if as_json:
-        print_json(summary.as_dict())
-    else:
-        from ctxbench.reporting.console import print_summary
-
-        print_summary(summary, sys.stdout)
+    where = None
     if page:
         from ctxbench.reporting.page import write_report
 
@@ -145,8 +162,21 @@ def _report(
             name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
             for name, dataset in datasets.items()
         }
-        where = write_report(folder, datasets, tokens=tokens)
-        print(f"report: {where} (open it in a browser)", file=sys.stderr)  # noqa: T201
+        where = write_report(folder, datasets, tokens=tokens, summary=summary)
+    try:
+        _print(summary, as_json=as_json)
+    finally:
+        if where is not None:
+            print(f"report: {where} (open it in a browser)", file=sys.stderr)  # noqa: T201
+
+
+def _print(summary: RunSummary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(summary.as_dict())
+    else:
+        from ctxbench.reporting.console import print_summary
+
+        print_summary(summary, sys.stdout)
 
 
 def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import typer
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.errors import InputError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -72,11 +74,15 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
 
 
 def validate(name: str, *, as_json: bool) -> int:
-    """Print everything that is wrong with a dataset; the exit code is 0 if nothing is, else 2."""
-    from ctxbench.evaluation.datasets.files import validate as faults_of
-    from ctxbench.evaluation.datasets.store import dataset_folder
+    """Print everything that is wrong with a dataset; the exit code is 0 if nothing is, else 2.
 
-    folder = dataset_folder(name)
+    Raises:
+        UnknownNameError: it is neither a folder nor the name of a dataset.
+        StorageError: its source is not installed.
+    """
+    from ctxbench.evaluation.datasets.files import validate as faults_of
+
+    folder = _folder_of(name)
     faults = faults_of(folder)
     if as_json:
         rows = [
@@ -89,6 +95,17 @@ def validate(name: str, *, as_json: bool) -> int:
             typer.echo(str(fault))
         typer.echo(f"{folder}: {len(faults)} fault{'' if len(faults) == 1 else 's'}" if faults else f"{folder}: valid")
     return 2 if faults else 0
+
+
+def _folder_of(name: str) -> Path:
+    """The folder that a dataset is in; what an importer provides is imported first, as by `show`."""
+    from ctxbench.evaluation.datasets.dataset import name_fault
+    from ctxbench.evaluation.datasets.store import dataset_folder, open_dataset
+
+    if not Path(name).is_dir() and not name_fault(name):
+        with progress() as shown, suppress(InputError):  # its faults are what is asked for
+            open_dataset(name, notify=shown.say)
+    return dataset_folder(name)
 
 
 def import_dataset(name: str, *, out: Path | None) -> None:

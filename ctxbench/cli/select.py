@@ -138,7 +138,13 @@ def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
     n = len(explanation.chosen)
     held = sum(one.offered.origin == "session" for one in explanation.chosen)
     offered = f"{n - held} of {explanation.eligible} items offered{f' beside {held} always in' if held else ''}"
-    lines = [f"{label}: {offered}, {explanation.prompt_tokens:,} prompt tokens ({counter})"]
+    tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
+    if held:
+        tokens += f", {explanation.total_tokens:,} with what the session holds"
+    lines = [f"{label}: {offered}, {tokens}"]
+    if explanation.not_searched:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
+        lines.append(f"not searched: {reasons}")
     if not explanation.chunks:
         lines.append("the request has no text to search with, so nothing is searched")
     lines += ["", *_block(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]

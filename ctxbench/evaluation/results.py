@@ -23,7 +23,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +38,7 @@ from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 from ctxbench.selection import offered_rows
 
+LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
 FORMAT = 1  # of the run folder; raised when a reader of the old one would go wrong
 
 
@@ -47,11 +48,13 @@ class Part:
 
     Attributes:
         dataset, selector: names.
-        key: hash of everything that decides the answers and values.
+        key: hash of everything that decides the answers.
         answers: for every query.
         metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
         unavailable: why a metric could not be computed, by its name.
         notes: what the selector says of this run, for example how many repeats differed.
+        values_key: hash of what else decides the values: metrics, token counts, code.
+        made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
     """
 
     dataset: str
@@ -61,6 +64,8 @@ class Part:
     metrics: Mapping[str, FloatArray]
     unavailable: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    values_key: str = ""
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
 
 def content_key(*parts: Any) -> str:
@@ -76,7 +81,7 @@ class RunFolder:
 
     def part_path(self, dataset: str, selector: str) -> Path:
         """The folder of a part; names are percent-encoded where a file system might object."""
-        return self.path / _file_name(dataset) / _file_name(selector)
+        return self.path / file_name(dataset) / file_name(selector)
 
     @contextmanager
     def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
@@ -105,14 +110,40 @@ class RunFolder:
         recover_folder(folder)
         return folder
 
-    def has(self, dataset: str, selector: str, key: str) -> bool:
-        """Whether the part is there, undamaged, made from just what `key` stands for."""
+    def answers(self, dataset: str, selector: str, key: str) -> Slice | None:
+        """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
+        folder = self._recovered(dataset, selector)
+        if not (folder / "part.json").exists():
+            return None
+        try:
+            marker = read_json(folder / "part.json")
+            content = read_bytes(folder / "answers.npz")
+            if marker["key"] != key or _sha256(content) != marker["files"]["answers.npz"]:
+                return None
+            return replace(Slice.from_bytes(content, folder / "answers.npz"), notes=marker["notes"])
+        except (UserError, *DAMAGE):
+            return None  # the part is made again
+
+    def stored(self, dataset: str, selector: str, key: str, queries: Sequence[str]) -> Slice | None:
+        """The answers to some queries, from the finished part or from a slice of it; None if they are not there."""
+        found = self.answers(dataset, selector, key)
+        candidates = [found] if found is not None else []
+        if found is None and _holds(self._partial(dataset, selector) / "key", key):
+            candidates = [Slice.from_file(path) for path in sorted(self._partial(dataset, selector).glob("*.npz"))]
+        for one in candidates:
+            place = {query: row for row, query in enumerate(one.queries)}
+            if all(query in place for query in queries):
+                return one.only([place[query] for query in queries])
+        return None
+
+    def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
+        """Whether the part is there, undamaged, made and measured from just what the keys stand for."""
         folder = self._recovered(dataset, selector)
         if not (folder / "part.json").exists():
             return False
         try:
             marker = read_json(folder / "part.json")
-            return bool(marker["key"] == key) and all(
+            return (marker["key"], marker["values_key"]) == (key, values_key) and all(
                 _sha256(read_bytes(folder / name)) == marker["files"][name] for name in _FILES
             )
         except (UserError, *DAMAGE):
@@ -137,6 +168,8 @@ class RunFolder:
                 "dataset": part.dataset,
                 "selector": part.selector,
                 "key": part.key,
+                "values_key": part.values_key,
+                "made_by": dict(part.made_by),
                 "metrics": list(part.metrics),
                 "unavailable": dict(part.unavailable),
                 "notes": dict(part.notes),
@@ -172,6 +205,8 @@ class RunFolder:
                 dataset=dataset,
                 selector=selector,
                 key=marker["key"],
+                values_key=marker["values_key"],
+                made_by=marker["made_by"],
                 answers=answers,
                 metrics=metrics,
                 unavailable=marker["unavailable"],
@@ -206,14 +241,6 @@ class RunFolder:
                     continue
             path.unlink(missing_ok=True)
         return kept
-
-    def slice(self, dataset: str, selector: str, number: int) -> Slice:
-        """One slice of an unfinished part.
-
-        Raises:
-            StorageError: it is missing or damaged.
-        """
-        return Slice.from_file(self._partial(dataset, selector) / _slice_name(number))
 
     def slices(self, dataset: str, selector: str) -> Slice:
         """All slices of an unfinished part, one behind the other."""
@@ -264,7 +291,7 @@ class RunFolder:
         return value
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """A file name for any name, another one for each: `/` becomes `~`, what might be trouble is percent-encoded."""
     plain = "~".join(quote(part, safe=" =,").replace("~", "%7E") for part in name.split("/"))
     return f"%2E{plain[1:]}" if plain.startswith(".") else plain

@@ -6,14 +6,14 @@ import io
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.arrays import FloatArray, starts
 from ctxbench.candidates import Candidates, stacked
 from ctxbench.errors import SelectorError, StorageError
 from ctxbench.fileio import read_bytes
@@ -45,6 +45,18 @@ class Slice:
     errors: Mapping[str, str]
     seconds: FloatArray
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def only(self, places: Sequence[int]) -> Slice:
+        """The answers at some places, in the order of `places`; the notes stay those of all."""
+        queries = tuple(self.queries[place] for place in places)
+        return replace(
+            self,
+            queries=queries,
+            chunks=tuple(self.chunks[place] for place in places),
+            candidates=_only(self.candidates, places),
+            errors={query: self.errors[query] for query in queries if query in self.errors},
+            seconds=self.seconds[np.asarray(places, dtype=np.int64)],
+        )
 
     def to_bytes(self, *, timed: bool) -> bytes:
         """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in."""
@@ -114,6 +126,17 @@ class Slice:
             )
         except (*DAMAGE, SelectorError) as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
+
+
+def _only(table: Candidates, places: Sequence[int]) -> Candidates:
+    """The rows of some requests, in the order of `places`."""
+    chosen = np.asarray(places, dtype=np.int64)
+    lengths = np.diff(table.start)[chosen]
+    start = starts(lengths)
+    rows = np.arange(int(start[-1]), dtype=np.int64) + np.repeat(table.start[:-1][chosen] - start[:-1], lengths)
+    arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
+    columns = {name: column[rows] for name, column in table.columns.items()}
+    return Candidates(start=start, rules=table.rules, columns=columns, **arrays)
 
 
 def joined_slices(slices: Sequence[Slice]) -> Slice:

@@ -21,7 +21,7 @@ _OUTSIDE = "What a selector offers is measured; what the model then calls is out
 
 
 def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: int | None = None) -> None:
-    """Print the tables of a run.
+    """Print the tables of a run, all at once: a reader that leaves is for the caller to deal with.
 
     Args:
         summary: of the run.
@@ -31,8 +31,11 @@ def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: in
     from rich.console import Console
 
     console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
-    for part in console_tables(summary, console=console):
-        console.print(part)
+    with console.capture() as text:
+        for part in console_tables(summary, console=console):
+            console.print(part)
+    console.file.write(text.get())
+    console.file.flush()
 
 
 def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableType]:

@@ -94,7 +94,7 @@ def write_latency(result: LatencyResult, path: Path) -> None:
 
 
 def print_latency(result: LatencyResult, file: IO[str] | None = None, *, width: int | None = None) -> None:
-    """Print all tables.
+    """Print all tables, at once.
 
     Args:
         result: of `measure`.
@@ -104,8 +104,11 @@ def print_latency(result: LatencyResult, file: IO[str] | None = None, *, width: 
     from rich.console import Console
 
     console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
-    for part in latency_tables(result):
-        console.print(part)
+    with console.capture() as text:
+        for part in latency_tables(result):
+            console.print(part)
+    console.file.write(text.get())
+    console.file.flush()
 
 
 def latency_tables(result: LatencyResult) -> list[RenderableType]:

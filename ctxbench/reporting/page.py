@@ -20,7 +20,7 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.drill import dataset_payload, script_json, without_surrogates
 from ctxbench.reporting.histogram import Histogram, histogram
 from ctxbench.reporting.scatter import Scatter, scatter
-from ctxbench.reporting.scores import THRESHOLD, ScoreGroup, score_groups
+from ctxbench.reporting.scores import ScoreGroup, score_groups, threshold_of
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ def _view(
 
 def _thresholds(summary: RunSummary) -> dict[str, float]:
     """The threshold of every selector that has one."""
-    described = summary.manifest["selectors"].items()
-    return {name: about["values"][THRESHOLD] for name, about in described if THRESHOLD in about.get("values", {})}
+    found = {name: threshold_of(about) for name, about in summary.manifest["selectors"].items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _breakable(name: str) -> Markup:

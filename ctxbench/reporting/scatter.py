@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.evaluation.stats import Estimate
 from ctxbench.evaluation.summary import DatasetSummary, SelectorSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.axes import LETTER, LINE, Axis, Frame, Tick, nice_step
@@ -116,6 +117,11 @@ def _has(one: SelectorSummary, name: str) -> bool:
     return name in one.estimates and one.estimates[name].n > 0
 
 
+def _interval(metric: Metric, found: Estimate) -> str:
+    text = wording.estimate_interval(metric, found)
+    return f" ({text})" if text else ""
+
+
 def _point(one: SelectorSummary, x: Axis, y: Axis, floor: float, base: str) -> Point:
     share, spent = one.estimates["completeness"], one.estimates["tokens"]
     as_share, as_tokens = parse_metric("completeness"), parse_metric("tokens")
@@ -124,8 +130,8 @@ def _point(one: SelectorSummary, x: Axis, y: Axis, floor: float, base: str) -> P
     name = wording.named(one.selector)
     return Point(
         name=f"{name}, {shown}% (below the axis)" if below else name,
-        title=f"{name}: complete {shown}% ({wording.estimate_interval(as_share, share)}), "
-        f"{wording.number(as_tokens, spent.value)} prompt tokens ({wording.estimate_interval(as_tokens, spent)})",
+        title=f"{name}: complete {shown}%{_interval(as_share, share)}, "
+        f"{wording.number(as_tokens, spent.value)} prompt tokens{_interval(as_tokens, spent)}",
         x=x(spent.value),
         y=y(share.value),
         low=y(share.interval.low),

@@ -19,8 +19,7 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.axes import nice_step
 from ctxbench.reporting.drill import Labels
 
-THRESHOLD = "contextIncludeScore"
-_FLOOR = "contextTopN"
+_CUT = "cut:standard"
 _BINS = 50
 
 
@@ -96,6 +95,40 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     return tuple(sorted(groups, key=lambda group: not group.thresholds))
 
 
+def threshold_of(about: Mapping[str, Any]) -> float | None:
+    """The score from which a selector's standard cut always includes; None where it has none, or several.
+
+    Under `by_domain` there is one where every domain is cut by the same.
+
+    Args:
+        about: the selector in the manifest.
+    """
+    found = _includes(_refine(about))
+    return found.pop() if len(found) == 1 else None
+
+
+def _floor_of(about: Mapping[str, Any]) -> float | None:
+    """How many items the cut includes below the threshold; None where that is counted for each domain."""
+    floors = [float(step["topN"]) for step in _refine(about) if step.get("step") == _CUT]
+    return floors[0] if len(floors) == 1 else None
+
+
+def _refine(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The described steps of a pipeline's refine part; none for any other selector."""
+    pipeline = None if about.get("outside") else about.get("description", {}).get("pipeline")
+    steps: Sequence[Mapping[str, Any]] = pipeline["refine"] if pipeline else ()
+    return steps
+
+
+def _includes(steps: Sequence[Mapping[str, Any]]) -> set[float | None]:
+    """The thresholds of all standard cuts among steps; None stands for a domain without one."""
+    found: set[float | None] = {float(step["includeScore"]) for step in steps if step.get("step") == _CUT}
+    for step in steps:
+        for _, own in step.get("domains", ()) if step.get("step") == "by_domain" else ():
+            found |= _includes(own) or {None}
+    return found
+
+
 def _scores(part: Part, labels: Labels) -> _Scores:
     table, n = part.answers.candidates, len(part.answers.queries)
     searched = table.origin == Origin.SEARCH
@@ -122,10 +155,10 @@ def _group(parts: Sequence[Part], scores: _Scores, described: Mapping[str, Any])
     edges = _edges(np.concatenate([scores.required, scores.other, scores.idle]))
     thresholds = []
     for part in parts:
-        values = described.get(part.selector, {}).get("values", {})
-        if THRESHOLD in values:
-            value = float(values[THRESHOLD])
-            thresholds.append(Threshold(part.selector, value, _sentence(scores, value, values.get(_FLOOR))))
+        about = described.get(part.selector, {})
+        value = threshold_of(about)
+        if value is not None:
+            thresholds.append(Threshold(part.selector, value, _sentence(scores, value, _floor_of(about))))
     return ScoreGroup(
         selectors=tuple(part.selector for part in parts),
         edges=edges,

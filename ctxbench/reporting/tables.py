@@ -10,10 +10,11 @@ from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.evaluation.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.reporting import wording
 
-_SHOWN = ("completeness", "tokens", "items", "Comp", "wrong_siblings", "abstention")
+_SHOWN = ("completeness", "tokens", "total_tokens", "items", "Comp", "wrong_siblings", "abstention")
 _SHORT = {
     "completeness": "complete",
     "tokens": "prompt tokens",
+    "total_tokens": "in all",
     "items": "items",
     "wrong_siblings": "wrong siblings",
     "abstention": "empty when nothing needed",
@@ -154,7 +155,9 @@ def about_selector(summary: RunSummary, name: str) -> str:
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
     asked = [parse_metric(name) for name in summary.manifest["experiment"]["metrics"]]
     if not every_metric:
-        asked = sorted((m for m in asked if m.name in _SHOWN), key=lambda m: (_SHOWN.index(m.name), m.k))
+        asked = sorted(
+            (m for m in asked if m.name in _SHOWN and _tells(dataset, m)), key=lambda m: (_SHOWN.index(m.name), m.k)
+        )
     return tuple(_column(metric, every_metric) for metric in asked if _has_value(dataset, metric))
 
 
@@ -166,6 +169,17 @@ def _column(metric: Metric, every_metric: bool) -> Column:
         unit=wording.unit(metric),
         interval=every_metric or metric.name in HEADLINE,
     )
+
+
+def _tells(dataset: DatasetSummary, metric: Metric) -> bool:
+    """Whether a column says something: tokens with the session's do where a session holds any."""
+    if metric.name != "total_tokens":
+        return True
+    values = [
+        [one.estimates[name].value for name in ("tokens", "total_tokens") if name in one.estimates]
+        for one in dataset.selectors
+    ]
+    return any(len(pair) == 2 and pair[0] != pair[1] for pair in values)
 
 
 def _has_value(dataset: DatasetSummary, metric: Metric) -> bool:
@@ -213,8 +227,8 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
         if any("item_tokens" in c.metric.declaration.needs for c in columns)
         else []
     )
-    notes += [_sizes(columns, shown), *_methods(shown)]
-    if any(not e.interval.holds for c, e in shown if c.interval):
+    notes += [*_sizes(columns, shown), *_methods(shown)]
+    if _any_loose(dataset, shown):
         notes.append(
             f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
         )
@@ -225,8 +239,16 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
     return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
 
 
-def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) -> str:
-    """Over how many queries each mean is."""
+def _any_loose(dataset: DatasetSummary, shown: Sequence[tuple[Column, Estimate]]) -> bool:
+    """Whether an interval that does not hold is shown, of a mean or of a difference."""
+    texts = [wording.estimate_interval(column.metric, found) for column, found in shown if column.interval]
+    against = [pair for one in dataset.selectors for pair in one.against.items()]
+    texts += [wording.difference_interval(parse_metric(name), found) for name, found in against]
+    return any(text.endswith(wording.LOOSE) for text in texts)
+
+
+def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
+    """Over how many queries each mean is; nothing without columns."""
     by_size: dict[tuple[int, ...], list[str]] = {}
     for column in columns:
         sizes = tuple(sorted({found.n for c, found in shown if c is column}))
@@ -235,7 +257,7 @@ def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) 
     for sizes, titles in by_size.items():
         span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
         texts.append(f"n = {span}" if len(by_size) == 1 else f"n = {span} for {wording.listed(titles)}")
-    return f"{'; '.join(texts)}."
+    return [f"{'; '.join(texts)}."] if texts else []
 
 
 def _methods(shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
@@ -243,7 +265,7 @@ def _methods(shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
     methods: dict[str, dict[str, None]] = {}
     levels = set()
     for column, found in shown:
-        if column.interval:
+        if column.interval and wording.estimate_interval(column.metric, found):
             methods.setdefault(found.interval.method, {})[column.title] = None
             levels.add(f"{found.interval.level:.0%}")
     texts = [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]

@@ -42,8 +42,11 @@ def points(metric: Metric) -> str:
 
 
 def estimate_interval(metric: Metric, found: Estimate) -> str:
-    """The interval of a mean as `93.6-97.5` (with an en dash); `~` behind it says that it does not hold."""
-    if not math.isfinite(found.value):
+    """The interval of a mean as `93.6-97.5` (with an en dash); `~` behind it says that it does not hold.
+
+    Empty without a mean, and where the interval has no width: all values are equal, and say nothing of others.
+    """
+    if not math.isfinite(found.value) or found.interval.low == found.interval.high:
         return ""
     low, high = (_end(number(metric, end), end) for end in (found.interval.low, found.interval.high))
     joint = DASH if found.interval.low >= 0 else " to "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,9 @@ class Explanation:
         chunks: what the request was searched with.
         chosen, left_out: with their texts, in the one order.
         prompt: what the model would be sent.
-        prompt_tokens: of all chosen items.
+        prompt_tokens: of the items that the selector added.
+        total_tokens: of all items in the prompt, those that the session held included.
+        not_searched: why items are neither in the session nor searched, with how many.
         eligible: how many items the search could choose from.
         catalog: the items.
     """
@@ -59,6 +62,8 @@ class Explanation:
     left_out: tuple[Explained, ...]
     prompt: Prompt
     prompt_tokens: int
+    total_tokens: int
+    not_searched: Mapping[str, int]
     eligible: int
     catalog: Catalog
 
@@ -71,6 +76,8 @@ class Explanation:
             "items": [one.as_dict() for one in self.chosen],
             "left_out": [one.as_dict() for one in self.left_out[:near]],
             "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.total_tokens,
+            "not_searched": dict(self.not_searched),
             "request_context": self.selection.request_context(self.catalog),
         }
 
@@ -93,10 +100,28 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         chosen=chosen,
         left_out=tuple(_explained(one, catalog, chunks, tokens) for one in selection.left_out),
         prompt=pipeline.prompts(outcome)[0],
-        prompt_tokens=sum(one.tokens for one in chosen),
+        prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
+        total_tokens=sum(one.tokens for one in chosen),
+        not_searched=_not_searched(batch),
         eligible=int(batch.eligible.sum()),
         catalog=catalog,
     )
+
+
+def _not_searched(batch: Batch) -> dict[str, int]:
+    """Why items of a batch of one are neither in the session nor searched, with how many."""
+    held = set(batch.session_item.tolist())
+    reasons: Counter[str] = Counter()
+    for position, item in enumerate(batch.catalog):
+        if position in held or batch.eligible[0, position]:
+            continue
+        if not item.enabled:
+            reasons["not enabled"] += 1
+        elif item.include != "agent":
+            reasons[f"include mode {item.include}"] += 1
+        else:
+            reasons["not available to this request"] += 1
+    return dict(reasons)
 
 
 def _explained(offered: Offered, catalog: Catalog, chunks: tuple[str, ...], tokens: Mapping[str, int]) -> Explained:

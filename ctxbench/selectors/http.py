@@ -101,8 +101,9 @@ class HttpSource:
 
         self._options = options or HttpOptions()
         try:
+            url.encode()
             parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise ParameterError(f"url {url!r} cannot be read: {error}") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ParameterError(f"url must start with http:// or https:// and name a host, got {url!r}")

@@ -102,6 +102,18 @@ def test_all_faults_are_listed_at_once_with_line_and_column(cli, tiny, place):
     assert [(fault["line"], fault["column"]) for fault in found.json["faults"]] == [(3, 24), (11, 0)]
 
 
+def test_a_name_is_checked_where_it_is_and_imported_first(cli, far, cache, place):
+    done = cli("data", "validate", "far")
+    assert (done.code, done.out) == (0, f"{cache / 'datasets' / 'far'}: valid\n")
+    assert done.err.startswith("dataset far: 10 queries over 12 items imported to ")
+    again = cli("data", "validate", "far")
+    assert (again.code, again.out, again.err) == (0, done.out, "")
+    (cache / "datasets" / "far" / "queries.jsonl").write_text("{\n", "utf-8")
+    damaged = cli("data", "validate", "far", "--json")
+    assert (damaged.code, damaged.json["valid"], damaged.err) == (2, False, "")
+    assert damaged.json["faults"][0]["path"] == str(cache / "datasets" / "far" / "queries.jsonl")
+
+
 def test_a_dataset_is_imported_into_the_cache_or_copied(cli, far, cache, place):
     done = cli("data", "import", "far")
     assert (done.code, done.out) == (0, "")
@@ -122,7 +134,7 @@ def test_a_folder_that_holds_something_else_is_not_written_over(cli, far, place)
 
 def test_a_source_that_is_missing_is_named_with_the_command_that_installs_it(cli, far, monkeypatch):
     monkeypatch.setattr(far, "there", False)
-    for words in (("import", "far"), ("show", "far")):
+    for words in (("import", "far"), ("show", "far"), ("validate", "far")):
         done = cli("data", *words)
         assert (done.code, done.out) == (2, "")
         assert done.err.endswith("its source is not installed: pip install far\n")
@@ -131,6 +143,7 @@ def test_a_source_that_is_missing_is_named_with_the_command_that_installs_it(cli
 def test_unknown_names_suggest_the_closest(cli, tiny):
     assert "did you mean 'bfcl-simple'" in cli("data", "import", "bfcl-simpel").err
     assert "did you mean 'bfcl-simple'" in cli("data", "show", "bfcl-simpel").err
+    assert "did you mean 'bfcl-simple'" in cli("data", "validate", "bfcl-simpel").err
     done = cli("data", "show", tiny, "--query", "q1")
     assert done.code == 2
     assert "did you mean 'q10' or 'q01'" in done.err

@@ -79,12 +79,14 @@ def test_what_an_outside_selector_fails_on_is_said_with_its_first_reason(cli, ex
     warning = done.err.splitlines()[0]
     assert warning.startswith("warning: tiny, mine: 10 queries failed and count as nothing offered, first q01: ")
     assert warning.endswith("; all: runs/small/tiny/mine/selections.jsonl")
+    assert done.err.splitlines()[1] == "failed queries are asked again by the next call of the same command"
     (place / "mine.py").write_text("def mine(request, items):\n    1 / (request['id'] != 'q03')\n    return []\n")
     done = cli("run", "small.yaml", "--json", "--fresh")
     warning = done.err.splitlines()[0]
     assert "tiny, mine: 1 query failed and counts as nothing offered, first q03: " in warning
     assert "division by zero" in warning
     assert "all:" not in warning
+    assert done.err.splitlines()[1] == "the failed query is asked again by the next call of the same command"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -121,6 +123,20 @@ def test_a_reader_that_leaves_gets_what_it_wanted_and_no_traceback(experiment, p
     assert done.stdout == "tiny: 10 queries, 12 items\n"
     assert "Traceback" not in done.stderr
     assert "Error" not in done.stderr
+    assert (place / "runs" / "small" / "report.html").exists()
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["table", "json"])
+def test_a_reader_that_has_left_is_no_error_and_the_page_is_written(experiment, place, flags):
+    command = [sys.executable, "-m", "ctxbench", "run", str(experiment()), *flags]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, check=False, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(write)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[1:] == ["report: runs/small/report.html (open it in a browser)"]
+    assert (place / "runs" / "small" / "summary.json").exists()
+    assert (place / "runs" / "small" / "report.html").exists()
 
 
 def test_progress_is_shown_on_stderr_after_a_second(capfd, monkeypatch):

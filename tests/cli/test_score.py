@@ -49,6 +49,23 @@ def test_a_run_is_kept_where_it_is_asked_for(cli, answers, tiny, place):
     assert again.err.startswith("0 selector runs made, 1 found finished;")
 
 
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ((), "stopped: nothing is half-written\n"),
+        (("--out", "kept"), "stopped: nothing is half-written, and the same command goes on from here\n"),
+    ],
+    ids=["temporary", "kept"],
+)
+def test_ctrl_c_says_that_the_command_goes_on_only_where_a_folder_is_kept(cli, answers, tiny, monkeypatch, out, said):
+    def stop(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ctxbench.evaluation.runner.run", stop)
+    done = cli("score", answers(), "--dataset", tiny, *out)
+    assert (done.code, done.out, done.err) == (130, "", said)
+
+
 def test_queries_that_nobody_asked_are_said(cli, answers, tiny):
     done = cli("score", answers(ids=(*IDS, "q77", "q78")), "--dataset", tiny)
     assert done.code == 0

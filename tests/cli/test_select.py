@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 
 import pytest
@@ -48,7 +49,7 @@ def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].startswith("semantic: 1 of 2 items offered beside 1 always in, ")
-    assert lines[0].endswith(" prompt tokens (o200k_base)")
+    assert re.search(r", \d+ prompt tokens \(o200k_base\), \d+ with what the session holds$", lines[0])
     assert lines[2].split()[0] == "always"
     assert lines[2].split()[-1] == "rule:zeta"
     assert lines[3].split()[:2] == ["1.000", "agent"]  # the same words
@@ -64,7 +65,7 @@ def test_json_says_all_of_it(select):
     data = done.json
     assert list(data) == [
         *("selector", "parameters", "embedder", "tokens", "query", "chunks", "eligible", "items", "left_out"),
-        *("prompt_tokens", "request_context"),
+        *("prompt_tokens", "total_tokens", "not_searched", "request_context"),
     ]
     assert data["selector"] == "semantic/normal"
     assert data["parameters"] == {"contextTopK": 20, "contextTopN": 1, "contextIncludeScore": 0.7}
@@ -72,7 +73,9 @@ def test_json_says_all_of_it(select):
     assert [item["id"] for item in data["items"]] == ["rule:zeta", "tool:alpha"]
     assert data["items"][1]["score"] == pytest.approx(1.0)
     assert data["items"][1]["pair"] == {"query_chunk": "alpha beta gamma", "item_chunk": "alpha: beta gamma"}
-    assert data["prompt_tokens"] == sum(item["tokens"] for item in data["items"])
+    added = [item["tokens"] for item in data["items"] if item["origin"] != "session"]
+    assert data["prompt_tokens"] == sum(added)
+    assert data["total_tokens"] == sum(item["tokens"] for item in data["items"])
     (out,) = data["left_out"]
     assert (out["id"], out["rule"]) == ("tool:delta", "beyond the first topN=1 and its score is below includeScore=0.7")
 

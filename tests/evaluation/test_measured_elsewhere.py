@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ctxbench.config import read_experiment
+from ctxbench.evaluation.preparing import prepare
 from ctxbench.evaluation.results import RunFolder
-from ctxbench.evaluation.runner import prepare, run
+from ctxbench.evaluation.runner import run
 from ctxbench.evaluation.summary import RunSummary, summarise_run
 
 ROOT = Path(__file__).parents[2]

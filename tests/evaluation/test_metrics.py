@@ -154,6 +154,17 @@ def test_a_server_that_all_items_share_makes_no_siblings():
     assert kinship.codes.tolist() == [[-1, -1], [0, 1]]
 
 
+def test_the_same_name_on_two_servers_is_a_sibling_but_not_of_another_type():
+    kinship = Kinship.of(
+        ["create_issue", "create_issue", "create_issue_comment", "create_issue"],
+        servers=["tracker", "forge", "desk", ""],
+        types=["tool", "tool", "tool", "rule"],
+    )
+    assert kinship.codes.tolist() == [[0, 1, 2, -1], [0, 0, 0, 1]]
+    evidence = Evidence(judgments=judgments([(0, 2, 0)]), offered=offered([0, 1, 2, 3]), kinship=kinship)
+    assert values("wrong_siblings", evidence) == [2]  # the two tools of other servers, not the rule
+
+
 @pytest.mark.parametrize(
     ("name", "stem"),
     [

@@ -240,7 +240,8 @@ def test_slices_wait_until_the_part_is_whole(tmp_path):
     assert folder.slice_numbers("d", "s", "k", queries=IDS) == {0, 1}
     assert folder.slices("d", "s").queries == ("q1", "q2", "q3")
     assert folder.slices("d", "s").notes == {"late": 1}
-    assert folder.slice("d", "s", 1).queries == ("q3",)
+    assert folder.stored("d", "s", "k", ["q3"]).queries == ("q3",)
+    assert folder.stored("d", "s", "other", ["q3"]) is None
 
 
 @pytest.mark.parametrize("number", [10, 1_000_000])

@@ -20,9 +20,11 @@ from ctxbench.candidates import Origin
 from ctxbench.config import examine
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.errors import InputError, SelectorError, StorageError
-from ctxbench.evaluation import runner
+from ctxbench.evaluation import dataset_run
+from ctxbench.evaluation.preparing import open_experiment, prepare
 from ctxbench.evaluation.results import RunFolder
-from ctxbench.evaluation.runner import open_experiment, prepare, run
+from ctxbench.evaluation.runner import run
+from ctxbench.selectors.pipelines import offered_sizes
 
 TINY = Path(__file__).parents[1] / "data" / "tiny"
 SELECTORS = """
@@ -38,7 +40,7 @@ SELECTORS = """
 def small_slices_and_a_cache_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
-    monkeypatch.setattr(runner, "SLICE", 3)  # the tiny dataset has ten queries: four slices
+    monkeypatch.setattr(dataset_run, "SLICE", 3)  # the tiny dataset has ten queries: four slices
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ def test_a_comparator_that_ranks_too_few_items_is_an_error_not_a_smaller_one(tmp
 
 def test_slices_change_nothing(tmp_path, monkeypatch):
     run_file(experiment(tmp_path), tmp_path / "three")
-    monkeypatch.setattr(runner, "SLICE", 64)
+    monkeypatch.setattr(dataset_run, "SLICE", 64)
     run_file(experiment(tmp_path), tmp_path / "all")
     assert snapshot(tmp_path / "three") == snapshot(tmp_path / "all")
 
@@ -351,12 +353,12 @@ def interrupted(path, folder, patch, *where):
 def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tmp_path, monkeypatch):
     path = experiment(tmp_path)
     run_file(path, tmp_path / "whole")
-    answered = counted(runner.answered, stop_at, KeyboardInterrupt(), after=bool(stop_at % 2))
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
+    answered = counted(dataset_run.answered, stop_at, KeyboardInterrupt(), after=bool(stop_at % 2))
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
     assert not (tmp_path / "run" / "manifest.json").exists()
     asked = []
-    again = runner.answered
-    monkeypatch.setattr(runner, "answered", lambda s, b: asked.append((s.name, b.ids)) or again(s, b))
+    again = dataset_run.answered
+    monkeypatch.setattr(dataset_run, "answered", lambda s, b: asked.append((s.name, b.ids)) or again(s, b))
     run_file(path, tmp_path / "run", fresh=fresh)
     assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
     assert len(asked) == 20 if fresh else len(asked) == 20 - (stop_at - 1)
@@ -389,8 +391,8 @@ def test_interrupted_many_times_it_still_ends_the_same(seed, tmp_path, monkeypat
 
 def test_slices_of_an_older_experiment_are_not_taken(tmp_path, monkeypatch, data):
     old = experiment(tmp_path, data=data)
-    answered = counted(runner.answered, 12, KeyboardInterrupt())
-    assert interrupted(old, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
+    answered = counted(dataset_run.answered, 12, KeyboardInterrupt())
+    assert interrupted(old, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
     lines = (data / "queries.jsonl").read_text("utf-8").splitlines()
     (data / "queries.jsonl").write_text("\n".join([*lines[3:], *lines[:3]]) + "\n", "utf-8")
     path = experiment(tmp_path, SELECTORS.replace("n: 2", "n: 1"), data=data)
@@ -402,8 +404,8 @@ def test_slices_of_an_older_experiment_are_not_taken(tmp_path, monkeypatch, data
 def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch):
     path = experiment(tmp_path)
     run_file(path, tmp_path / "whole")
-    answered = counted(runner.answered, 18, KeyboardInterrupt())
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
+    answered = counted(dataset_run.answered, 18, KeyboardInterrupt())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
     slices = sorted((tmp_path / "run" / "tiny").glob("*+partial/*.npz"))
     assert len(slices) == 17
     for place, one in enumerate(slices):
@@ -449,7 +451,7 @@ def test_a_selector_of_ours_that_fails_stops_the_run_and_leaves_no_empty_folder(
 
 
 def _run_in_process(path, folder, barrier):
-    runner.SLICE = 3
+    dataset_run.SLICE = 3
     prepared = open_experiment(path)
     barrier.wait(60)
     run(prepared, folder)
@@ -510,7 +512,7 @@ def test_a_query_that_failed_counts_as_nothing_offered_but_not_as_abstention(tmp
     q02, q05, q10 = 1, 4, 9
     assert values["completeness"][q02] == 0.0
     assert values["recall"][q02] == 0.0
-    assert values["items"][[q02, q05]].tolist() == [0.0, 0.0]
+    assert np.isnan(values["items"][[q02, q05]]).all()  # to fail is not to be cheap
     for metric in ("abstention", "false_inclusion", "false_items"):
         assert np.isnan(values[metric][q05])
         assert not np.isnan(values[metric][q10])
@@ -547,13 +549,92 @@ def test_an_outside_selector_is_asked_once_for_itself_and_for_who_takes_its_size
 @pytest.mark.parametrize("stop_at", [2, 5, 7])
 def test_an_outside_selector_is_not_asked_again_for_finished_slices(stop_at, tmp_path, monkeypatch):
     path = own(tmp_path, "{selector: random, like: mine}")
-    answered = counted(runner.answered, stop_at, KeyboardInterrupt())
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
+    answered = counted(dataset_run.answered, stop_at, KeyboardInterrupt())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
     run_file(path, tmp_path / "run")
     assert sorted((tmp_path / "mine.log").read_text().split()) == [f"q{n:02}" for n in range(1, 11)]
     (tmp_path / "mine.log").unlink()
     run_file(path, tmp_path / "whole")
     assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+
+
+def test_only_failed_queries_are_asked_again(tmp_path):
+    path = own(tmp_path, "{selector: random, like: mine}")
+    run_file(path, tmp_path / "run")
+    (tmp_path / "mine.log").unlink()
+    assert run_file(path, tmp_path / "run").errors == {"tiny, mine": 2, "tiny, random": 2}
+    assert (tmp_path / "mine.log").read_text().split() == ["q02", "q05"]
+    known = offered(tmp_path / "run", "mine")
+    answers = [{"query": query, "items": []} for query in known if query not in ("q02", "q05")]
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
+    path = experiment(tmp_path, "\n  - {answers: answers.jsonl, name: theirs}\n")
+    assert run_file(path, tmp_path / "by file").errors == {"tiny, theirs": 2}
+    folder = RunFolder(tmp_path / "by file")
+    assert list(folder.load("tiny", "theirs").answers.queries) == list(known)
+
+
+def test_what_was_mended_equals_what_never_failed(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        CALLABLE.replace('if request["id"] in ("q02", "q05"):', 'if Path(__file__).with_name("down").exists():')
+    )
+    path = experiment(tmp_path, '\n  - {callable: "mine.py:chosen", name: mine}\n  - {selector: random, like: mine}\n')
+    (tmp_path / "down").write_text("")
+    assert run_file(path, tmp_path / "run").errors == {"tiny, mine": 10, "tiny, random": 10}
+    (tmp_path / "down").unlink()
+    assert run_file(path, tmp_path / "run").errors == {}
+    run_file(path, tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+
+
+def test_other_metrics_and_token_counts_ask_no_selector_again(tmp_path):
+    (tmp_path / "mine.py").write_text(CALLABLE.replace('("q02", "q05")', "()"))
+    selectors = '\n  - {callable: "mine.py:chosen", name: mine}\n'
+    run_file(experiment(tmp_path, selectors), tmp_path / "run")
+    report = run_file(experiment(tmp_path, selectors, metrics="[completeness, items]"), tmp_path / "run")
+    assert (report.made, report.reused) == (1, 0)
+    assert list(RunFolder(tmp_path / "run").load("tiny", "mine").metrics) == ["completeness", "items"]
+    run_file(experiment(tmp_path, selectors, tokens="o200k"), tmp_path / "run")
+    assert len((tmp_path / "mine.log").read_text().split()) == 10
+
+
+def test_sizes_are_those_of_the_part_that_is_there_also_of_a_noisy_selector(tmp_path):
+    noisy = CALLABLE.replace('int(request["id"][1:]) % 3', 'len(Path(__file__).with_suffix(".log").read_text()) % 4')
+    (tmp_path / "mine.py").write_text(noisy.replace('("q02", "q05")', "()"))
+    own_entry = '\n  - {callable: "mine.py:chosen", name: mine}'
+    run_file(experiment(tmp_path, f"{own_entry}\n"), tmp_path / "run")
+    run_file(experiment(tmp_path, f"{own_entry}\n  - {{selector: random, like: mine}}\n"), tmp_path / "run")
+    assert len((tmp_path / "mine.log").read_text().split()) == 10
+    sizes = [offered_sizes(RunFolder(tmp_path / "run").load("tiny", name).answers) for name in ("mine", "random")]
+    assert sizes[0].tolist() == sizes[1].tolist()
+
+
+def test_missing_token_counts_are_found_before_anything_is_asked(tmp_path):
+    (tmp_path / "mine.py").write_text(CALLABLE)
+    (tmp_path / "counts.json").write_text('{"rule:unknown": 3}')
+    path = experiment(
+        tmp_path, '\n  - {callable: "mine.py:chosen", name: mine}\n', tokens=f"file:{tmp_path / 'counts.json'}"
+    )
+    with pytest.raises(InputError):
+        open_experiment(path)
+    assert not (tmp_path / "mine.log").exists()
+
+
+def test_a_name_too_long_for_a_folder_is_a_fault(tmp_path):
+    with pytest.raises(InputError, match="is too long for a folder"):
+        open_experiment(experiment(tmp_path, f"\n  - {{selector: bm25, name: {'x' * 250}}}\n"))
+
+
+def test_a_dataset_without_labels_is_a_fault(tmp_path, data):
+    for path in (data / "qrels").iterdir():
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+    rows = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
+    for row in rows:
+        row.pop("needs", None)
+    (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    card = (data / "dataset.yaml").read_text()
+    (data / "dataset.yaml").write_text(card[: card.index("counts:")] + card[card.index("scopes:") :])
+    with pytest.raises(InputError, match="has no query that is labelled or needs nothing"):
+        open_experiment(experiment(tmp_path, data=data))
 
 
 def test_a_changed_source_file_makes_the_outside_selector_again(tmp_path):

@@ -454,6 +454,18 @@ def test_intervals_of_differences_cover(name, n):
     assert share >= (0.90 if scale == "amount" and n == 20 else 0.92)
 
 
+@pytest.mark.parametrize(
+    ("sigma", "n", "coverage"),
+    [(0.5, 20, 0.84), (0.5, 50, 0.92), (0.5, 100, 0.93), (1, 20, 0.70), (1, 50, 0.81), (1, 100, 0.85), (1, 200, 0.88)],
+)
+def test_intervals_of_amounts_that_seldom_differ_cover_what_their_docstring_says(sigma, n, coverage):
+    rng = np.random.default_rng(n)
+    samples = (rng.random((4000, n)) < 0.1) * rng.lognormal(0, sigma, (4000, n))
+    truth = 0.1 * math.exp(sigma**2 / 2)
+    share = np.mean([covers(difference_interval(sample, scale="amount"), truth) for sample in samples])
+    assert share == pytest.approx(coverage, abs=0.02)  # below the nominal 0.95, by as much as is said
+
+
 def test_intervals_of_rare_amounts_say_that_they_do_not_hold():
     assert not difference_interval([0.0] * 91 + [100.0] * 9, scale="amount").holds
     assert difference_interval([0.0] * 90 + [100.0] * 10, scale="amount").holds
@@ -525,6 +537,35 @@ def test_comparisons_read_together_are_corrected():
     assert corrected["more"].p_holm == 2 * (2 / 2**12)
     assert corrected["some"].p == 2 / 2**6
     assert correct({}) == {}
+
+
+def test_how_many_queries_would_tell_is_said_for_the_comparisons_read_together():
+    base = np.zeros(400)
+    rises = {name: base.copy() for name in range(10)}
+    for values in rises.values():
+        values[:10], values[10:12] = 1, -1  # 10 higher, 2 lower of 400: p = 2 (1 + 12 + 66) / 2^12 = 0.0386
+    alone = {name: compare(base, values, scale="share") for name, values in rises.items()}
+    assert alone[0].distinguishable
+    corrected = correct(alone)[0]
+    assert not corrected.distinguishable  # p_holm = 0.386
+    differences = rises[0] - base
+    assert alone[0].needed == needed_n(differences) == 587  # ((1.960 sqrt .03 + .8416 sqrt .0296) / .02)^2
+    assert corrected.needed == needed_n(differences, alpha=0.05 / 10) == 996  # with 2.807 in place of 1.960
+
+
+@pytest.mark.parametrize("scale", ["yes/no", "share", "amount"])
+@pytest.mark.parametrize("family", [1, 3, 12])
+def test_what_is_not_told_apart_never_needs_as_few_as_were_asked(scale, family):
+    rng = np.random.default_rng(8)
+    named = 0
+    for n in [5, 8, 12, 30, 100] * 12:
+        base = np.zeros(n)
+        other = (rng.random(n) < rng.random()) * (1.0 if scale == "yes/no" else rng.random(n) ** 3)
+        for one in correct({i: compare(base, other, scale=scale) for i in range(family)}).values():
+            if not one.distinguishable and one.needed is not None:
+                assert one.needed > n
+                named += 1
+    assert named > 10
 
 
 @pytest.mark.parametrize(

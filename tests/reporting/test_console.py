@@ -11,6 +11,7 @@ from rich.console import Console
 from ctxbench.evaluation.stats import Comparison, Estimate, Interval
 from ctxbench.evaluation.summary import DatasetSummary, RunSummary, SelectorSummary, summarise_run
 from ctxbench.reporting.console import console_tables, print_summary
+from ctxbench.reporting.tables import comparison_table
 
 
 def printed(summary: RunSummary, width: int = 140) -> str:
@@ -32,7 +33,7 @@ def comparison(difference: float, low: float, high: float, *, p: float, needed: 
     interval = Interval(low=low, high=high, level=0.95, method="Bonett-Price", holds=True)
     return Comparison(
         n=400, left_out=0, base=0.5, other=0.5, difference=difference, interval=interval, higher=1, lower=2, equal=397,
-        standardised=0.1, p=p, p_holm=p, test="exact McNemar", alpha=0.05, needed=needed,
+        square=0.1, standardised=0.1, p=p, p_holm=p, test="exact McNemar", alpha=0.05, needed=needed,
     )  # fmt: skip
 
 
@@ -74,10 +75,38 @@ def test_shares_are_per_cent_tokens_whole_and_intervals_stand_behind(summary: Ru
     assert line_of(printed(summary), "base *").split() == ["base", "*", "96.0", "93.6–97.5", "541", "533–549"]
 
 
+def with_tokens(summary: RunSummary, spent: Estimate) -> RunSummary:
+    (dataset,) = summary.datasets
+    base, other = dataset.selectors
+    changed = replace(other, estimates={**other.estimates, "tokens": spent})
+    return replace(summary, datasets=(replace(dataset, selectors=(base, changed)),))
+
+
 def test_thousands_are_separated_and_an_interval_that_does_not_hold_is_marked(summary: RunSummary) -> None:
-    text = printed(summary)
-    assert "40,013  40,013–40,013~" in line_of(text, "other [bold]")
+    text = printed(with_tokens(summary, estimate(40013.0, 39000.0, 41000.0, method="t", holds=False)))
+    assert "40,013  39,000–41,000~" in line_of(text, "other [bold]")
     assert "~ behind an interval: there are too few queries" in " ".join(text.split())
+
+
+def test_where_all_values_are_equal_there_is_no_interval_and_no_mark(summary: RunSummary) -> None:
+    text = printed(summary)
+    assert line_of(text, "other [bold]").split()[-1] == "40,013"
+    assert "~" not in text
+
+
+def test_a_mark_behind_a_difference_alone_is_explained_too(summary: RunSummary) -> None:
+    (dataset,) = summary.datasets
+    base, other = dataset.selectors
+    loose = {name: replace(one, interval=replace(one.interval, holds=False)) for name, one in other.against.items()}
+    changed = replace(dataset, selectors=(base, replace(other, against=loose)))
+    assert "~ behind an interval: there are too few" in " ".join(printed(replace(summary, datasets=(changed,))).split())
+
+
+def test_without_a_column_nothing_is_said_of_sizes(summary: RunSummary) -> None:
+    (dataset,) = summary.datasets
+    bare = replace(dataset, selectors=tuple(replace(one, estimates={}, against={}) for one in dataset.selectors))
+    table = comparison_table(replace(summary, datasets=(bare,)), bare)
+    assert (table.columns, table.notes) == ((), ())
 
 
 def test_a_difference_that_is_told_apart_has_its_p_value(summary: RunSummary) -> None:

@@ -19,7 +19,7 @@ from ctxbench.evaluation.summary import summarise_run
 from ctxbench.items import Catalog, Item
 from ctxbench.reporting.drill import dataset_payload, script_json
 from ctxbench.reporting.page import render_page
-from ctxbench.reporting.scores import score_groups
+from ctxbench.reporting.scores import score_groups, threshold_of
 
 
 class Reader(HTMLParser):
@@ -322,11 +322,56 @@ def test_score_groups_count_what_lies_above_the_threshold(made_run) -> None:
     assert group.sentences == ("2 required items not among the candidates, and so without a score here.",)
 
 
+def cut(score: float, floor: int = 5) -> dict[str, Any]:
+    return {"step": "cut:standard", "version": 1, "topK": 20, "topN": floor, "includeScore": score}
+
+
+def by_domain(*domains: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"step": "by_domain", "domains": [[f"type{i}", steps] for i, steps in enumerate(domains)]}
+
+
+def piped(*steps: dict[str, Any]) -> dict[str, Any]:
+    """A selector whose parameters have names of their own, or none."""
+    return {"values": {}, "description": {"pipeline": {"refine": list(steps)}}}
+
+
+BUDGET = {"step": "cut:budget", "version": 1, "tokens": 400}
+
+
+@pytest.mark.parametrize(
+    ("about", "threshold"),
+    [
+        (piped(cut(0.6)), 0.6),
+        (piped(cut(0.6), BUDGET), 0.6),
+        (piped(by_domain([cut(0.5)], [cut(0.5, 3), BUDGET])), 0.5),
+        (piped(by_domain([cut(0.5)], [by_domain([cut(0.5)])])), 0.5),
+        (piped(by_domain([cut(0.5)], [cut(0.6)])), None),
+        (piped(by_domain([cut(0.5)], [BUDGET])), None),
+        (piped(cut(0.5), cut(0.6)), None),
+        (piped(by_domain([BUDGET], [])), None),
+        (piped(BUDGET), None),
+        (piped(), None),
+        ({"values": {"contextIncludeScore": 0.7}, "description": {"ranking": {}, "as many as": piped(cut(0.7))}}, None),
+        ({**piped(cut(0.6)), "outside": True}, None),
+        ({}, None),
+    ],
+)
+def test_the_threshold_is_that_of_the_described_cut(about: dict[str, Any], threshold: float | None) -> None:
+    assert threshold_of(about) == threshold
+
+
+def test_the_floor_of_each_domain_is_not_taken_for_that_of_all(made_run) -> None:
+    part = made_run.folder.load("desk", "semantic/normal")
+    (group,) = score_groups(made_run.datasets["desk"], [part], {"semantic/normal": piped(by_domain([cut(0.7)]))})
+    assert [one.value for one in group.thresholds] == [0.7]
+    assert "are offered even where" not in group.thresholds[0].sentence
+
+
 def test_selectors_with_equal_scores_share_a_chart(made_run) -> None:
     part = made_run.folder.load("desk", "semantic/normal")
     described = {
-        "semantic/normal": {"values": {"contextIncludeScore": 0.7}},
-        "semantic/strict": {"values": {"contextIncludeScore": 0.8}},
+        "semantic/normal": piped(cut(0.7)),
+        "semantic/strict": piped(cut(0.8)),
     }
     parts = [part, replace(part, selector="semantic/strict")]
     (group,) = score_groups(made_run.datasets["desk"], parts, described)

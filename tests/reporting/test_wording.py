@@ -18,7 +18,7 @@ def interval(low: float, high: float, *, holds: bool = True) -> Interval:
 def comparison(*, p: float, needed: int | None = None, difference: float = 0.1) -> Comparison:
     return Comparison(
         n=9, left_out=0, base=0.0, other=0.0, difference=difference, interval=interval(0.0, 0.2), higher=1, lower=0,
-        equal=8, standardised=0.1, p=p, p_holm=p, test="t", alpha=0.05, needed=needed,
+        equal=8, square=0.1, standardised=0.1, p=p, p_holm=p, test="t", alpha=0.05, needed=needed,
     )  # fmt: skip
 
 

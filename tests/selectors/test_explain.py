@@ -68,7 +68,8 @@ def test_what_stayed_out_has_its_rule_the_nearest_first(resources):
 def test_tokens_are_those_of_the_prompt_texts(resources):
     found = explained(resources, "freeze the release", given={"contextTopN": 1, "contextIncludeScore": 1.0})
     assert [one.tokens for one in found.chosen] == [(len(i.prompt_text) + 3) // 4 for i in (LANGUAGE, FREEZE)]
-    assert found.prompt_tokens == sum(one.tokens for one in found.chosen)
+    assert found.prompt_tokens == sum(one.tokens for one in found.chosen if one.offered.origin != "session")
+    assert found.total_tokens == sum(one.tokens for one in found.chosen)
 
 
 def test_eligible_counts_what_a_search_may_offer(resources):

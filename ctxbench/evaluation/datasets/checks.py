@@ -152,8 +152,15 @@ class _Labels(_Part):
             if label.grade == 2:
                 alone = None if label.alternatives else label.item
                 groups.setdefault((label.query, label.alternatives, alone), []).append(i)
-        for (query_id, _, _), members in groups.items():
+        for (query_id, group, _), members in groups.items():
             query = self.query.get(query_id)
+            if group and len(members) == 1:
+                label = self.contents.labels[members[0]]
+                message = (
+                    f"label of {label.item.id!r} for query {label.query!r} stands alone in its group of alternatives "
+                    f"{group!r}; give the items that stand for each other the same text, or leave it empty"
+                )
+                yield Fault(message, *self.contents.place_label(members[0]))
             if query is not None:
                 yield from self._reachable(query, members)
 
@@ -195,8 +202,12 @@ class _Labels(_Part):
         held = {item.key for item in query.request.session or ()}
         open_to = {label.item for label in labels if available is None or label.item in available} | held
         enabled = {item.key for item in items if item is not None and item.enabled}
-        if not any(label.item in open_to and label.item in enabled for label in labels):
+        by_hand = {item.key for item in items if item is not None and item.include == "manual"} - held
+        reachable = {label.item for label in labels if label.item in open_to and label.item in enabled}
+        if not reachable - by_hand:
             names = " or ".join(repr(label.item.id) for label in labels)
             why = "is not among the items available to it" if enabled else "is not enabled"
+            if reachable:
+                why = "is included by hand only (manual), and its session does not hold it"
             message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
             yield Fault(message, *self.contents.place_label(members[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,14 @@ def _imported(name: str, importer: Importer, notify: Notify) -> Dataset:
         return dataset
     notify(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items imported to {folder}")
     return dataset
+
+
+def dataset_reference(name_or_path: str, base: Path) -> str:
+    """What opens the same dataset again with this `base`: a folder relative to it, or the name."""
+    for folder in (base / name_or_path, Path(name_or_path)):
+        if _holds_dataset(folder):
+            return Path(os.path.relpath(folder, base)).as_posix()
+    return name_or_path
 
 
 def dataset_folder(name_or_path: str | Path) -> Path:

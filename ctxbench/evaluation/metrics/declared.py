@@ -160,8 +160,8 @@ _SETS = (
     Declaration(
         name="wrong_siblings",
         title="Wrong siblings offered",
-        text="How many items added are irrelevant or unlabelled but share the server, the stem of the name or a "
-        "near-duplicate group with a required item.",
+        text="How many items added are irrelevant or unlabelled but share with a required item the type and the "
+        "server, the type and the stem of the name (on any server), or a near-duplicate group.",
         empty=f"{_LEFT_OUT}; 0 where nothing was added.",
         better="lower",
         scale="amount",

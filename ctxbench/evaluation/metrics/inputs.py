@@ -133,7 +133,9 @@ class Kinship:
         types: Sequence[str],
         near: npt.ArrayLike | None = None,
     ) -> Kinship:
-        """Siblings by server, by name and by near-duplicate texts, within a type of item.
+        """Siblings by server and by the stem of the name, both within a type of item, and by near-duplicate texts.
+
+        The stem counts whatever the server: `create_issue` on two servers is mistaken for itself.
 
         Args:
             names, servers, types: shape (n_items,) each. No server is the empty string. If all items that have a
@@ -145,7 +147,7 @@ class Kinship:
         telling = len(set(servers) - {""}) > 1
         rows = [
             _codes([(t, s) if s and telling else None for t, s in zip(types, servers, strict=True)]),
-            _codes([(t, s, name_stem(n)) for n, s, t in zip(names, servers, types, strict=True)]),
+            _codes([(t, name_stem(n)) for n, t in zip(names, types, strict=True)]),
         ]
         if near is not None:
             rows.append(np.asarray(near, dtype=np.int64))

@@ -76,7 +76,7 @@ def test_read_back_it_is_equal_with_awkward_texts(tmp_path: Path) -> None:
         dataset,
         catalog=Catalog([*dataset.catalog, odd]),
         queries=tuple(queries),
-        labels=(*labels, Label("q02", odd.key, 2, alternatives="x y ü")),
+        labels=(*labels, *(Label("q02", key, 2, alternatives="x y ü") for key in (odd.key, dataset.catalog[3].key))),
         about={**dataset.about, "notes": ["1e-5", "yes: no", "two\nlines"], "source": {"sha256": "010"}},
     )
     write_dataset(written, tmp_path / "odd")
@@ -206,7 +206,10 @@ CORPUS, QUERIES, CARD, TEST, TUNING = (
             QUERIES,
             '"mode":"manual"',
             '"mode":"agent"',
-            ["queries.jsonl:9:0 field 'session', entry 1: a session item's mode is always or manual"],
+            [
+                "queries.jsonl:9:0 field 'session', entry 1: a session item's mode is always or manual",
+                "qrels/test.tsv:8:0 query 'q09' requires",  # which the session no longer holds
+            ],
         ),
         (
             QUERIES,
@@ -433,3 +436,13 @@ def test_a_dataset_without_provenance_is_not_written(tmp_path: Path, change: Cal
     with pytest.raises(ParameterError, match="must say labelling"):
         write_dataset(change(read_dataset(TINY)), tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_of_alternatives_needs_two_members(folder: Path) -> None:
+    lines = (folder / TEST).read_text().splitlines()
+    row = next(i for i, line in enumerate(lines) if line.split("\t")[2:5] == ["2", "direct", ""])
+    lines[row] += "tool:gh:rollout"  # what a reader might take the column for
+    (folder / TEST).write_text("\n".join(lines) + "\n")
+    (found,) = faults_of(folder)
+    assert "stands alone in its group of alternatives 'tool:gh:rollout'" in found
+    assert found.startswith(f"qrels/test.tsv:{row + 1}:0 ")

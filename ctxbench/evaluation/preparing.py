@@ -1,0 +1,143 @@
+"""Opens what an experiment names, and finds everything that is wrong with it before anything is embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ctxbench.arrays import IntArray
+from ctxbench.cache import cache_dir
+from ctxbench.config import Experiment, examine
+from ctxbench.embedding.base import Embedder
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.errors import Fault, InputError, UserError
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.store import dataset_reference, open_dataset
+from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
+from ctxbench.evaluation.results import LONGEST_NAME, file_name
+from ctxbench.index.resources import LocalResources
+from ctxbench.items import Catalog
+from ctxbench.jsonio import line_of
+from ctxbench.tokens import TokenCounter, open_counter
+
+T = TypeVar("T")
+
+
+def nothing_said(_message: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared:
+    """An experiment that was checked whole: datasets are open, nothing is embedded and no model is loaded.
+
+    Attributes:
+        experiment: as read.
+        datasets: by name, in order.
+        references: what the experiment calls each, by name: the name itself, or a folder.
+        metrics: parsed.
+        embedder: not loaded yet.
+        counter: counts prompt tokens.
+        item_tokens: prompt tokens of every item by dataset, each of shape (n_items,).
+    """
+
+    experiment: Experiment
+    datasets: Mapping[str, Dataset]
+    references: Mapping[str, str]
+    metrics: tuple[Metric, ...]
+    embedder: Embedder
+    counter: TokenCounter
+    item_tokens: Mapping[str, IntArray]
+
+    def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
+        """Resources over the vector store of this machine."""
+        store = VectorStore(self.embedder.identity)
+        return LocalResources(Vectors(self.embedder, store, progress=progress), self.counter)
+
+
+def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
+    """Read an experiment and open what it names; nothing is embedded, and no model is loaded.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything is wrong in it or in what it names: all faults, with their lines.
+    """
+    experiment, faults = examine(path)
+    return prepare(experiment, faults=faults, notify=notify)
+
+
+def prepare(
+    experiment: Experiment, *, faults: Sequence[Fault] = (), notify: Callable[[str], None] = nothing_said
+) -> Prepared:
+    """Open what an experiment names.
+
+    Args:
+        experiment: as read.
+        faults: what is wrong in it already, to be reported with the rest.
+        notify: told what takes a moment.
+
+    Raises:
+        InputError: a dataset, metric, embedder or token counter is unknown or broken; all faults at once.
+    """
+    faults = list(faults)
+
+    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
+        try:
+            return what()
+        except InputError as error:
+            faults.extend(error.faults)
+        except UserError as error:
+            faults.append(Fault(str(error), experiment.path, line_of(experiment.lines, where)))
+        return None
+
+    datasets: dict[str, Dataset] = {}
+    references: dict[str, str] = {}
+    for place, name in enumerate(experiment.datasets):
+        where = ("datasets", place)
+        dataset = attempt(partial(open_dataset, name, base=experiment.base, notify=notify), *where)
+        if dataset is not None and dataset.name in datasets:
+            line = line_of(experiment.lines, where)
+            faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))
+        elif dataset is not None:
+            datasets[dataset.name] = dataset
+            references[dataset.name] = dataset_reference(name, experiment.base)
+            if not len(dataset.judged()):
+                what = f"dataset {dataset.name} has no query that is labelled or needs nothing; nothing can be measured"
+                faults.append(Fault(what, experiment.path, line_of(experiment.lines, where)))
+    for place, text in enumerate(experiment.metrics):
+        attempt(partial(parse_metric, text), "metrics", place)
+    embedder = attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    counter = attempt(lambda: open_counter(experiment.tokens, cache=cache_dir()), "tokens")
+    counted = {
+        name: attempt(partial(count_tokens, counter, d.catalog), "tokens") for name, d in datasets.items() if counter
+    }
+    for place, spec in enumerate(experiment.selectors):
+        if len(file_name(spec.name)) > LONGEST_NAME:
+            what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
+            faults.append(Fault(what, experiment.path, line_of(experiment.lines, ("selectors", place))))
+    if faults or embedder is None or counter is None:
+        own = sorted((fault for fault in faults if fault.path == experiment.path), key=lambda fault: fault.line)
+        raise InputError([*own, *(fault for fault in faults if fault.path != experiment.path)])
+    return Prepared(
+        experiment=experiment,
+        datasets=datasets,
+        references=references,
+        metrics=parse_metrics(experiment.metrics),
+        embedder=embedder,
+        counter=counter,
+        item_tokens={name: counts for name, counts in counted.items() if counts is not None},
+    )
+
+
+def count_tokens(counter: TokenCounter, catalog: Catalog) -> IntArray:
+    """Prompt tokens of every item, shape (n_items,).
+
+    Raises:
+        UserError: the counter has no count for an item.
+    """
+    return counter.count(catalog.ids, [item.prompt_text for item in catalog])

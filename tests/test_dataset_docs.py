@@ -1,0 +1,115 @@
+"""What the pages on datasets and pipelines show is valid and whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from ctxbench import registry
+from ctxbench.evaluation.datasets import read_dataset, split_of, validate
+from ctxbench.evaluation.datasets.files import CARD_FIELDS, QRELS_HEADER
+from ctxbench.evaluation.datasets.rows import QUERY_FIELDS
+from ctxbench.evaluation.metrics import Evidence, Offered, evaluate, parse_metrics
+from ctxbench.pipeline import Pipeline
+from ctxbench.sources.catalogs import ITEM_FIELDS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+PAGE = (ROOT / "datasets" / "README.md").read_text("utf-8")
+STAGES = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
+STEPS = [(kind, name) for kind in STAGES for name in registry.names(kind)]
+
+
+def section(page, title):
+    return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(text):
+    """The rows of a section's first table, as cells."""
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The dataset of the page as a folder: each fenced block under the file name that stands before it."""
+    folder = tmp_path_factory.mktemp("desk")
+    blocks = re.findall(r"^`([^`\n]+)`\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == PAGE.count("\n```") // 2 == 5
+    for name, text in blocks:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+def test_the_example_of_the_page_is_valid(example):
+    assert [str(fault) for fault in validate(example)] == []
+
+
+def test_the_splits_of_the_example_are_those_of_the_rule(example):
+    queries = read_dataset(example).queries
+    assert [query.split for query in queries] == [split_of(query.group or query.id) for query in queries]
+
+
+def test_the_example_has_the_unlabelled_query_that_the_page_names(example):
+    dataset = read_dataset(example)
+    assert dataset.unlabelled == ("q6",)
+    assert [query.id for query in dataset.queries if query.needs_nothing] == ["q5"]
+
+
+def test_the_table_of_alternatives_is_what_the_metrics_say(example):
+    dataset = read_dataset(example).take(["q1"])
+    table = rows(section(PAGE, "`qrels/<split>.tsv`").split("**`alternatives`**")[1])
+    assert len(table) == 3
+    for offered, complete, recall in table:
+        items = [dataset.catalog.position(key) for key in re.findall(r"`([^`]+)`", offered)]
+        evidence = Evidence(
+            judgments=dataset.judgments,
+            offered=Offered(start=np.array([0, len(items)]), item=np.array(items), origin=np.ones(len(items), int)),
+        )
+        met, _, of = recall.partition(" of ")
+        assert [value.tolist() for value in evaluate(parse_metrics(["completeness", "recall"]), evidence).values()] == [
+            [1.0 if complete == "yes" else 0.0],
+            [int(met) / int(of)],
+        ]
+
+
+@pytest.mark.parametrize(
+    ("title", "fields"),
+    [
+        ("`dataset.yaml`", CARD_FIELDS),
+        ("`corpus.jsonl`", ITEM_FIELDS),
+        ("`queries.jsonl`", QUERY_FIELDS),
+        ("`qrels/<split>.tsv`", QRELS_HEADER),
+    ],
+)
+def test_each_table_of_the_page_has_every_field_and_no_other(title, fields):
+    named = [name for row in rows(section(PAGE, title)) for name in re.findall(r"`([^`]+)`", row[0])]
+    assert sorted(named) == sorted(fields)
+
+
+@pytest.mark.parametrize(("kind", "name"), STEPS)
+def test_every_step_stands_in_the_readme_with_its_parameters_and_defaults(kind, name):
+    (row,) = [row for row in rows(section(README, "Steps of a pipeline")) if re.match(rf"`{name}`", row[1])]
+    shown = dict(re.findall(r"`(\w+)` ([^\s,]+)", row[2]))
+    true = {f.name: f.default for f in dataclasses.fields(registry.find(kind, name)) if f.init}
+    assert shown == {key: {"": "empty", "False": "false"}.get(str(value), str(value)) for key, value in true.items()}
+
+
+def test_the_readme_names_the_combinators_and_shows_forms_that_can_be_built():
+    text = section(README, "Steps of a pipeline")
+    (first,) = re.findall(r"`- (first: .*?)`", text)
+    (merge,) = re.findall(r"`(merge: \[.*?)`", text)
+    (domains,) = re.findall(r"`(by_domain: \{.*?)`", text)
+    refine = [yaml.safe_load(first), yaml.safe_load(domains)]
+    pipeline = Pipeline.of({"retrieve": yaml.safe_load(merge), "refine": refine})
+    assert [step["step"] for step in pipeline.describe()["refine"]] == ["cut:first", "by_domain"]
+
+
+def test_the_readme_links_the_page():
+    assert "(datasets/README.md)" in section(README, "Data")
