@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.output import print_json, print_json_text
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.errors import ParameterError, SelectorError, StorageError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -110,6 +110,23 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bo
             made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
             shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
         _report(RunFolder(path), prepared.datasets, prepared.counter, as_json=as_json, page=page)
+    _refuse_silence(prepared, RunFolder(path))
+
+
+def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
+    """A selector that answered no query at all was not measured, whatever the table says.
+
+    Raises:
+        SelectorError: there is one.
+    """
+    silent = [
+        f"{selector.name} on {name}"
+        for name, dataset in prepared.datasets.items()
+        for selector in prepared.experiment.selectors
+        if folder.error_count(name, selector.name) == len(dataset.judged())
+    ]
+    if silent:
+        raise SelectorError(f"no query was answered by {', '.join(silent)}; the first failure of each is named above")
 
 
 @contextmanager

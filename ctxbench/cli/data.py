@@ -11,7 +11,7 @@ import typer
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.errors import InputError
+from ctxbench.errors import InputError, ParameterError, UserError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -93,8 +93,21 @@ def validate(name: str, *, as_json: bool) -> int:
     else:
         for fault in faults:
             typer.echo(str(fault))
-        typer.echo(f"{folder}: {len(faults)} fault{'' if len(faults) == 1 else 's'}" if faults else f"{folder}: valid")
+        counted = f"{len(faults)} fault{'' if len(faults) == 1 else 's'}" if faults else f"valid; {_counts(folder)}"
+        typer.echo(f"{folder}: {counted}")
     return 2 if faults else 0
+
+
+def _counts(folder: Path) -> str:
+    """What a valid dataset holds, in one line: who reads it sees what will be measured."""
+    from ctxbench.evaluation.datasets.files import read_dataset
+
+    counts = read_dataset(folder).counts
+    text = f"{counts['items']:,} items, {counts['queries']:,} queries, {counts['labels']:,} labels"
+    text += f"; {counts['needs_nothing']:,} queries need nothing"
+    if counts["unlabelled"]:
+        text += f"; {counts['unlabelled']:,} are unlabelled, and so left out of every figure"
+    return text
 
 
 def _folder_of(name: str) -> Path:
@@ -119,5 +132,24 @@ def import_dataset(name: str, *, out: Path | None) -> None:
             imported(name, notify=shown.say)
         else:
             dataset = open_dataset(name, notify=shown.say)
+            _refuse_other(out, dataset)
             write_dataset(dataset, out)
             shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items copied to {out}")
+
+
+def _refuse_other(out: Path, dataset: Dataset) -> None:
+    """A dataset that stands in `out` is replaced only by itself.
+
+    Raises:
+        ParameterError: another one stands there, or one that cannot be read.
+    """
+    from ctxbench.evaluation.datasets.files import CARD, read_dataset
+
+    if not (out / CARD).exists():
+        return
+    try:
+        same = read_dataset(out).hash == dataset.hash
+    except UserError:
+        same = False
+    if not same:
+        raise ParameterError(f"{out} holds another dataset, which would be lost; name another folder, or delete it")

@@ -121,13 +121,13 @@ def experiment(place):
 
 @pytest.fixture
 def snapshot(tmp_path):
-    """What stands in the folders of a test: every path, with the bytes of files."""
+    """What stands in the folders of a test: every path, with the bytes of files; but the cache, which may fill."""
 
     def take():
         return {
             str(path.relative_to(tmp_path)): path.read_bytes() if path.is_file() else None
             for path in sorted(tmp_path.rglob("*"))
-            if "hook" not in path.parts
+            if not {"hook", "cache"} & set(path.parts)
         }
 
     return take

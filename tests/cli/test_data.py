@@ -9,6 +9,8 @@ import pytest
 
 from ctxbench.evaluation.datasets.files import read_dataset
 
+COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
+
 
 @pytest.fixture
 def far(monkeypatch, tiny):
@@ -81,7 +83,7 @@ def test_a_query_is_shown_with_its_labels(cli, tiny):
 
 def test_a_sound_dataset_is_valid(cli, tiny):
     done = cli("data", "validate", tiny)
-    assert (done.code, done.out, done.err) == (0, f"{tiny}: valid\n", "")
+    assert (done.code, done.out, done.err) == (0, f"{tiny}: valid; {COUNTS}\n", "")
     assert cli("data", "validate", tiny, "--json").json == {"dataset": str(tiny), "valid": True, "faults": []}
 
 
@@ -104,7 +106,7 @@ def test_all_faults_are_listed_at_once_with_line_and_column(cli, tiny, place):
 
 def test_a_name_is_checked_where_it_is_and_imported_first(cli, far, cache, place):
     done = cli("data", "validate", "far")
-    assert (done.code, done.out) == (0, f"{cache / 'datasets' / 'far'}: valid\n")
+    assert (done.code, done.out) == (0, f"{cache / 'datasets' / 'far'}: valid; {COUNTS}\n")
     assert done.err.startswith("dataset far: 10 queries over 12 items imported to ")
     again = cli("data", "validate", "far")
     assert (again.code, again.out, again.err) == (0, done.out, "")
@@ -152,3 +154,15 @@ def test_unknown_names_suggest_the_closest(cli, tiny):
 def test_json_of_every_command_is_one_document(cli, tiny):
     for words in (("list",), ("show", tiny), ("show", tiny, "--query", "q01"), ("validate", tiny)):
         assert json.loads(cli("data", *words, "--json").out) is not None
+
+
+def test_an_import_never_replaces_another_dataset(cli, tiny, tmp_path):
+    mine = shutil.copytree(tiny, tmp_path / "mine")
+    done = cli("data", "import", "bfcl-simple", "--out", mine)
+    if "not installed" in done.err:
+        pytest.skip("bfcl-eval is not installed")
+    assert done.code == 2
+    assert "holds another dataset, which would be lost" in done.err
+    assert (mine / "corpus.jsonl").read_bytes() == (tiny / "corpus.jsonl").read_bytes()
+    assert cli("data", "import", "bfcl-simple", "--out", tmp_path / "new").code == 0
+    assert cli("data", "import", "bfcl-simple", "--out", tmp_path / "new").code == 0  # itself it may replace

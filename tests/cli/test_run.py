@@ -75,7 +75,8 @@ def test_one_selector_is_counted_in_the_singular(cli, experiment):
 def test_what_an_outside_selector_fails_on_is_said_with_its_first_reason(cli, experiment, place):
     (place / "mine.py").write_text("def mine(request, items):\n    return 1 / (request['id'] != 'q03')\n")
     done = cli("run", experiment(selectors=["{name: mine, callable: 'mine.py:mine'}"]), "--json")
-    assert done.code == 0
+    assert done.code == 2  # who answers nothing was not measured
+    assert done.err.endswith("error: no query was answered by mine on tiny; the first failure of each is named above\n")
     warning = done.err.splitlines()[0]
     assert warning.startswith("warning: tiny, mine: 10 queries failed and count as nothing offered, first q01: ")
     assert warning.endswith("; all: runs/small/tiny/mine/selections.jsonl")
