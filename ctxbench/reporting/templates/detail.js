@@ -167,18 +167,16 @@ function rowOf(data, selector, query, row, grade, shown) {
   );
 }
 
-/** The score in figures, and as a bar where scores lie between 0 and 1, with the threshold where there is one. */
+/** The score in figures; beside a threshold also as a bar, since only then is it known to lie between 0 and 1. */
 function scoreBar(selector, score) {
   const text = make("span", { class: "num" }, scoreText(score, 4));
-  if (!(score >= 0 && score <= 1)) return text;
+  const threshold = settings.thresholds[selector.name];
+  if (threshold === undefined || !(score >= 0 && score <= 1)) return text;
   const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i", {}));
   bar.firstChild.style.width = 100 * score + "%";
-  const threshold = settings.thresholds[selector.name];
-  if (threshold !== undefined) {
-    const mark = make("b", { title: "threshold " + threshold });
-    mark.style.left = 100 * threshold + "%";
-    bar.append(mark);
-  }
+  const mark = make("b", { title: "threshold " + threshold });
+  mark.style.left = 100 * threshold + "%";
+  bar.append(mark);
   return make("span", { class: "score-bar" }, text, bar);
 }
 
