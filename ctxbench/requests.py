@@ -184,8 +184,9 @@ class _Resolver:
         available = self.scopes[request.available]
         removed = self._positions(request, "removed", request.removed)
         if request.session is None:
-            held = np.setdiff1d(np.flatnonzero(available & self.always), removed)
-            session = [(int(item), int(Mode.ALWAYS)) for item in held]
+            kept = available & self.always
+            kept[removed] = False
+            session = [(int(item), int(Mode.ALWAYS)) for item in np.flatnonzero(kept)]
         else:
             positions = self._positions(request, "session", [s.key for s in request.session])
             for position in positions:

@@ -284,6 +284,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is no reason to stop
+    if arguments is None:
+        gc.set_threshold(50_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
     try:
         app(arguments, prog_name="ctxbench")
     except UserError as error:
