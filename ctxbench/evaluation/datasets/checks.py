@@ -89,6 +89,8 @@ class _Queries(_Part):
         for i, query in enumerate(self.contents.queries):
             place = self.contents.place_query(i)
             messages = [*self._id(query, first, i), *self._split(query, split_by), *self._items(query)]
+            if query.needs_nothing and query.partly_labelled:
+                messages.append("needs nothing and is labelled partly; one of the two")
             for message in messages:
                 yield Fault(f"query {query.id!r} {message}", *place)
 
@@ -183,8 +185,9 @@ class _Labels(_Part):
             yield f"has via {label.via!r}; expected direct or dependency"
         if label.alternatives and label.grade != 2:
             yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
-        if re.search(r"[\t\r\n]", label.alternatives):
-            yield "has alternatives with a tab or a line end, which qrels cannot hold"
+        for what, text in (("alternatives", label.alternatives), ("a source", label.source)):
+            if re.search(r"[\t\r\n]", text):
+                yield f"has {what} with a tab or a line end, which qrels cannot hold"
         query = self.query.get(label.query)
         if query is not None and query.needs_nothing and label.grade == 2:
             yield "says required, but the query says `needs: nothing`"

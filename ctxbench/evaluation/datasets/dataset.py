@@ -35,7 +35,8 @@ class Dataset:
         catalog: the items.
         queries: in the order of the file.
         labels: every label, in the order of the queries, then of the catalog.
-        about: licence, source, labelling (how it was labelled) and, if there are any, notes.
+        about: licence, source, labelling (how it was labelled) and, if there are any, notes; `frozen` is the hash
+            that the card says the content has.
         scopes: named sets of items that queries may get.
 
     Raises:
@@ -119,9 +120,13 @@ class Dataset:
 
     @cached_property
     def unlabelled(self) -> tuple[str, ...]:
-        """Ids of queries that have no required item and are not said to need nothing."""
-        required = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
-        return tuple(q.id for q in self.queries if not q.needs_nothing and q.id not in required)
+        """Ids of queries whose required items are not all known.
+
+        They are partly labelled, or have no required item and are not said to need nothing.
+        """
+        known = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
+        known |= {query.id for query in self.queries if query.needs_nothing}
+        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in known)
 
     @cached_property
     def judgments(self) -> Judgments:
@@ -193,7 +198,7 @@ class Dataset:
 
     @cached_property
     def counts(self) -> dict[str, Any]:
-        """What the card counts: items (by type), queries (by split, that need nothing, unlabelled), labels."""
+        """What the card counts: items by type, queries by split and state of their labels, labels by grade."""
         grade = Counter(label.grade for label in self.labels)
         split = Counter(query.split for query in self.queries)
         return {
@@ -203,6 +208,7 @@ class Dataset:
             "splits": {name: split[name] for name in self.split_names},
             "needs_nothing": sum(query.needs_nothing for query in self.queries),
             "unlabelled": len(self.unlabelled),
+            "partly_labelled": sum(query.partly_labelled for query in self.queries),
             "labels": len(self.labels),
             "required": grade[Grade.REQUIRED],
             "helpful": grade[Grade.HELPFUL],
@@ -214,6 +220,8 @@ class Dataset:
     def card(self) -> dict[str, Any]:
         """The card, as `dataset.yaml` holds it: name, version, licence, source, labelling, counts, scopes ..."""
         card: dict[str, Any] = {"format": FORMAT, "name": self.name, "version": self.version, **self.about}
+        if card.get("frozen") != self.hash:
+            card.pop("frozen", None)  # this is not what was frozen
         card["counts"] = self.counts
         if self.scopes:
             card["scopes"] = {name: _ids(keys) for name, keys in self.scopes.items()}

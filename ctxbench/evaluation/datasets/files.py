@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,9 @@ from ctxbench.sources.catalogs import CORPUS, read_items
 from ctxbench.sources.rows import Row, read_key
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
-CARD_FIELDS = ("format", "name", "version", "licence", "source", "labelling", "notes", "counts", "scopes")
-QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives")
+ABOUT = ("licence", "source", "labelling", "notes", "frozen")
+CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
+QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source")
 
 
 def read_dataset(folder: Path | str) -> Dataset:
@@ -33,7 +36,7 @@ def read_dataset(folder: Path | str) -> Dataset:
     reader = _Reader(Path(folder))
     reader.read()
     dataset = None if reader.faults else reader.dataset()
-    faults = reader.faults if dataset is None else _miscounted(dataset, reader)
+    faults = reader.faults if dataset is None else [*_miscounted(dataset, reader), *_thawed(dataset, reader)]
     if faults or dataset is None:
         raise InputError(faults, subject=f"dataset {folder}")
     return dataset
@@ -55,15 +58,17 @@ def validate(folder: Path | str) -> list[Fault]:
 def write_dataset(dataset: Dataset, folder: Path | str) -> None:
     """Write a dataset as a folder: as a whole or not at all, equal datasets as the same bytes.
 
-    A dataset that stands there is replaced; any other folder that holds something is not.
+    A dataset that stands there is replaced, but for files that are no part of one (a guide, a log of answers), which
+    stay; any other folder that holds something is not.
 
     Raises:
-        ParameterError: the folder holds something else than a dataset, or the dataset does not say its licence,
-            source or labelling.
+        ParameterError: the folder holds something else than a dataset, or another dataset than the one frozen there,
+            or the dataset does not say its licence, source or labelling.
         StorageError: the place cannot be written; what was there is unchanged.
     """
-    _refuse_overwriting(Path(folder))
+    _refuse_overwriting(Path(folder), dataset)
     with atomic_folder(folder) as temporary:
+        _keep_other_files(Path(folder), temporary)
         write_files(dataset, temporary)
 
 
@@ -80,23 +85,45 @@ def write_files(dataset: Dataset, folder: Path) -> None:
     write_atomic(folder / CARD, dump_yaml(dataset.card))
     write_atomic(folder / CORPUS, dump_jsonl(item.as_row() for item in dataset.catalog))
     write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
+    columns = len(QRELS_HEADER) - (not any(label.source for label in dataset.labels))
     for split in dataset.split_names:
         labels = (i for q in dataset.queries if q.split == split for i in dataset.labels_of(q.id))
-        write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels))
+        write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels, columns))
 
 
-def _qrels(labels: Iterable[Label]) -> str:
-    rows = [QRELS_HEADER, *((i.query, i.item.id, str(i.grade), i.via, i.alternatives) for i in labels)]
-    return "".join("\t".join(row) + "\n" for row in rows)
+def _qrels(labels: Iterable[Label], columns: int) -> str:
+    rows = [QRELS_HEADER, *((i.query, i.item.id, str(i.grade), i.via, i.alternatives, i.source) for i in labels)]
+    return "".join("\t".join(row[:columns]) + "\n" for row in rows)
 
 
-def _refuse_overwriting(folder: Path) -> None:
+def _refuse_overwriting(folder: Path, dataset: Dataset) -> None:
     try:
         other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
     if other:
         raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
+    if (folder / CARD).is_file():
+        with suppress(InputError):  # a card that cannot be read freezes nothing
+            card, _ = load_yaml(folder / CARD)
+            if isinstance(card, dict) and card.get("frozen") not in (None, dataset.hash):
+                raise ParameterError(
+                    f"dataset {folder} is frozen (its card says so) and would be changed; write to another folder, or "
+                    "take `frozen` out of its card and give it a new version"
+                )
+
+
+def _keep_other_files(old: Path, new: Path) -> None:
+    try:
+        for path in sorted(old.iterdir()) if old.is_dir() else ():
+            if path.name in (CARD, CORPUS, QUERIES, QRELS):
+                continue
+            if path.is_dir():
+                shutil.copytree(path, new / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, new / path.name, follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(f"cannot write {new}: {error.strerror or error}") from error
 
 
 @dataclass
@@ -145,7 +172,7 @@ class _Reader:
         return (files.index(name) if name in files else len(files), name, fault.line)
 
     def dataset(self) -> Dataset:
-        about = {k: self.card[k] for k in ("licence", "source", "labelling", "notes") if k in self.card}
+        about = {k: self.card[k] for k in ABOUT if k in self.card}
         return Dataset(
             name=self.card["name"],
             version=self.card["version"],
@@ -189,6 +216,7 @@ class _Reader:
             row.fault(
                 "field 'source' is missing; expected where the data comes from, as a text or mapping", at="source"
             )
+        row.take("frozen", str, "")
         row.take("counts", dict, {})
         self._read_scopes(row)
 
@@ -254,7 +282,8 @@ def _read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]
     lines = iter_lines(path, faults)
     number, header = next(lines, (0, ""))
     columns = header.split("\t")
-    expected = f"expected {' '.join(QRELS_HEADER[:3])}, then via and alternatives or not, separated by tabs"
+    optional = ", ".join(QRELS_HEADER[3:])
+    expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
     if not header.strip():
         faults.append(Fault(f"the file is empty or its header is missing; {expected}", path, 1))
         return
@@ -286,7 +315,20 @@ def _label(fields: Mapping[str, str], row: Row) -> Label | None:
         row.fault(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score!r}")
         return None
     via = fields.get("via", "") or "direct"
-    return Label(fields["query-id"], item, int(score), via, fields.get("alternatives", ""))
+    alternatives, source = fields.get("alternatives", ""), fields.get("source", "")
+    return Label(fields["query-id"], item, int(score), via, alternatives, source)
+
+
+def _thawed(dataset: Dataset, reader: _Reader) -> list[Fault]:
+    """What the card says was frozen is not what the files hold."""
+    frozen = reader.card.get("frozen")
+    if frozen in (None, dataset.hash):
+        return []
+    message = (
+        f"the card says frozen: {frozen:.12}..., but the files hold {dataset.hash:.12}...: items, queries or labels "
+        "were changed since; bring them back, or give it a new version and take `frozen` out"
+    )
+    return [Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("frozen",)))]
 
 
 def _miscounted(dataset: Dataset, reader: _Reader) -> list[Fault]:

@@ -23,6 +23,8 @@ class DatasetQuery:
         tags: for tables by tag.
         scope: the named set of the dataset that `request.available` is; None = the whole catalog, or a list.
         needs_nothing: someone has judged that no item is required.
+        partly_labelled: more items may be required than its labels say, for example because they come from a log of
+            what was called among the few items that were offered.
     """
 
     request: Request
@@ -31,6 +33,7 @@ class DatasetQuery:
     tags: tuple[str, ...] = ()
     scope: str | None = None
     needs_nothing: bool = False
+    partly_labelled: bool = False
 
     @property
     def id(self) -> str:
@@ -48,6 +51,8 @@ class DatasetQuery:
             row["tags"] = list(self.tags)
         if self.needs_nothing:
             row["needs"] = "nothing"
+        if self.partly_labelled:
+            row["labelled"] = "partly"
         if self.scope is not None:
             row["scope"] = self.scope
         return row | rest
@@ -64,6 +69,8 @@ class Label:
         via: `direct`, or `dependency` if it is needed because another needed item leans on it.
         alternatives: required items of one query with the same text here stand for each other: any one of them
             is enough. Empty = stands alone, which is all that other grades may.
+        source: where the label comes from, such as `trace`, `person` or `publisher`; empty = as the card says. No
+            part of the dataset's hash.
     """
 
     query: str
@@ -71,3 +78,4 @@ class Label:
     grade: int
     via: str = "direct"
     alternatives: str = ""
+    source: str = ""

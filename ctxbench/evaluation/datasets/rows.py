@@ -14,7 +14,7 @@ from ctxbench.sources.rows import Row, read_key, read_text_value
 T = TypeVar("T")
 
 QUERY_FIELDS = (
-    *("_id", "text", "split", "group", "tags", "needs", "history", "session", "removed", "explicit"),
+    *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
     *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
 )
 
@@ -30,6 +30,9 @@ def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQu
     needs = row.optional("needs", str)
     if needs not in (None, "nothing"):
         row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r}; what is needed stands in qrels")
+    labelled = row.optional("labelled", str)
+    if labelled not in (None, "partly"):
+        row.fault(f"field 'labelled' must be 'partly' or absent, got {labelled!r}")
     scope = row.optional("scope", str)
     if scope is not None and row.data.get("available") is not None:
         row.fault("fields 'available' and 'scope' exclude each other")
@@ -40,6 +43,7 @@ def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQu
         tags=row.each("tags", read_text_value, expected="a text"),
         scope=scope,
         needs_nothing=needs == "nothing",
+        partly_labelled=labelled == "partly",
     )
 
 

@@ -24,7 +24,7 @@ def key(name: str) -> ItemKey:
 
 
 def query(query_id: str, *, split: str = "tuning", **fields: Any) -> DatasetQuery:
-    own = {k: fields.pop(k) for k in ("group", "tags", "scope", "needs_nothing") if k in fields}
+    own = {k: fields.pop(k) for k in ("group", "tags", "scope", "needs_nothing", "partly_labelled") if k in fields}
     return DatasetQuery(request=Request(id=query_id, text="x", **fields), split=split, **own)
 
 
@@ -242,3 +242,18 @@ def test_an_empty_dataset_is_one() -> None:
     assert dataset.judgments.start.tolist() == [0]
     assert dataset.split_names == ()
     assert len(dataset.batch()) == 0
+
+
+def test_a_partly_labelled_query_is_left_out_whatever_labels_it_has() -> None:
+    queries = (query("q1"), replace(query("q2"), partly_labelled=True))
+    labels = (Label("q1", key("a"), 2), Label("q2", key("a"), 2))
+    dataset = small(queries=queries, labels=labels)
+    assert dataset.unlabelled == ("q2",)
+    assert dataset.counts["partly_labelled"] == 1
+    assert [q.id for q in dataset.judged().queries] == ["q1"]
+    assert dataset.hash != small(queries=(query("q1"), query("q2")), labels=labels).hash
+
+
+def test_where_a_label_comes_from_changes_no_hash() -> None:
+    from_a_person = small(queries=(query("q1"),), labels=(Label("q1", key("a"), 2, source="person"),))
+    assert from_a_person.hash == small(queries=(query("q1"),), labels=(Label("q1", key("a"), 2),)).hash

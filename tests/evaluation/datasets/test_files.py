@@ -330,13 +330,13 @@ CORPUS, QUERIES, CARD, TEST, TUNING = (
             CARD,
             "  - tool:tracker:create_issue",
             "  - tool:tracker:create",
-            ["dataset.yaml:25:0 scope 'support' names item 'tool:tracker:create', which"],
+            ["dataset.yaml:26:0 scope 'support' names item 'tool:tracker:create', which"],
         ),
         (
             CARD,
             "  - tool:tracker:create_issue",
             "  - 5",
-            ["dataset.yaml:25:0 field 'support', entry 1: expected an item id, got 5"],
+            ["dataset.yaml:26:0 field 'support', entry 1: expected an item id, got 5"],
         ),
     ],
 )
@@ -446,3 +446,46 @@ def test_a_group_of_alternatives_needs_two_members(folder: Path) -> None:
     (found,) = faults_of(folder)
     assert "stands alone in its group of alternatives 'tool:gh:rollout'" in found
     assert found.startswith(f"qrels/test.tsv:{row + 1}:0 ")
+
+
+def test_the_source_of_labels_is_kept_in_a_column_of_its_own(folder: Path) -> None:
+    dataset = read_dataset(folder)
+    first, *rest = dataset.labels
+    write_dataset(replace(dataset, labels=(replace(first, source="person"), *rest)), folder)
+    head, row, *_ = (folder / "qrels" / "tuning.tsv").read_text("utf-8").splitlines()
+    assert head.split("\t") == ["query-id", "corpus-id", "score", "via", "alternatives", "source"]
+    assert row.split("\t")[-1] == "person"
+    assert [label.source for label in read_dataset(folder).labels] == ["person", *("" for _ in rest)]
+
+
+def test_partly_labelled_queries_are_read_back(folder: Path) -> None:
+    dataset = read_dataset(folder)
+    changed = replace(dataset.queries[0], partly_labelled=True, needs_nothing=False)
+    write_dataset(replace(dataset, queries=(changed, *dataset.queries[1:])), folder)
+    again = read_dataset(folder)
+    assert again.queries[0] == changed
+    assert again.counts["partly_labelled"] == 1
+
+
+def test_other_files_of_the_folder_stay(folder: Path) -> None:
+    (folder / "notes").mkdir()
+    (folder / "notes" / "guide.md").write_text("how we labelled", "utf-8")
+    write_dataset(read_dataset(folder), folder)
+    assert (folder / "notes" / "guide.md").read_text("utf-8") == "how we labelled"
+
+
+def test_what_is_frozen_is_checked_and_not_overwritten(folder: Path) -> None:
+    dataset = read_dataset(folder)
+    frozen = replace(dataset, about={**dataset.about, "frozen": dataset.hash})
+    write_dataset(frozen, folder)
+    assert read_dataset(folder).card["frozen"] == dataset.hash
+    write_dataset(frozen, folder)  # the same again is no change
+    other = frozen.take([frozen.queries[0].id])
+    assert "frozen" not in other.card  # it is not what was frozen
+    with pytest.raises(ParameterError, match="is frozen"):
+        write_dataset(other, folder)
+    edit(folder / "corpus.jsonl", "Read the description first", "Read it first")
+    [fault] = validate(folder)
+    assert fault.message.startswith(f"the card says frozen: {dataset.hash[:12]}..., but the files hold ")
+    assert fault.path == folder / "dataset.yaml"
+    assert fault.line > 1
