@@ -290,6 +290,13 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     return Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
 
 
+def place_among(table: Candidates, rows: BoolArray) -> IntArray:
+    """The 0-based place of every row among the `rows` of its request, shape (n,); -1 where `rows` is False."""
+    count = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(rows, dtype=np.int64)])
+    place = count[:-1] - count[table.start[:-1]][table.request]
+    return np.where(rows, place, -1)
+
+
 def _in_order(
     request: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]], columns: Mapping[str, FloatArray]
 ) -> dict[str, object]:

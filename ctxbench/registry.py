@@ -33,7 +33,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "everything": "ctxbench.steps.retrieve:Everything",
         "random": "ctxbench.steps.retrieve:Random",
     },
-    "rank": {},
+    "rank": {"rrf": "ctxbench.steps.rank:Rrf"},
     "cut": {
         "standard": "ctxbench.steps.cut:Standard",
         "first": "ctxbench.steps.cut:First",

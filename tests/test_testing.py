@@ -32,10 +32,11 @@ KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
 BUILT_IN = [(kind, name) for kind in KINDS for name in sorted(registry._BUILT_IN[kind])]
 PARAMETERS = {
     "dense": [{"original": True}, {"depth": 3}],
-    "bm25": [{"k1": 0.0, "b": 1.0, "depth": 2}],
+    "bm25": [{"k1": 0.0, "b": 1.0, "depth": 2}, {"variant": "bm25+"}, {"variant": "robertson"}],
     "random": [{"seed": 7, "depth": 3}],
     "standard": [{"topK": 3, "topN": 2, "includeScore": 0.1}, {"topK": 0}, {"topN": 0, "includeScore": -1.0}],
     "first": [{"n": 0}, {"n": 1}],
+    "rrf": [{"k": 0}],
     "sentences": [{"limit": 7}],
     "messages": [{"system": "Be kind."}],
 }
@@ -62,6 +63,10 @@ def test_every_built_in_with_parameters_is_checked_with_others_than_its_own():
 @pytest.mark.parametrize("retrieve", ["bm25", "random", {"merge": ["dense", "bm25"]}])
 def test_cuts_conform_behind_every_retriever(retrieve):
     check_step("cut", "standard", {"includeScore": 0.3}, retrieve=retrieve, processes=0)
+
+
+def test_fusion_conforms_behind_several_retrievers():
+    check_step("rank", "rrf", {"k": 10}, retrieve={"merge": ["dense", "bm25"]}, processes=0)
 
 
 class TestMocks:

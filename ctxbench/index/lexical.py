@@ -7,8 +7,10 @@ import unicodedata
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.arrays import BoolArray, FloatArray
 from ctxbench.items import Catalog
+
+VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -25,25 +27,44 @@ def words(text: str) -> list[str]:
 
 
 class Bm25Index:
-    """BM25 scores of one catalog's search texts.
+    """BM25 scores of one catalog's search texts, computed by bm25s.
 
-    Source: Lucene's variant (Kamphuis et al., ECIR 2020) as implemented by bm25s: idf = ln(1 + (N - n + 0.5) /
-    (n + 0.5)), term weight tf / (tf + k1 (1 - b + b * length / mean length)).
+    With N items, n of them with the term, tf times in an item, and L = 1 - b + b * length / mean length, a term adds
+
+    * `lucene`: ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 L);
+    * `robertson`: ln((N - n + 0.5) / (n + 0.5)), at least 0, * tf / (tf + k1 L). Times k1 + 1 it is BM25Okapi of
+      rank-bm25, which gives words that stand in half of the items or more another floor;
+    * `bm25+`: ln((N + 1) / n) * (1 + tf (k1 + 1) / (tf + k1 L)), BM25Plus of rank-bm25.
+
+    Source: Kamphuis et al., ECIR 2020.
     """
 
-    def __init__(self, catalog: Catalog, *, k1: float, b: float) -> None:
+    def __init__(self, catalog: Catalog, *, k1: float, b: float, variant: str = "lucene") -> None:
         self._n_items = len(catalog)
         tokens = [words(item.search_text) for item in catalog]
         self._index = None
         if any(tokens):
             import bm25s
 
-            self._index = bm25s.BM25(k1=k1, b=b, method="lucene", dtype="float64")
+            self._index = bm25s.BM25(k1=k1, b=b, delta=1.0, method=variant, dtype="float64")
             self._index.index(tokens, show_progress=False)
 
     def scores(self, text: str) -> FloatArray:
-        """Score every item for `text`, shape (n_items,), >= 0; 0 where no word is shared."""
-        known = [] if self._index is None else [word for word in words(text) if word in self._index.vocab_dict]
+        """Score every item for `text`, shape (n_items,), >= 0; the same for all that share no word with it."""
+        known = self._known(text)
         if self._index is None or not known:
             return np.zeros(self._n_items, dtype=np.float64)
         return np.asarray(self._index.get_scores(known), dtype=np.float64)
+
+    def shares_word(self, text: str) -> BoolArray:
+        """Which items have a word of `text` (and at least one that counts), shape (n_items,)."""
+        shares = np.zeros(self._n_items, dtype=np.bool_)
+        if self._index is not None:
+            start, item = self._index.scores["indptr"], self._index.scores["indices"]
+            for word in self._known(text):
+                term = self._index.vocab_dict[word]
+                shares[item[start[term] : start[term + 1]]] = True
+        return shares
+
+    def _known(self, text: str) -> list[str]:
+        return [] if self._index is None else [word for word in words(text) if word in self._index.vocab_dict]

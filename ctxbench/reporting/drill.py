@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.candidates import Mode, Origin
+from ctxbench.candidates import Mode, Origin, place_among
 from ctxbench.errors import StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery
@@ -24,7 +24,6 @@ from ctxbench.evaluation.results import Part
 from ctxbench.index.dense import chunks_of
 from ctxbench.items import Item
 from ctxbench.reporting import wording
-from ctxbench.steps.cut import place_among
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists
 NEAREST = 10  # items that stayed out, of one query

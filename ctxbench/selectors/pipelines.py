@@ -9,12 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ctxbench.arrays import IntArray
-from ctxbench.candidates import Candidates, Origin
+from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import SelectorError
 from ctxbench.pipeline import Pipeline, Resources
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Answers, Selector
-from ctxbench.steps.cut import place_among
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxbench.arrays import BoolArray, IntArray
-from ctxbench.candidates import Candidates, Origin
+from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import ParameterError
 from ctxbench.pipeline import Resources
 from ctxbench.query import Query
@@ -69,13 +69,6 @@ def offered_length(found: IntArray, high: IntArray, topN: int) -> IntArray:  # n
         topN: the floor, >= 0.
     """
     return np.maximum(high, np.minimum(topN, found))
-
-
-def place_among(table: Candidates, rows: BoolArray) -> IntArray:
-    """The 0-based place of every row among the `rows` of its request, shape (n,); -1 where `rows` is False."""
-    count = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(rows, dtype=np.int64)])
-    place = count[:-1] - count[table.start[:-1]][table.request]
-    return np.where(rows, place, -1)
 
 
 def _count(table: Candidates, rows: BoolArray) -> IntArray:

@@ -13,7 +13,7 @@ from ctxbench.arrays import BoolArray, FloatArray, IntArray, owners
 from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, Hits, search
-from ctxbench.index.lexical import Bm25Index
+from ctxbench.index.lexical import VARIANTS, Bm25Index
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Resources
 from ctxbench.query import Query
@@ -111,11 +111,12 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
 
 @dataclass(frozen=True)
 class Bm25:
-    """BM25 over search texts (name, description, text), Lucene's variant; words are runs of letters and digits.
+    """BM25 over search texts (name, description, text); words are runs of letters and digits.
 
     Attributes:
         k1: saturation of term frequency, >= 0.
         b: share of length normalisation, 0 to 1.
+        variant: `lucene`, `robertson` or `bm25+`.
         depth: how many items are found for a request, >= 1.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
@@ -125,9 +126,12 @@ class Bm25:
     k1: float = 1.5
     b: float = 0.75
     depth: int = DEPTH
+    variant: str = VARIANTS[0]
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ParameterError(f"variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
         if self.k1 < 0 or not 0 <= self.b <= 1:
             raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
         if self.depth < 1:
@@ -136,12 +140,15 @@ class Bm25:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch = query.batch
-        key = ("bm25", batch.catalog.hash, self.k1, self.b)
-        index = resources.kept(key, lambda: Bm25Index(batch.catalog, k1=self.k1, b=self.b))
-        scores = [index.scores(" ".join(query.chunks(row))) for row in range(len(batch))]
-        return ranked_by(
-            scores, [row & (score > 0) for row, score in zip(batch.eligible, scores, strict=True)], depth=self.depth
-        )
+        key = ("bm25", batch.catalog.hash, self.k1, self.b, self.variant)
+        index = resources.kept(key, lambda: Bm25Index(batch.catalog, k1=self.k1, b=self.b, variant=self.variant))
+        texts = [" ".join(query.chunks(row)) for row in range(len(batch))]
+        scores = [index.scores(text) for text in texts]
+        found = [
+            row & (score > 0) & index.shares_word(text)
+            for row, score, text in zip(batch.eligible, scores, texts, strict=True)
+        ]
+        return ranked_by(scores, found, depth=self.depth)
 
 
 def ranked_by(scores: Sequence[FloatArray], found: Sequence[BoolArray], *, depth: int) -> Candidates:

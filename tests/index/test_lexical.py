@@ -89,3 +89,40 @@ def test_an_item_without_words_among_others():
     index = Bm25Index(Catalog([Item(type="rule", name=name) for name in ("!", "apple")]), k1=1.5, b=0.0)
     # two texts, one of which holds the word: idf = ln(1 + 1.5 / 1.5)
     assert index.scores("apple") == pytest.approx([0, log(2) / 2.5], abs=1e-12)
+
+
+def made_up(n: int) -> list[str]:
+    """Texts of 3 to 30 words; word w is about 1 / w as frequent as the first."""
+    rng = np.random.default_rng(11)
+    frequency = 1 / np.arange(3, 203)
+    return [
+        " ".join(f"w{i}" for i in rng.choice(200, size=rng.integers(3, 31), p=frequency / frequency.sum()))
+        for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4), (2.0, 0.0)])
+def test_variants_equal_those_of_rank_bm25(k1, b):
+    from rank_bm25 import BM25Okapi, BM25Plus  # 0.2.2
+
+    texts = made_up(150)
+    catalog = Catalog([Item(type="rule", name=text) for text in dict.fromkeys(texts)])
+    corpus = [words(item.search_text) for item in catalog]
+    half = [w for w in {w for text in corpus for w in text} if 2 * sum(w in text for text in corpus) >= len(corpus)]
+    assert half, "some words must stand in half of the texts, or the exception is not met"
+    for text in made_up(180)[150:]:
+        query = words(text)
+        plus = Bm25Index(catalog, k1=k1, b=b, variant="bm25+").scores(text)
+        assert plus == pytest.approx(BM25Plus(corpus, k1=k1, b=b, delta=1).get_scores(query), abs=1e-9)
+        rare = [word for word in query if word not in half]
+        okapi = BM25Okapi(corpus, k1=k1, b=b, epsilon=0.0).get_scores(rare)
+        ours = Bm25Index(catalog, k1=k1, b=b, variant="robertson").scores(" ".join(rare)) * (k1 + 1)
+        assert ours == pytest.approx(okapi, abs=1e-9)
+
+
+def test_which_items_share_a_word_with_a_text():
+    index = Bm25Index(CATALOG, k1=1.5, b=0.75, variant="bm25+")
+    assert index.shares_word("banana elder fig").tolist() == [False, True, False, True]
+    assert index.scores("banana elder")[0] > 0  # this variant scores what shares nothing, too
+    assert index.shares_word("fig").tolist() == [False] * 4
+    assert Bm25Index(Catalog([]), k1=1.5, b=0.75).shares_word("apple").tolist() == []

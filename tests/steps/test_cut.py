@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates, Origin
+from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import ParameterError
 from ctxbench.items import Catalog
 from ctxbench.query import Query
 from ctxbench.requests import Batch
-from ctxbench.steps.cut import First, Standard, offered_length, place_among
+from ctxbench.steps.cut import First, Standard, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

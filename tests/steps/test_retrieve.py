@@ -163,6 +163,14 @@ class TestBm25:
         )
         assert one == again != other
 
+    def test_a_variant_that_scores_everything_finds_only_what_shares_a_word(self, resources):
+        (got,) = found(Bm25(variant="bm25+"), self.ITEMS, ["an apple"], resources=resources)
+        assert [item for item, _ in got] == [1, 0]
+
+    def test_an_unknown_variant_is_an_error(self):
+        with pytest.raises(ParameterError, match=r"variant must be one of lucene, robertson, bm25\+, got 'okapi'"):
+            Bm25(variant="okapi")
+
     @pytest.mark.parametrize("given", [{"k1": -0.1}, {"b": 1.1}, {"b": -0.1}])
     def test_parameters_out_of_range_are_errors(self, given):
         with pytest.raises(ParameterError, match="k1 must be 0 or more and b 0 to 1"):
