@@ -35,7 +35,7 @@ DEFAULT_METRICS = (
     "abstention",
     "false_items",
 )
-_KEYS = ("name", "about", "datasets", "selectors", "metrics", "embedder", "tokens", "seed", "compare_to")
+_KEYS = ("name", "about", "datasets", "split", "selectors", "metrics", "embedder", "tokens", "seed", "compare_to")
 
 Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
 
@@ -71,6 +71,7 @@ class Experiment:
         path: the file.
         base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
         datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
+        split: whose queries are asked, in every dataset; empty = all.
         selectors: in order; names are unique.
         metrics: names as `parse_metric` reads them.
         embedder, tokens: names as `open_embedder` and `open_counter` read them.
@@ -90,6 +91,7 @@ class Experiment:
     tokens: str
     seed: int
     compare_to: str
+    split: str = ""
     lines: Mapping[YamlPath, int] = field(default_factory=dict)
 
     def make_selectors(self, resources: Resources, memo: MutableMapping[str, Any]) -> dict[str, Selector]:
@@ -138,6 +140,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         path=path,
         base=path.parent,
         datasets=reader.texts(data, "datasets"),
+        split=reader.text(data, "split", ""),
         selectors=tuple(selectors),
         metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
         embedder=reader.text(data, "embedder", "minilm"),

@@ -380,7 +380,7 @@ def test_what_is_right_is_read_beside_the_faults(given):
 
 def test_no_key_and_no_value_whatever_is_more_than_a_fault(given):
     odd = ["null", "5", "-1", "true", "x", "''", "[]", "[1]", "[[x]]", "{}", "{a: 1}", "{a: {b: []}}", "1e400"[:3]]
-    keys = ["name", "about", "datasets", "selectors", "metrics", "embedder", "tokens", "seed", "compare_to"]
+    keys = ["name", "about", "datasets", "split", "selectors", "metrics", "embedder", "tokens", "seed", "compare_to"]
     base = {"datasets": "[d]", "selectors": "[bm25]"}
     for key, value in itertools.product(keys, odd):
         text = "\n".join(f"{k}: {v}" for k, v in {**base, key: value}.items())

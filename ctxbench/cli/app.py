@@ -105,6 +105,7 @@ def root(
 def run_command(
     experiment: Annotated[Path, typer.Argument(help="An experiment in YAML.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute every answer again (vectors are kept).")] = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -120,7 +121,7 @@ def run_command(
     """
     from ctxbench.cli.commands import run_experiment
 
-    run_experiment(experiment, out=out, fresh=fresh, as_json=json_)
+    run_experiment(experiment, out=out, markdown=markdown, fresh=fresh, as_json=json_)
 
 
 @app.command(cls=_Command)
@@ -174,6 +175,7 @@ def select(
 @app.command(cls=_Command)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Show a finished run and write its page again.
@@ -184,7 +186,7 @@ def report(
     """
     from ctxbench.cli.commands import report_run
 
-    report_run(folder, as_json=json_)
+    report_run(folder, markdown=markdown, as_json=json_)
 
 
 @app.command(cls=_Command)

@@ -13,6 +13,7 @@ from ctxbench.cli.output import print_json, print_json_text
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
 from ctxbench.errors import ParameterError, SelectorError, StorageError
+from ctxbench.fileio import write_atomic
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from ctxbench.tokens import TokenCounter
 
 
-def run_experiment(path: Path, *, out: Path | None, fresh: bool, as_json: bool) -> None:
-    """Run an experiment, print its table, write its page."""
+def run_experiment(path: Path, *, out: Path | None, markdown: Path | None, fresh: bool, as_json: bool) -> None:
+    """Run an experiment, print its table, write its page, and if asked its report in Markdown."""
     from ctxbench.evaluation.preparing import open_experiment
 
     with progress() as shown:
         prepared = open_experiment(path, notify=shown.say)
-    _run(prepared, out or Path("runs") / prepared.experiment.name, fresh=fresh, as_json=as_json)
+    _run(prepared, out or Path("runs") / prepared.experiment.name, markdown=markdown, fresh=fresh, as_json=as_json)
 
 
 def score_answers(
@@ -54,7 +55,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
         raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
 
 
-def report_run(path: Path, *, as_json: bool) -> None:
+def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
     """Show a finished run again.
 
     Raises:
@@ -70,14 +71,17 @@ def report_run(path: Path, *, as_json: bool) -> None:
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
     wanted = _datasets_of(manifest, path / "manifest.json")
-    datasets = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
+    split = str(manifest["experiment"].get("split", ""))
+    opened = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
+    datasets = {name: dataset.split(split) if split else dataset for name, dataset in opened.items()}
     for name, dataset in datasets.items():
         if dataset.hash != wanted[name][1]:
             raise ParameterError(
                 f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
                 f"{wanted[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
-    _report(folder, datasets, open_counter(manifest["tokens"], cache=cache_dir()), as_json=as_json, page=True)
+    counter = open_counter(manifest["tokens"], cache=cache_dir())
+    _report(folder, datasets, counter, markdown=markdown, as_json=as_json)
 
 
 def _datasets_of(manifest: Mapping[str, Any], path: Path) -> dict[str, tuple[str, str]]:
@@ -98,7 +102,9 @@ def _datasets_of(manifest: Mapping[str, Any], path: Path) -> dict[str, tuple[str
     raise StorageError(f"{path} is no manifest of a run; run the experiment again")
 
 
-def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bool = True) -> None:
+def _run(
+    prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bool = True, markdown: Path | None = None
+) -> None:
     from ctxbench.evaluation.results import RunFolder
     from ctxbench.evaluation.runner import run
 
@@ -109,7 +115,7 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bo
                 shown.say(line)
             made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
             shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
-        _report(RunFolder(path), prepared.datasets, prepared.counter, as_json=as_json, page=page)
+        _report(RunFolder(path), prepared.datasets, prepared.counter, markdown=markdown, as_json=as_json, page=page)
     _refuse_silence(prepared, RunFolder(path))
 
 
@@ -164,13 +170,24 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
 
 
 def _report(
-    folder: RunFolder, datasets: Mapping[str, Dataset], counter: TokenCounter, *, as_json: bool, page: bool
+    folder: RunFolder,
+    datasets: Mapping[str, Dataset],
+    counter: TokenCounter,
+    *,
+    markdown: Path | None,
+    as_json: bool,
+    page: bool = True,
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
     from ctxbench.evaluation.summary import summarise_run
 
     summary = summarise_run(folder)
     folder.write("summary.json", summary.as_dict())
+    if markdown is not None:
+        from ctxbench.reporting.markdown import markdown_report
+
+        write_atomic(markdown, markdown_report(summary, datasets))
+        print(f"report: {markdown}", file=sys.stderr)  # noqa: T201
     where = None
     if page:
         from ctxbench.reporting.page import write_report

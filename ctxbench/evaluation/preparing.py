@@ -100,6 +100,8 @@ def prepare(
     for place, name in enumerate(experiment.datasets):
         where = ("datasets", place)
         dataset = attempt(partial(open_dataset, name, base=experiment.base, notify=notify), *where)
+        if dataset is not None and experiment.split:
+            dataset = attempt(partial(dataset.split, experiment.split), "split")
         if dataset is not None and dataset.name in datasets:
             line = line_of(experiment.lines, where)
             faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))

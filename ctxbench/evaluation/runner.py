@@ -149,6 +149,7 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
             "name": experiment.name,
             "about": experiment.about,
             "compare_to": experiment.compare_to,
+            "split": experiment.split,
             "seed": experiment.seed,
             "metrics": [str(metric) for metric in prepared.metrics],
         },

@@ -199,6 +199,7 @@ def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str
     experiment = manifest["experiment"]
     run = [
         ("token counter", str(manifest["tokens"])),
+        ("split", str(experiment.get("split") or "all queries")),
         ("seed", str(experiment["seed"])),
         ("commit", str(manifest.get("git") or "not known")),
         ("format of the run folder", str(manifest.get("format", ""))),

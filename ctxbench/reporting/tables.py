@@ -132,6 +132,9 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     columns = _columns(summary, dataset, every_metric)
     compared = tuple(parse_metric(name) for name in HEADLINE if any(name in s.against for s in dataset.selectors))
     queries, items = wording.count(dataset.queries, "query", "queries"), wording.count(dataset.items, "item")
+    split = summary.manifest["experiment"].get("split")
+    if split:
+        queries += f" of split {split}"
     return ComparisonTable(
         dataset=dataset.dataset,
         heading=f"{dataset.dataset}: {queries}, {items}",

@@ -84,3 +84,20 @@ def test_a_run_of_another_format_is_not_guessed_at(cli, ran, place):
     path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
     done = cli("report", "runs/small")
     assert done.err == "error: runs/small/manifest.json has format 99, this version reads 1; run again\n"
+
+
+def test_a_run_as_markdown_is_the_same_from_run_and_report(cli, experiment, place):
+    path = experiment()
+    assert cli("run", path, "--out", place / "run", "--markdown", place / "one.md").code == 0
+    assert cli("report", place / "run", "--markdown", place / "two.md").code == 0
+    assert (place / "one.md").read_bytes() == (place / "two.md").read_bytes()
+    assert (place / "one.md").read_text("utf-8").startswith("# small\n")
+
+
+def test_a_run_of_one_split_is_shown_again(cli, experiment, place):
+    path = experiment()
+    path.write_text(path.read_text("utf-8") + "\nsplit: test\n", "utf-8")
+    assert cli("run", path, "--out", place / "run").code == 0
+    shown = cli("report", place / "run")
+    assert shown.code == 0
+    assert " queries of split test, " in shown.out

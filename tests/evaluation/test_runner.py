@@ -21,6 +21,7 @@ from ctxbench.config import examine
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.errors import InputError, SelectorError, StorageError
 from ctxbench.evaluation import dataset_run
+from ctxbench.evaluation.datasets import read_dataset
 from ctxbench.evaluation.preparing import open_experiment, prepare
 from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.runner import run
@@ -191,6 +192,23 @@ def test_unlabelled_queries_are_left_out(tmp_path, data):
                                        .replace("unlabelled: 0", "unlabelled: 2"), "utf-8")  # fmt: skip
     run_file(experiment(tmp_path, data=data), tmp_path / "run")
     assert list(offered(tmp_path / "run", "bm25")) == [f"q0{n}" for n in (1, 2, 3, 4, 6, 7, 8, 9)]
+
+
+def test_a_split_asks_only_its_queries(tmp_path):
+    path = experiment(tmp_path)
+    path.write_text(path.read_text("utf-8") + "\nsplit: test\n", "utf-8")
+    run_file(path, tmp_path / "run")
+    test = [query.id for query in read_dataset(TINY).queries if query.split == "test"]
+    assert 0 < len(test) < 10
+    assert list(offered(tmp_path / "run", "bm25")) == test
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))["experiment"]["split"] == "test"
+
+
+def test_an_unknown_split_is_a_fault_with_its_line(tmp_path):
+    path = experiment(tmp_path)
+    path.write_text(path.read_text("utf-8") + "\nsplit: tset\n", "utf-8")
+    with pytest.raises(InputError, match=r"unknown split 'tset' of dataset tiny; did you mean 'test'.*line \d+\)"):
+        open_experiment(path)
 
 
 # ---------------------------------------------------------------------------------------------- a second run

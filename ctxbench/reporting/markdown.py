@@ -1,0 +1,111 @@
+"""A run as Markdown, to be kept in a repository: every figure with what it was measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.summary import DatasetSummary, RunSummary
+from ctxbench.reporting import wording
+from ctxbench.reporting.tables import ComparisonTable, comparison_table
+
+_TEXT_OF = "`name: description`, for what is no tool with its text"
+_WORDS = "runs of letters and digits, case-folded, nothing stemmed or left out"
+
+
+def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str:
+    """Make the report; the same run gives the same text.
+
+    Args:
+        summary: of the run.
+        datasets: those that were run, by name.
+    """
+    experiment = summary.manifest["experiment"]
+    lines = [f"# {_said(experiment['name'])}", ""]
+    if experiment["about"]:
+        lines += [_said(experiment["about"]), ""]
+    lines += [*_common(summary.manifest), ""]
+    for one in summary.datasets:
+        table = comparison_table(summary, one, every_metric=True)
+        lines += [f"## {_said(table.heading)}", "", *_about(one, datasets[one.dataset]), ""]
+        lines += [*_figures(table), "", *_differences(table)]
+        lines += [f"* {_said(note)}" for note in table.notes]
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What holds for all figures."""
+    yield f"* Item text, which is searched: {_TEXT_OF}."
+    yield f"* Words of BM25: {_WORDS}. Prompt tokens are those of `{manifest['tokens']}`."
+    model = manifest["embedder"]
+    yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
+    yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
+    yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
+    for name, about in manifest["selectors"].items():
+        values = ", ".join(f"{key} {value:g}" for key, value in about.get("values", {}).items())
+        text = str(about.get("about", "")).rstrip(".")
+        yield f"* `{name}`: {_said(text)}{f' ({values})' if values else ''}."
+
+
+def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:
+    """What a dataset is, and how its labels came about."""
+    counts = dataset.counts
+    yield f"* Version {_said(dataset.version)}, content `{dataset.hash[:12]}`."
+    splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
+    none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
+    left = f"; {wording.count(one.unlabelled, 'query', 'queries')} without full labels left out" * bool(one.unlabelled)
+    yield f"* Queries: {splits}{none}{left}. Required items: {counts['required']:,}."
+    yield f"* Labels: {_said(str(dataset.about.get('labelling', '')))}"
+    for note in _texts(dataset.about.get("notes")):
+        yield f"  * {_said(note)}"
+
+
+def _texts(notes: Any) -> Iterable[str]:
+    """Notes of any shape as sentences."""
+    if isinstance(notes, Mapping):
+        return [f"{name}: {_flat(value)}" for name, value in notes.items()]
+    if isinstance(notes, list):
+        return [_flat(note) for note in notes]
+    return [] if notes in (None, "") else [str(notes)]
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_flat(one)}" for name, one in value.items())
+    return ", ".join(map(_flat, value)) if isinstance(value, list) else str(value)
+
+
+def _figures(table: ComparisonTable) -> Iterator[str]:
+    """One row a selector, one column a metric, the interval behind each value."""
+    titles = [f"{column.title}{' %' if column.unit == '%' else ''}" for column in table.columns]
+    yield _row(["selector", *titles])
+    yield _row(["---", *("---:" for _ in titles)])
+    for row in table.rows:
+        cells = [row.cells[column.key] for column in table.columns]
+        told = [f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in cells]
+        yield _row([f"**{row.selector}**" if row.is_base else row.selector, *told])
+
+
+def _differences(table: ComparisonTable) -> list[str]:
+    if not table.compared:
+        return []
+    titles = [f"{metric.name}, points" if wording.unit(metric) == "%" else metric.name for metric in table.compared]
+    lines = [f"Against **{_said(table.base)}**, on the same queries:", "", _row(["selector", *titles])]
+    lines.append(_row(["---", *("---" for _ in titles)]))
+    for row in table.rows:
+        if not row.is_base:
+            found = [row.differences.get(str(metric)) for metric in table.compared]
+            told = [f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in found]
+            lines.append(_row([row.selector, *told]))
+    return [*lines, ""]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(_said(cell) for cell in cells)} |"
+
+
+def _said(text: str) -> str:
+    """A text on one line that ends no cell of a table."""
+    return wording.named(" ".join(text.split())).replace("|", "\\|")

@@ -1,0 +1,91 @@
+"""The Markdown report: every figure stands with what it was measured on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxbench.evaluation.datasets import Dataset, read_dataset
+from ctxbench.evaluation.stats import Comparison, Estimate, Interval
+from ctxbench.evaluation.summary import DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.reporting.markdown import markdown_report
+
+TINY = Path(__file__).parents[1] / "data" / "tiny"
+
+
+def estimate(value: float, low: float, high: float) -> Estimate:
+    interval = Interval(low=low, high=high, level=0.95, method="Wilson", holds=True)
+    return Estimate(value=value, interval=interval, n=8, left_out=0)
+
+
+def selector(name: str, completeness: Estimate, against: dict[str, Comparison]) -> SelectorSummary:
+    found = {"completeness": completeness}
+    return SelectorSummary(
+        selector=name, estimates=found, unavailable={}, errors=0, queries=8, against=against, notes={}
+    )
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    about = {"labelling": "By\nhand | twice.", "notes": ["Two oddities.", {"a": 1}]}
+    return replace(read_dataset(TINY), name="desk", about=about)
+
+
+@pytest.fixture
+def summary() -> RunSummary:
+    interval = Interval(low=-0.081, high=-0.0394, level=0.95, method="Bonett-Price", holds=True)
+    worse = Comparison(
+        n=8, left_out=0, base=0.5, other=0.44, difference=-0.06, interval=interval, higher=1, lower=2, equal=5,
+        square=0.1, standardised=0.1, p=0.001, p_holm=0.001, test="exact McNemar", alpha=0.05, needed=None,
+    )  # fmt: skip
+    base = selector("base", estimate(0.96, 0.936, 0.9752), {})
+    other = selector("a|b", estimate(0.9, 0.86, 0.93), {"completeness": worse})
+    about = {"name": "trial", "about": "Which?", "compare_to": "base", "metrics": ["completeness"], "split": "test"}
+    manifest = {
+        "experiment": about,
+        "tokens": "o200k_base",
+        "embedder": {"model": "some/model", "dimensions": 3},
+        "selectors": {"base": {"about": "The base.", "values": {"n": 5}}, "a|b": {}},
+    }
+    one = DatasetSummary(dataset="desk", queries=8, unlabelled=2, items=15, selectors=(base, other))
+    return RunSummary(manifest=manifest, datasets=(one,))
+
+
+def lines(summary: RunSummary, dataset: Dataset) -> list[str]:
+    return markdown_report(summary, {"desk": dataset}).splitlines()
+
+
+def test_what_every_figure_was_measured_on_is_said(summary, dataset):
+    text = lines(summary, dataset)
+    assert text[:3] == ["# trial", "", "Which?"]
+    assert "* Split: test." in text
+    assert any(line.startswith("* Item text, which is searched: `name: description`") for line in text)
+    assert any("Prompt tokens are those of `o200k_base`." in line for line in text)
+    assert "* Embeddings: model some/model, dimensions 3." in text
+    assert "* `base`: The base (n 5)." in text
+    assert "## desk: 8 queries of split test, 15 items" in text
+    assert "* Labels: By hand \\| twice." in text
+    assert text[text.index("* Labels: By hand \\| twice.") + 1 :][:2] == ["  * Two oddities.", "  * a 1"]
+    assert any("2 queries without full labels left out" in line for line in text)
+    assert f"content `{dataset.hash[:12]}`" in "\n".join(text)
+
+
+def test_tables_hold_values_with_intervals_and_the_comparison(summary, dataset):
+    text = lines(summary, dataset)
+    at = text.index("| selector | completeness % |")
+    assert text[at : at + 4] == [
+        "| selector | completeness % |",
+        "| --- | ---: |",
+        "| **base** | 96.0 (93.6–97.5) |",
+        "| a\\|b | 90.0 (86.0–93.0) |",
+    ]
+    assert "| a\\|b | −6.0 (−8.1 to −3.9), p=0.0010 |" in text
+
+
+def test_without_a_split_all_queries_are_named(summary, dataset):
+    experiment = {**summary.manifest["experiment"], "split": ""}
+    other = replace(summary, manifest={**summary.manifest, "experiment": experiment})
+    assert "* Split: all queries, tuning and test together." in lines(other, dataset)
+    assert "## desk: 8 queries, 15 items" in lines(other, dataset)
