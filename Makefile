@@ -11,7 +11,7 @@ demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the pa
 	@echo "Next: open runs/presets/report.html in a browser, or try"
 	@echo "  $(BIN)/ctxbench select \"area of a triangle\" --catalog bfcl-simple --preset normal"
 
-test: $(VENV)/.test  ## run all tests
+test: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## formatting, lint rules, types
@@ -33,6 +33,19 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt
 
 $(VENV)/.test: $(VENV)/.demo
 	$(PIP) install -c constraints.txt -e ".[dev]"
+	touch $@
+
+# real MCP servers to capture in tests, apart from what they depend on
+$(VENV)/servers/.python: tests/servers/requirements.txt | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/servers/python
+	$(VENV)/servers/python/bin/python -m pip --disable-pip-version-check -q install --no-deps -r tests/servers/requirements.txt
+	touch $@
+
+# without npm the tests of its servers are skipped, and say so
+$(VENV)/servers/.node: tests/servers/package.json tests/servers/package-lock.json | $(BIN)/python
+	mkdir -p $(VENV)/servers/node
+	cp tests/servers/package.json tests/servers/package-lock.json tests/servers/.npmrc $(VENV)/servers/node/
+	if command -v npm >/dev/null; then npm ci --prefix $(VENV)/servers/node --ignore-scripts --no-audit --no-fund --silent; fi
 	touch $@
 
 clean:

@@ -5,71 +5,21 @@ from __future__ import annotations
 import errno
 import gc
 import io
-import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-import typer.core
 
+from ctxbench.cli.data_app import data_app
+from ctxbench.cli.light import Command, Group, JsonFlag, drop_output
 from ctxbench.errors import UserError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room: never a fault of the program
-_READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
-
-
-class _Light:
-    """Takes texts, paths and defaults as they are: typer would import pydantic for them, which costs 0.08 s."""
-
-    def get_params(self, ctx: Any) -> Any:
-        params = super().get_params(ctx)  # type: ignore[misc]  # that of the command it is mixed into
-        for param in params:
-            descriptor = getattr(param, "type_descriptor", None)  # older typer has none, and does without pydantic
-            if descriptor is not None:
-                param.process_value = partial(_process, param, descriptor.annotation)
-        return params
-
-
-def _process(param: Any, annotation: Any, ctx: Any, value: Any) -> Any:
-    """Do as `process_value` of the parameter's class does; what there is to check, that checks."""
-    if value is None and not param.required:
-        return None if param.callback is None else param.callback(ctx, param, None)
-    if param.callback is None and value and isinstance(value, str | list | tuple) and annotation in _READ_HERE:
-        return _READ_HERE[annotation](value)
-    if param.callback is None and annotation is int and type(value) is int:
-        return value  # a default
-    return type(param).process_value(param, ctx, value)
-
-
-class _Group(_Light, typer.core.TyperGroup):
-    """Says what Ctrl-C leaves behind, and ends without a word where the reader of standard output left."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # at the very end of the process nothing could be said any more
-        except KeyboardInterrupt as stopped:
-            what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
-            print(f"stopped: {what}", file=sys.stderr)  # noqa: T201
-            raise typer.Exit(130) from None
-        except BrokenPipeError:
-            _drop_output()
-            raise typer.Exit(0) from None
-        except EOFError as error:  # typer would take it for Ctrl-D at a prompt, and there are no prompts
-            raise RuntimeError("unexpected end of data") from error
-        return result
-
-
-class _Command(_Light, typer.core.TyperCommand):
-    """A command."""
-
-
 app = typer.Typer(
     name="ctxbench",
-    cls=_Group,
+    cls=Group,
     help="Test what a context selector offers an AI agent's model, and at what price in tokens.",
     no_args_is_help=True,
     add_completion=False,
@@ -77,11 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-data_app = typer.Typer(
-    cls=_Group, help="List, show, check and import labelled datasets.", no_args_is_help=True, rich_markup_mode=None
-)
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
 def _version(wanted: bool) -> None:
@@ -101,7 +46,7 @@ def root(
     """Test what a context selector offers an AI agent's model, and at what price in tokens."""
 
 
-@app.command("run", cls=_Command)
+@app.command("run", cls=Command)
 def run_command(
     experiment: Annotated[Path, typer.Argument(help="An experiment in YAML.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
@@ -124,7 +69,7 @@ def run_command(
     run_experiment(experiment, out=out, markdown=markdown, fresh=fresh, as_json=json_)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def score(
     answers: Annotated[Path, typer.Argument(help="Answers of your own selector, JSON lines.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
@@ -146,7 +91,7 @@ def score(
     score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, as_json=json_)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
     catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
@@ -172,7 +117,7 @@ def select(
     run(question, near=near, messages=messages, as_json=json_)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
@@ -189,7 +134,7 @@ def report(
     report_run(folder, markdown=markdown, as_json=json_)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def latency(
     selector: Annotated[str, typer.Argument(help="A shipped selector, or selector/preset.")] = "semantic/normal",
     catalog: Annotated[
@@ -213,68 +158,6 @@ def latency(
     measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)
 
 
-@data_app.command("list", cls=_Command)
-def data_list(json_: JsonFlag = False) -> None:
-    """List datasets: imported, and to import.
-
-    For example:
-
-    ctxbench data list
-    """
-    from ctxbench.cli.data import list_datasets
-
-    list_datasets(as_json=json_)
-
-
-@data_app.command("show", cls=_Command)
-def data_show(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
-    query: Annotated[str | None, typer.Option(help="Show this query with its labels.")] = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Show a dataset, or one query of it.
-
-    For example:
-
-    ctxbench data show bfcl-simple --query simple_python_0
-    """
-    from ctxbench.cli.data import show
-
-    show(dataset, query=query, as_json=json_)
-
-
-@data_app.command("validate", cls=_Command)
-def data_validate(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
-    json_: JsonFlag = False,
-) -> None:
-    """Check a dataset, all faults at once.
-
-    For example:
-
-    ctxbench data validate datasets/mine
-    """
-    from ctxbench.cli.data import validate
-
-    raise typer.Exit(validate(dataset, as_json=json_))
-
-
-@data_app.command("import", cls=_Command)
-def data_import(
-    name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
-    out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
-) -> None:
-    """Import a public dataset.
-
-    For example:
-
-    ctxbench data import bfcl-simple
-    """
-    from ctxbench.cli.data import import_dataset
-
-    import_dataset(name, out=out)
-
-
 app.add_typer(data_app, name="data")
 
 
@@ -295,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        _drop_output()
+        drop_output()
         _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)
     finally:
         if arguments is None:  # the process ends: a last search for cycles would take a tenth of a short command's time
@@ -305,8 +188,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _fail(message: str, exit_code: int) -> NoReturn:
     print(f"error: {message}", file=sys.stderr)  # noqa: T201
     raise SystemExit(exit_code) from None
-
-
-def _drop_output() -> None:
-    """Send what is left to be printed nowhere, or Python would fail on it once more at the very end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -34,7 +34,10 @@ def test_the_commands_are_those_that_are_documented():
     assert sorted(" ".join(path) for path in COMMANDS) == [
         "",
         "data",
+        "data capture",
         "data import",
+        "data import dataset",
+        "data import tools",
         "data list",
         "data show",
         "data validate",
@@ -62,6 +65,8 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
         "ctxbench",
         "ctxbench.cli",
         "ctxbench.cli.app",
+        "ctxbench.cli.data_app",
+        "ctxbench.cli.light",
         "ctxbench.errors",
     }
 

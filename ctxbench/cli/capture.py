@@ -1,0 +1,123 @@
+"""`ctxbench data capture` and `data import tools.json`: catalogs from servers and lists of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import Progress, progress
+from ctxbench.errors import ParameterError
+from ctxbench.sources.snapshots import Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be captured.
+
+    Attributes:
+        mcp_config: a file that names MCP servers, or None.
+        rules: project folders.
+        references: folders of Markdown files.
+        only, skip: names of servers.
+        timeout: seconds that each server gets.
+    """
+
+    mcp_config: Path | None = None
+    rules: Sequence[Path] = ()
+    references: Sequence[Path] = ()
+    only: Sequence[str] = ()
+    skip: Sequence[str] = ()
+    timeout: float = 30.0
+
+
+def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
+    """Capture servers, rules and references as one catalog; the exit code is 0, or 1 if some servers failed.
+
+    Raises:
+        UserError: nothing is named, the configuration or a folder cannot be used, nothing was found, or the folder
+            holds something else.
+    """
+    if wanted.mcp_config is None and not (wanted.rules or wanted.references):
+        raise ParameterError("nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER")
+    if wanted.mcp_config is None and (wanted.only or wanted.skip):
+        raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
+    refuse_other(out)
+    with progress() as shown:
+        return keep(list(_sources(wanted, shown)), out=out, as_json=as_json)
+
+
+def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
+    from ctxbench.sources.instructions import references_folder, rules_folder
+
+    if wanted.mcp_config is not None:
+        from ctxbench.sources.mcp.capturing import mcp_servers
+        from ctxbench.sources.mcp.client import Limits
+
+        yield mcp_servers(
+            wanted.mcp_config,
+            only=wanted.only,
+            skip=wanted.skip,
+            limits=Limits(timeout=wanted.timeout),
+            progress=lambda done, total: shown("asking servers for their tools", done, total),
+        )
+    yield from (rules_folder(folder) for folder in wanted.rules)
+    yield from (references_folder(folder) for folder in wanted.references)
+
+
+def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: bool) -> int:
+    """Turn a file of tool definitions into a catalog.
+
+    Raises:
+        UserError: the file is no list of tools, or the folder is missing or holds something else.
+    """
+    from ctxbench.sources.toollists import tool_list
+
+    if out is None:
+        raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
+    refuse_other(out)
+    return keep([tool_list(path, server=server)], out=out, as_json=as_json)
+
+
+def keep(sources: Sequence[Source], *, out: Path, as_json: bool) -> int:
+    """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed."""
+    snapshot = capture(*sources)
+    card = write_snapshot(snapshot, out)
+    if as_json:
+        print_json({"folder": str(out), **card})
+    else:
+        _print(snapshot, card, out)
+    return 1 if snapshot.failed else 0
+
+
+def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
+    width = max(len(part.name) for part in snapshot.parts)
+    for part in snapshot.parts:
+        said = f"{len(part.items):,} items" if part.state == "captured" else part.state
+        server = part.details.get("server")
+        if server:
+            said += f" ({server['name']} {server['version']}".rstrip() + ")"
+        typer.echo(f"{part.name:<{width}}  {said}{f': {part.error}' if part.error else ''}")
+        for note in (*part.notes, *_lacking(part)):
+            typer.echo(f"{'':<{width}}  {note}")
+    counts = card["counts"]
+    typer.echo(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
+    if snapshot.failed:
+        some = f"{len(snapshot.failed)} of {len(snapshot.parts)} failed, so their items are missing"
+        typer.echo(f"{some}; the others are kept")
+    typer.echo(f'Next: ctxbench select "what a user asks" --catalog {out}')
+
+
+def _lacking(part: Part) -> Iterator[str]:
+    """What tools of a part do not have, in words."""
+    tools = sum(item.type == "tool" for item in part.items)
+    words = {
+        "without_description": "have no description and are found by their names only",
+        "without_schema": "have no input schema",
+    }
+    for name, count in lacking(part.items).items():
+        yield f"{count:,} of {tools:,} tools {words[name]}"

@@ -1,0 +1,69 @@
+"""What all commands are made of: groups and commands that import nothing heavy, and options that several share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+_READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
+
+
+class _Light:
+    """Takes texts, paths and defaults as they are: typer would import pydantic for them, which costs 0.08 s."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]  # that of the command it is mixed into
+        for param in params:
+            descriptor = getattr(param, "type_descriptor", None)  # older typer has none, and does without pydantic
+            if descriptor is not None:
+                param.process_value = partial(_process, param, descriptor.annotation)
+        return params
+
+
+def _process(param: Any, annotation: Any, ctx: Any, value: Any) -> Any:
+    """Do as `process_value` of the parameter's class does; what there is to check, that checks."""
+    if value is None and not param.required:
+        return None if param.callback is None else param.callback(ctx, param, None)
+    if param.callback is None and value and isinstance(value, str | list | tuple) and annotation in _READ_HERE:
+        return _READ_HERE[annotation](value)
+    if param.callback is None and annotation is int and type(value) is int:
+        return value  # a default
+    return type(param).process_value(param, ctx, value)
+
+
+class Group(_Light, typer.core.TyperGroup):
+    """Says what Ctrl-C leaves behind, and ends without a word where the reader of standard output left."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is named."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # at the very end of the process nothing could be said any more
+        except KeyboardInterrupt as stopped:
+            what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
+            print(f"stopped: {what}", file=sys.stderr)  # noqa: T201
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            drop_output()
+            raise typer.Exit(0) from None
+        except EOFError as error:  # typer would take it for Ctrl-D at a prompt, and there are no prompts
+            raise RuntimeError("unexpected end of data") from error
+        return result
+
+
+class Command(_Light, typer.core.TyperCommand):
+    """A command."""
+
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+
+
+def drop_output() -> None:
+    """Send what is left to be printed nowhere, or Python would fail on it once more at the very end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

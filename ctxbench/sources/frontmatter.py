@@ -1,0 +1,108 @@
+"""Front matter of Markdown files: YAML between two lines of dashes, and what passes for it in the wild."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_FENCE = re.compile(r"---[ \t]*")
+_END = re.compile(r"(---|\.\.\.)[ \t]*")
+_FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]*(.*)")
+_ENTRY = re.compile(r"[ \t]+-[ \t]+(.*)|-[ \t]+(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A Markdown file taken apart.
+
+    Attributes:
+        fields: of the front matter; empty without one.
+        text: what stands behind it, without blank lines around.
+        present: whether there is front matter.
+        odd: what is wrong with it, or empty; the fields are then what could be made out.
+    """
+
+    fields: Mapping[str, Any]
+    text: str
+    present: bool
+    odd: str = ""
+
+
+def read_page(source: str) -> Page:
+    """Take the text of a file apart; never an error, since tools that read such files forgive much.
+
+    Front matter that is no YAML (`globs: *.ts`, a colon in an unquoted text) is read line by line as `name: value`,
+    lists as lines that start with a dash. Front matter that never ends is text.
+    """
+    lines = source.replace("\r\n", "\n").split("\n")
+    if not _FENCE.fullmatch(lines[0]):
+        return Page({}, source.strip(), present=False)
+    end = next((i for i, line in enumerate(lines[1:], start=1) if _END.fullmatch(line)), 0)
+    if not end:
+        return Page({}, source.strip(), present=False, odd="its front matter does not end; read as text")
+    text = "\n".join(lines[end + 1 :]).strip()
+    inside = lines[1:end]
+    fields, why = _as_yaml("\n".join(inside))
+    if fields is None:
+        return Page(_by_line(inside), text, present=True, odd=f"its front matter is no YAML ({why}); read line by line")
+    return Page(fields, text, present=True)
+
+
+def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:
+    """The fields, or None and why not."""
+    import yaml
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = 2 + (error.problem_mark.line if error.problem_mark else 0)  # behind the first line of dashes
+        return None, f"line {line}: {error.problem}"
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
+        return None, str(error).splitlines()[0]
+    if data is None:
+        return {}, ""
+    if not isinstance(data, dict):
+        return None, "expected `name: value` lines"
+    return {str(name): value for name, value in data.items()}, ""
+
+
+def _by_line(lines: list[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    name = ""
+    for line in lines:
+        entry, field = _ENTRY.fullmatch(line), _FIELD.fullmatch(line)
+        if entry and name:
+            known = fields[name]
+            fields[name] = [*(known if isinstance(known, list) else []), _plain(entry.group(1) or entry.group(2))]
+        elif field:
+            name = field.group(1)
+            fields[name] = _plain(field.group(2))
+    return fields
+
+
+def _plain(value: str) -> Any:
+    value = re.sub(r"[ \t]+#.*$", "", value).strip()
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return {"true": True, "false": False, "": None}.get(value.lower(), value)
+
+
+def truth(value: Any) -> bool:
+    """Whether a field says yes: true, or a text that reads so."""
+    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes", "on"))
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, or one text with commas outside braces between them: `*.ts, src/{a,b}/**`."""
+    if isinstance(value, str):
+        value = re.split(r",(?![^{}]*\})", value)
+    if not isinstance(value, list):
+        return ()
+    return tuple(one.strip() for one in value if isinstance(one, str) and one.strip())
+
+
+def text_of(value: Any) -> str:
+    """A field as one line of text; empty if it is none."""
+    return " ".join(str(value).split()) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""

@@ -1,0 +1,307 @@
+"""Rules and references from the files that coding agents read: AGENTS.md, CLAUDE.md, Cursor, Copilot, skills, docs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ctxbench.errors import CtxbenchError, StorageError
+from ctxbench.fileio import read_text
+from ctxbench.items import Item
+from ctxbench.sources.frontmatter import Page, read_page, text_of, texts, truth
+from ctxbench.sources.snapshots import Part, Source
+
+LEFT_OUT = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "dist", "build", "target"})
+DEPTH = 5  # imports of imports that Claude Code follows
+_MARKDOWN = (".md", ".mdc", ".markdown")
+
+
+@dataclass(frozen=True, slots=True)
+class _Convention:
+    """Files of one kind: where they stand, and how their front matter says when they are used.
+
+    Attributes:
+        name: what the part is called.
+        type: of the items.
+        pattern: of the path, relative to the folder, with slashes.
+        mode: include mode and why, from the path and the page.
+    """
+
+    name: str
+    type: str
+    pattern: re.Pattern[str]
+    mode: Callable[[str, Page], tuple[str, str]]
+
+
+def _by_place(path: str, _page: Page) -> tuple[str, str]:
+    """At the top for everything, further down for what is done there."""
+    folder = path.rpartition("/")[0]
+    nested = folder not in ("", ".claude", ".github")
+    return ("agent", f"applies in {folder}/") if nested else ("always", "")
+
+
+def _claude_rule(_path: str, page: Page) -> tuple[str, str]:
+    globs = texts(page.fields.get("paths"))
+    return ("agent", f"for {', '.join(globs)}") if globs else ("always", "")
+
+
+def _cursor_rule(_path: str, page: Page) -> tuple[str, str]:
+    if truth(page.fields.get("alwaysApply")):
+        return "always", "always"
+    globs = texts(page.fields.get("globs"))
+    if globs:
+        return "agent", f"auto attached for {', '.join(globs)}"
+    return ("agent", "agent requested") if text_of(page.fields.get("description")) else ("manual", "manual")
+
+
+def _copilot_instructions(_path: str, page: Page) -> tuple[str, str]:
+    globs = texts(page.fields.get("applyTo"))
+    if not globs:
+        return "manual", "names no files (applyTo)"
+    return ("always", "") if {"**", "**/*"} & set(globs) else ("agent", f"for {', '.join(globs)}")
+
+
+def _skill(_path: str, page: Page) -> tuple[str, str]:
+    by_hand = truth(page.fields.get("disable-model-invocation"))
+    return ("manual", "not for the model to choose") if by_hand else ("agent", "")
+
+
+def _fixed(mode: str) -> Callable[[str, Page], tuple[str, str]]:
+    return lambda _path, _page: (mode, "")
+
+
+_ANYWHERE = r"(?:.*/)?"
+_CONVENTIONS = (
+    _Convention("AGENTS.md", "rule", re.compile(_ANYWHERE + r"AGENTS\.md"), _by_place),
+    _Convention("CLAUDE.md", "rule", re.compile(_ANYWHERE + r"CLAUDE(?:\.local)?\.md"), _by_place),
+    _Convention("Claude rules", "rule", re.compile(_ANYWHERE + r"\.claude/rules/.+\.md"), _claude_rule),
+    _Convention("Cursor rules", "rule", re.compile(_ANYWHERE + r"\.cursor/rules/.+\.mdc"), _cursor_rule),
+    _Convention("Cursor rules", "rule", re.compile(r"\.cursorrules"), _fixed("always")),
+    _Convention("Copilot instructions", "rule", re.compile(r"\.github/copilot-instructions\.md"), _by_place),
+    _Convention(
+        "Copilot instructions", "rule", re.compile(r"\.github/instructions/.+\.instructions\.md"), _copilot_instructions
+    ),
+    _Convention("Copilot prompts", "rule", re.compile(r"\.github/prompts/.+\.prompt\.md"), _fixed("manual")),
+    _Convention("skills", "reference", re.compile(_ANYWHERE + r"SKILL\.md"), _skill),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file that was read.
+
+    Attributes:
+        path: relative to the folder, with slashes; the item's name.
+        part: the convention it is of.
+        item: what it is.
+    """
+
+    path: str
+    part: str
+    item: Item
+
+
+@dataclass
+class _Folder:
+    """Reads one folder; what is odd ends in `notes`, by part."""
+
+    root: Path
+    files: dict[str, _File] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+
+    def note(self, part: str, text: str) -> None:
+        self.notes.setdefault(part, []).append(text)
+
+    def read(self, path: str, part: str) -> Page | None:
+        """A file's page; None, with a note, if it is not UTF-8, cannot be read, leads outside or was read already."""
+        real = os.path.realpath(self.root / path)
+        if not Path(real).is_relative_to(os.path.realpath(self.root)):
+            self.note(part, f"{path} leads out of the folder; left out")
+            return None
+        if real in self.same:
+            if self.same[real] != path:
+                self.note(part, f"{path} is the same file as {self.same[real]}; taken once")
+            return None
+        try:
+            page = read_page(read_text(real))
+        except CtxbenchError as error:
+            self.note(part, f"{path} cannot be read and is left out: {' '.join(str(error).split())}")
+            return None
+        self.same[real] = path
+        if page.odd:
+            self.note(part, f"{path}: {page.odd}")
+        if not page.text:
+            self.note(part, f"{path} holds no text; left out")
+            return None
+        return page
+
+    def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
+        page = self.read(path, part)
+        if page is not None:
+            self.files[path] = _File(path, part, _item(path, page, item_type=item_type, mode=mode))
+
+    def parts(self) -> list[Part]:
+        """One a convention that gave something or has a note, in order."""
+        names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
+        made = []
+        for name in names:
+            items = tuple(file.item for file in self.files.values() if file.part == name)
+            notes = tuple(self.notes.get(name, ()))
+            if items or notes:
+                modes = {mode: sum(item.include == mode for item in items) for mode in ("always", "manual", "agent")}
+                details = {"folder": self.root.name, "modes": {mode: n for mode, n in modes.items() if n}}
+                made.append(Part(name=name, kind="rules", items=items, details=details, notes=notes))
+        return made
+
+
+def rules_folder(folder: Path) -> Source:
+    """A project's rules: every file of a convention, each one item; its name is its path in the folder.
+
+    `AGENTS.md` and `CLAUDE.md` at the top are `always`, further down `agent`; what a `CLAUDE.md` imports (`@path`, up
+    to five deep) has the mode of the importer. Cursor's four modes: always, auto attached and agent requested
+    (`agent`), manual; without front matter manual. Rules for certain files are `agent`, with their patterns in the
+    metadata. A skill is a reference that the agent finds. What cannot be used is left out with a note.
+
+    Raises (when asked):
+        StorageError: there is no such folder.
+    """
+
+    def read() -> Sequence[Part]:
+        read = _Folder(folder)
+        for path in _paths(folder):
+            for convention in _CONVENTIONS:
+                if convention.pattern.fullmatch(path):
+                    _take(read, path, convention)
+        for path in [p for p, file in read.files.items() if file.part == "CLAUDE.md"]:
+            _follow(read, path, importer=read.files[path], depth=1)
+        return read.parts() or [_nothing(folder, "no AGENTS.md, CLAUDE.md, Cursor, Copilot or SKILL.md file under it")]
+
+    return read
+
+
+def references_folder(folder: Path) -> Source:
+    """A folder of Markdown files, each a reference that the agent finds; its name is its path in the folder.
+
+    Raises (when asked):
+        StorageError: there is no such folder.
+    """
+
+    def read() -> Sequence[Part]:
+        read = _Folder(folder)
+        for path in _paths(folder):
+            if path.lower().endswith(_MARKDOWN):
+                read.add(path, f"references in {folder.name}", "reference", ("agent", ""))
+        return read.parts() or [_nothing(folder, "no Markdown file under it")]
+
+    return read
+
+
+def _nothing(folder: Path, why: str) -> Part:
+    return Part(name=folder.name or str(folder), kind="folder", state="failed", error=f"{why}; name another folder")
+
+
+def _paths(folder: Path) -> list[str]:
+    """The files below a folder, sorted, with slashes; links to folders are not followed."""
+    if not folder.is_dir():
+        raise StorageError(f"cannot read {folder}: no such folder; expected one that holds rules or references")
+    found = []
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+        found += [(Path(here) / name).relative_to(folder).as_posix() for name in files]
+    return sorted(found)
+
+
+def _take(read: _Folder, path: str, convention: _Convention) -> None:
+    page = read.read(path, convention.name)
+    if page is None:
+        return
+    if path.endswith(".mdc") and not page.present and not page.odd:
+        read.note(convention.name, f"{path} has no front matter; included by hand only (manual)")
+    item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
+    read.files[path] = _File(path, convention.name, item)
+
+
+def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> Item:
+    heading = re.search(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", _without_code(page.text), re.MULTILINE)
+    title = (
+        text_of(page.fields.get("name")) or text_of(page.fields.get("title")) or (heading.group(1) if heading else "")
+    )
+    description = text_of(page.fields.get("description"))
+    include, why = mode
+    metadata: dict[str, Any] = {"sha256": hashlib.sha256(page.text.encode("utf-8", "surrogatepass")).hexdigest()}
+    globs = next((found for key in ("globs", "paths", "applyTo") if (found := texts(page.fields.get(key)))), ())
+    if globs:
+        metadata["globs"] = list(globs)
+    if why:
+        metadata["when"] = why
+    return Item(
+        type=item_type,
+        name=path,
+        title="" if title == path else title,
+        description=description or title,
+        text=page.text,
+        include=include,
+        metadata=metadata,
+    )
+
+
+def _follow(read: _Folder, path: str, *, importer: _File, depth: int) -> None:
+    """Take what a file imports, and what that imports; an import has the mode of the file that started it."""
+    text = importer.item.text if path == importer.path else read.files[path].item.text
+    for name in _imports(text):
+        target = _target(read, path, name)
+        if target is None:
+            continue
+        if depth > DEPTH:
+            read.note("CLAUDE.md", f"{path} imports @{name} more than {DEPTH} deep; left out")
+            continue
+        include = importer.item.include
+        known = read.files.get(target)
+        if known is None:
+            read.add(target, "CLAUDE.md", "reference", (include, f"imported by {path}"))
+            if target in read.files:
+                _follow(read, target, importer=importer, depth=depth + 1)
+        elif include == "always" != known.item.include:
+            metadata = {**known.item.metadata, "when": f"imported by {path}"}
+            read.files[target] = replace(known, item=replace(known.item, include="always", metadata=metadata))
+
+
+def _imports(text: str) -> Iterator[str]:
+    """What stands behind an @ that starts a word, outside code."""
+    for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_code(text)):
+        yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
+
+
+def _without_code(text: str) -> str:
+    """The text without fenced blocks and code spans."""
+    text = re.sub(r"^[ \t]*(```+|~~~+).*?^[ \t]*\1[`~]*[ \t]*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+
+
+def _target(read: _Folder, path: str, name: str) -> str | None:
+    """The imported file relative to the folder, or None; a note if it is meant to be a file and is none of ours."""
+    looks_like_file = name.startswith(("./", "../", "~/", "/")) or name.lower().endswith((*_MARKDOWN, ".txt"))
+    if name.startswith(("~", "/")):
+        if looks_like_file:
+            read.note("CLAUDE.md", f"{path} imports @{name}, which is outside the folder; left out")
+        return None
+    target = os.path.normpath(str(Path(path).parent / name)).replace(os.sep, "/")
+    if target.startswith("../"):
+        read.note("CLAUDE.md", f"{path} imports @{name}, which is outside the folder; left out")
+        return None
+    try:
+        is_file = (read.root / target).is_file()
+    except (OSError, ValueError):  # no name that a file could have
+        is_file = False
+    if is_file:
+        return target
+    if looks_like_file:
+        read.note("CLAUDE.md", f"{path} imports @{name}, which is not there; left out")
+    return None
+

@@ -1,0 +1,207 @@
+"""Capturing the tools of the servers of a configuration: all at once, each with a time limit, none left running."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ctxbench.errors import ParameterError
+from ctxbench.items import Item
+from ctxbench.sources.mcp.client import Limits, Listing, check_sdk, list_tools
+from ctxbench.sources.mcp.config import ServerSpec, read_mcp_config
+from ctxbench.sources.mcp.watching import Watch, quiet_sdk
+from ctxbench.sources.snapshots import Part, Source
+from ctxbench.sources.tools import read_definition
+
+Progress: TypeAlias = Callable[[int, int], None]
+_AT_ONCE = 4  # servers that are asked side by side
+
+
+def mcp_servers(
+    path: Path | str,
+    *,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Source:
+    """A source for `capture`: the servers of one configuration, see `read_mcp_config` and `capture_servers`.
+
+    The configuration is read at once, so that its faults come before anything is started.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no configuration, or a server in it cannot be used as it is.
+    """
+    specs = read_mcp_config(path, only=only, skip=skip)
+    return lambda: capture_servers(specs, limits=limits, progress=progress)
+
+
+def capture_servers(
+    specs: Sequence[ServerSpec], *, limits: Limits | None = None, progress: Progress | None = None
+) -> tuple[Part, ...]:
+    """Ask servers for their tools.
+
+    A server that cannot be started, hangs, exits, writes garbage or lists nonsense becomes a failed part that says so;
+    the others are kept. Nothing of `env` and headers is in the parts. When this returns or raises, the servers that
+    it started have been stopped. Ctrl-C stops them and raises; further ones are ignored meanwhile (some seconds).
+
+    Args:
+        specs: the servers; four are asked side by side.
+        limits: of each server; None = the defaults.
+        progress: called with the servers done and those in all.
+
+    Returns:
+        A part for each server, in their order; tools by name, so that the order in which a server lists them does not
+        matter.
+
+    Raises:
+        ParameterError: the MCP SDK is not installed, or not of a version that is known.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    check_sdk()
+    with quiet_sdk():
+        return _run(_Capture(specs, limits or Limits(), progress or _silent))
+
+
+class _Capture:
+    """One capture of several servers."""
+
+    def __init__(self, specs: Sequence[ServerSpec], limits: Limits, progress: Progress) -> None:
+        self.specs, self.limits, self.progress = specs, limits, progress
+        self.parts: dict[str, Part] = {}
+        self.stopped: int | None = None  # the signal that ended it
+        self.cancel: Callable[[], None] = lambda: None
+
+    async def all(self) -> tuple[Part, ...]:
+        import anyio
+
+        turns = anyio.Semaphore(_AT_ONCE)
+
+        async def one(spec: ServerSpec) -> None:
+            async with turns:
+                self.parts[spec.name] = await _server(spec, self.limits)
+            self.progress(len(self.parts), len(self.specs))
+
+        with _on_signals(self._stop):  # until every server has been stopped
+            async with anyio.create_task_group() as group:
+                self.cancel = group.cancel_scope.cancel
+                for spec in self.specs:
+                    group.start_soon(one, spec)
+        return tuple(self.parts[spec.name] for spec in self.specs if spec.name in self.parts)
+
+    def _stop(self, number: int) -> None:
+        if self.stopped is None:
+            self.stopped = number
+            self.cancel()
+
+
+async def _server(spec: ServerSpec, limits: Limits) -> Part:
+    """Ask one server; whatever it does wrong is in the part."""
+    import anyio
+
+    if spec.disabled:
+        return Part(name=spec.name, kind="server", state="disabled")
+    watch, listing = Watch(spec.secrets), Listing()
+    trouble = ""
+    try:
+        with anyio.fail_after(limits.timeout):
+            await list_tools(spec, limits, watch, listing)
+    except TimeoutError:
+        trouble = watch.told(f"it did not answer within {limits.timeout:g} s: {listing.step}")
+    except Exception as error:  # noqa: BLE001 - servers fail in as many ways as there are; the part says how
+        trouble = watch.explain(error, step=listing.step)
+    details = _details(spec, listing)
+    if not listing.complete:
+        return Part(name=spec.name, kind="server", state="failed", details=details, error=trouble)
+    try:
+        items = _items(spec, listing)
+    except ParameterError as error:
+        return Part(name=spec.name, kind="server", state="failed", details=details, error=watch.told(str(error)))
+    notes = [*watch.notes(), *(["it lists no tools"] if not items else [])]
+    if any(tool != spec.secrets.hide_in(tool) for tool in listing.tools):
+        notes.append("its tools hold values of 'env' or 'headers', which are hidden in the snapshot")
+    return Part(name=spec.name, kind="server", items=items, details=details, notes=tuple(notes))
+
+
+def _items(spec: ServerSpec, listing: Listing) -> tuple[Item, ...]:
+    """The tools of a server, by name.
+
+    Raises:
+        ParameterError: a definition cannot be used.
+    """
+    about = {"server_name": listing.name, "server_version": listing.version, "protocol_version": listing.protocol}
+    metadata = spec.secrets.hide_in({key: value for key, value in about.items() if value})
+    items = []
+    for tool in listing.tools:
+        try:
+            items.append(read_definition(spec.secrets.hide_in(tool)).item(spec.name, metadata))
+        except ParameterError as error:
+            raise ParameterError(f"its tool {tool.get('name')!r:.100} cannot be used: {error}") from error
+    return tuple(sorted(items, key=lambda item: item.name))
+
+
+def _details(spec: ServerSpec, listing: Listing) -> dict[str, Any]:
+    """What is known of a server, without what may be secret."""
+    details: dict[str, Any] = {"transport": spec.transport}
+    if spec.origin:
+        details["url"] = spec.origin
+    if listing.name:
+        details["server"] = spec.secrets.hide_in({"name": listing.name, "version": listing.version})
+    if listing.protocol:
+        details["protocol"] = listing.protocol
+    return details
+
+
+def _run(work: _Capture) -> tuple[Part, ...]:
+    """Run a capture to its end, from a notebook too, where an event loop runs already.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, once every server has been stopped.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        parts = asyncio.run(work.all())
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            parts = thread.submit(asyncio.run, work.all()).result()
+    if work.stopped == signal.SIGINT:
+        raise KeyboardInterrupt
+    if work.stopped is not None:
+        signal.raise_signal(work.stopped)
+    return parts
+
+
+@contextmanager
+def _on_signals(stop: Callable[[int], None]) -> Iterator[None]:
+    """Call `stop` for Ctrl-C and for SIGTERM, and for nothing else, while the block runs.
+
+    Only the main thread gets signals; elsewhere, and on Windows, what is there stays.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            with suppress(NotImplementedError):
+                loop.add_signal_handler(number, stop, number)
+                before[number] = handler
+        yield
+    finally:
+        for caught, handler in before.items():
+            loop.remove_signal_handler(caught)
+            signal.signal(caught, handler)
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Say nothing."""

@@ -1,0 +1,157 @@
+"""Asking MCP servers for their tools, through the official SDK (`mcp`, 2.x), over stdio and streamable HTTP."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ctxbench.errors import ParameterError
+from ctxbench.sources.mcp.config import ServerSpec
+from ctxbench.sources.mcp.watching import ListingError, Watch
+
+_LARGEST_EVENT = 256 * 2**20  # bytes of one message by HTTP; the SDK's 1 MiB is too little for thousands of tools
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a capture gives up on a server.
+
+    Attributes:
+        timeout: seconds for starting a server and listing all its tools, > 0; stopping it comes on top.
+        pages: pages of a listing, > 0.
+        tools: tools of a server, > 0.
+    """
+
+    timeout: float = 30.0
+    pages: int = 10_000
+    tools: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout < float("inf") or self.pages < 1 or self.tools < 1:
+            raise ParameterError(f"limits must be greater than 0 and finite, got {self}")
+
+
+@dataclass
+class Listing:
+    """What a server said so far.
+
+    Attributes:
+        tools: definitions in MCP's form, in the order of the server.
+        name, version: as the server calls itself; empty if it does not say.
+        protocol: the version of MCP that was agreed on.
+        step: what is being done, for errors: `it was being started`, `page 2 of its tools was being read` ...
+        complete: whether all tools are there.
+    """
+
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    name: str = ""
+    version: str = ""
+    protocol: str = ""
+    step: str = "it was being started"
+    complete: bool = False
+
+
+async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Listing) -> None:
+    """Connect to a server and fill `listing`; the server is stopped or left before this returns.
+
+    Raises:
+        ListingError: the listing has no end, is too long, or has a name twice.
+        Exception: whatever the SDK raises; `Watch.explain` says what it means.
+    """
+    from mcp import Client
+
+    async with _transport(spec, limits, watch) as transport:
+        client = Client(transport, cache=None, client_info=_client_info(), message_handler=watch.message)
+        async with client:
+            info = client.server_info
+            listing.name, listing.version = (info.name, info.version) if info else ("", "")
+            listing.protocol = client.protocol_version
+            await _all_pages(client, limits, listing)
+            listing.complete = True
+
+
+async def _all_pages(client: Any, limits: Limits, listing: Listing) -> None:
+    from mcp import MCPError
+    from mcp.types import METHOD_NOT_FOUND
+
+    cursor: str | None = None
+    cursors: set[str] = set()
+    page_of: dict[str, int] = {}
+    for page in range(1, limits.pages + 1):
+        listing.step = f"page {page} of its tools was being read"
+        try:
+            result = await client.list_tools(cursor=cursor)
+        except MCPError as error:
+            if error.code == METHOD_NOT_FOUND and page == 1:
+                return  # a server of resources or prompts only
+            raise
+        for tool in result.tools:
+            if tool.name in page_of:
+                where = f"on page {page_of[tool.name]} and on page {page}"
+                raise ListingError(f"it lists the tool {tool.name!r:.100} twice, {where}; names must differ")
+            page_of[tool.name] = page
+            listing.tools.append(tool.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        if len(listing.tools) > limits.tools:
+            raise ListingError(f"it lists more than {limits.tools:,} tools")
+        cursor = result.next_cursor
+        if cursor is None:
+            return
+        if cursor in cursors:
+            raise ListingError(f"its list of tools has no end: page {page} leads back to a page that was read before")
+        cursors.add(cursor)
+    raise ListingError(f"its list of tools has no end: it was cut after {limits.pages:,} pages")
+
+
+@asynccontextmanager
+async def _transport(spec: ServerSpec, limits: Limits, watch: Watch) -> AsyncIterator[AbstractAsyncContextManager[Any]]:
+    """The SDK's transport for a server, not yet entered."""
+    if spec.transport == "stdio":
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
+        parameters = StdioServerParameters(command=spec.command, args=list(spec.args), env=dict(spec.env), cwd=spec.cwd)
+        with watch.stderr() as stream:
+            yield stdio_client(parameters, errlog=stream)
+    elif spec.transport == "sse":
+        from mcp.client.sse import sse_client
+
+        yield sse_client(spec.url, headers=dict(spec.headers), timeout=limits.timeout, sse_read_timeout=limits.timeout)
+    else:
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        sized = "max_sse_event_size" in inspect.signature(streamable_http_client).parameters  # since 2.3
+        size: dict[str, Any] = {"max_sse_event_size": _LARGEST_EVENT} if sized else {}
+        hooks = {"response": [watch.response]}
+        async with httpx2.AsyncClient(
+            headers=dict(spec.headers), timeout=httpx2.Timeout(limits.timeout), event_hooks=hooks
+        ) as client:
+            yield streamable_http_client(spec.url, http_client=client, **size)
+
+
+def _client_info() -> Any:
+    from importlib.metadata import version
+
+    from mcp.types import Implementation
+
+    return Implementation(name="ctxbench", version=version("ctxbench"))
+
+
+def check_sdk() -> None:
+    """Check that the SDK is there and of a version that this module knows, and load it (about a second).
+
+    Raises:
+        ParameterError: it is not.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    install = "install it with: pip install 'ctxbench[mcp]'"
+    try:
+        found = version("mcp")
+    except PackageNotFoundError as error:
+        raise ParameterError(f"servers are asked through the MCP SDK, which is not installed; {install}") from error
+    if found.split(".")[0] != "2":
+        raise ParameterError(f"the MCP SDK is version {found}, and 2.x is expected; {install}")
+    import mcp  # noqa: F401 - before the time of any server runs

@@ -1,0 +1,189 @@
+"""What a server says besides its answers: standard error, garbage, HTTP errors; and what an exception means."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+from ctxbench.sources.mcp.secrets import Secrets
+
+_TAIL = 8192  # bytes of standard error that are kept while a server runs
+_LINES = 5  # lines of it that are reported
+_WIDTH = 300  # characters of a line that are reported
+_LOGGERS = ("mcp", "client")  # those of the SDK
+
+_current: ContextVar[Watch | None] = ContextVar("ctxbench_mcp_watch", default=None)
+
+
+class ListingError(Exception):
+    """A server lists its tools in a way that has no end or no sense; the message says how."""
+
+
+class Watch:
+    """Listens to one server; everything that it gives away is free of secrets."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._tail = b""
+        self._garbage = 0
+        self._first_garbage = ""
+        self._status = 0
+        self.logged: list[str] = []
+        _current.set(self)
+
+    async def message(self, message: Any) -> None:
+        """The SDK's handler: counts what is no message of MCP."""
+        if isinstance(message, Exception):
+            self._garbage += 1
+            if self._garbage == 1:
+                self._first_garbage = _input_of(message)
+
+    async def response(self, response: Any) -> None:
+        """The HTTP client's hook: keeps the last status that is an error."""
+        if response.status_code >= 400:
+            self._status = response.status_code
+
+    @contextmanager
+    def stderr(self) -> Iterator[TextIO]:
+        """A stream for a server's standard error; its last bytes are kept, and no more."""
+        loop = asyncio.get_running_loop()
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        with os.fdopen(writing, "w") as stream:
+            try:
+                loop.add_reader(reading, self._read, reading)
+            except NotImplementedError:  # Windows: a pipe cannot be waited for
+                with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - no path
+                    os.close(reading)
+                    yield nowhere
+                return
+            try:
+                yield stream
+            finally:
+                self._read(reading)
+                loop.remove_reader(reading)
+                os.close(reading)
+
+    def _read(self, reading: int) -> None:
+        with suppress(BlockingIOError):
+            while data := os.read(reading, 65536):
+                self._tail = (self._tail + data)[-_TAIL:]
+            asyncio.get_running_loop().remove_reader(reading)  # at its end it would be ready for ever
+
+    def notes(self) -> list[str]:
+        """What was odd, for a server that answered."""
+        notes = [self._hide(line) for line in self.logged]
+        return [*notes, self._about_garbage()] if self._garbage else notes
+
+    def explain(self, error: BaseException, *, step: str) -> str:
+        """Say in one or several lines what went wrong, with what the server said last."""
+        leaves = list(_leaves(error))
+        reason = next(filter(None, (_reason(leaf) for leaf in leaves)), "")
+        if not reason:
+            leaf = leaves[0]
+            reason = f"it failed while {step}: {leaf or type(leaf).__name__}"
+        if self._status:
+            reason += f" (HTTP status {self._status}{_MEANING.get(self._status, '')})"
+        return self.told(reason)
+
+    def told(self, reason: str) -> str:
+        """A reason with what the server said beside its answers."""
+        parts = [self._hide(" ".join(reason.split()))]
+        if self._garbage:
+            parts.append(self._about_garbage())
+        lines = [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
+        text = f"{'; '.join(parts)}"
+        if lines:
+            text += "; its last lines on standard error:"
+            text += "".join(f"\n  | {self._hide(_printable(line))[:_WIDTH]}" for line in lines)
+        return text
+
+    def _about_garbage(self) -> str:
+        count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
+        shown = self._hide(_printable(self._first_garbage))[:80]
+        return f"it wrote {count} on standard output that are no messages of MCP, the first: {shown!r}"
+
+    def _hide(self, text: str) -> str:
+        return self._secrets.hide(text)
+
+
+_MEANING = {401: ", unauthorised: check its headers", 403: ", forbidden: check its headers", 404: ", not found"}
+
+
+@contextmanager
+def quiet_sdk() -> Iterator[None]:
+    """Keep the SDK's log off the terminal; what it warns of goes to the watch of the server that it is about."""
+    handler = _Collect(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, propagate in before:
+            logger.removeHandler(handler)
+            logger.propagate = propagate
+
+
+class _Collect(logging.Handler):
+    """Keeps warnings that a tool was dropped; everything else comes back as an exception or as garbage."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        watch = _current.get()
+        if watch is not None and record.getMessage().startswith("dropping tool"):
+            watch.logged.append(record.getMessage())
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group, however deep, in order."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
+
+def _reason(error: BaseException) -> str:
+    """What an exception of the SDK means for the user; empty if only its own words can say."""
+    import pydantic
+    from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+    code = getattr(error, "code", None)
+    if code == CONNECTION_CLOSED:
+        return "it closed the connection before it had answered"
+    if code == REQUEST_TIMEOUT:
+        return "it did not answer in time"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it wrote bytes that are no UTF-8 (0x{error.object[error.start]:02x})"
+    if isinstance(error, pydantic.ValidationError):
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        return f"its answer is not valid by MCP: {where}: {first['msg']}{more}"
+    if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
+        return f"it cannot be started: {error.strerror}: {error.filename}; check 'command' and 'cwd'"
+    if isinstance(error, ListingError):
+        return str(error)
+    return ""
+
+
+def _input_of(error: Exception) -> str:
+    """The line that could not be read, out of pydantic's error."""
+    import pydantic
+
+    if isinstance(error, pydantic.ValidationError):
+        given = error.errors(include_url=False)[0].get("input")
+        return given if isinstance(given, str) else str(error.errors(include_url=False)[0]["msg"])
+    return str(error)
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which would move a terminal's cursor or change its colours."""
+    return "".join(char if char.isprintable() else " " for char in text)

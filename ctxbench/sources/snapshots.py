@@ -1,0 +1,193 @@
+"""Snapshots of catalogs: what servers, tool lists and folders held at one moment, merged and kept in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.items import Catalog, Item, ItemKey
+from ctxbench.jsonio import atomic_folder, dump_jsonl, dump_yaml
+from ctxbench.sources.catalogs import CORPUS
+
+CAPTURE = "capture.yaml"
+FORMAT = 1
+STATES = ("captured", "failed", "disabled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one source gave: a server, a tool list, a folder of rules.
+
+    Attributes:
+        name: as the user knows it: the key of a configuration, a file's name.
+        kind: `server`, `tool list`, `rules` ...
+        state: `captured`, `failed` (no items; `error` says why) or `disabled` (not asked).
+        items: in their order in the catalog.
+        details: anything else that is worth keeping, as JSON.
+        notes: what was odd but did not stand in the way.
+        error: what went wrong; holds no secret.
+    """
+
+    name: str
+    kind: str
+    state: str = "captured"
+    items: tuple[Item, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        if self.state not in STATES:
+            raise ParameterError(f"a part's state must be one of {', '.join(STATES)}, got {self.state!r}")
+        if (self.state == "failed") != bool(self.error) or (self.items and self.state != "captured"):
+            raise ParameterError(
+                f"part {self.name!r} is {self.state}: expected an error exactly if it failed, and items only if not"
+            )
+
+    def as_row(self) -> dict[str, Any]:
+        """The part as JSON, without its items: name, kind, state, counts, details, notes, error."""
+        row: dict[str, Any] = {"name": self.name, "kind": self.kind, "state": self.state}
+        if self.state == "captured":
+            row |= {"items": len(self.items), **lacking(self.items)}
+        row |= self.details
+        if self.notes:
+            row["notes"] = list(self.notes)
+        if self.error:
+            row["error"] = self.error
+        return row
+
+
+Source: TypeAlias = Callable[[], Sequence[Part]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Parts merged into one catalog, in the order of the sources.
+
+    Attributes:
+        parts: what each source gave.
+        catalog: all their items.
+    """
+
+    parts: tuple[Part, ...]
+    catalog: Catalog
+
+    @cached_property
+    def failed(self) -> tuple[Part, ...]:
+        """The parts that gave nothing because something went wrong."""
+        return tuple(part for part in self.parts if part.state == "failed")
+
+    def counts(self) -> dict[str, int]:
+        """How many items there are, in all and of each type, and how many lack a description or a schema."""
+        types = [item.type for item in self.catalog]
+        return {
+            "items": len(types),
+            **{f"{kind}s": types.count(kind) for kind in dict.fromkeys(types)},
+            **lacking(tuple(self.catalog)),
+        }
+
+    def card(self, *, when: datetime) -> dict[str, Any]:
+        """What `capture.yaml` holds.
+
+        Args:
+            when: of the capture; with a time zone.
+        """
+        return {
+            "format": FORMAT,
+            "captured": when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "catalog": self.catalog.hash,
+            "counts": self.counts(),
+            "parts": [part.as_row() for part in self.parts],
+        }
+
+
+def capture(*sources: Source) -> Snapshot:
+    """Ask every source and merge what they give into one catalog.
+
+    Args:
+        sources: asked one after the other; their parts keep this order.
+
+    Raises:
+        InputError: two parts hold an item of the same identity, or nothing was captured at all (with every error).
+    """
+    parts = tuple(part for source in sources for part in source())
+    owner: dict[ItemKey, str] = {}
+    faults = []
+    for part in parts:
+        for item in part.items:
+            first = owner.setdefault(item.key, part.name)
+            if first != part.name:
+                what = f"item {item.id!r} comes from {first!r} and from {part.name!r}; give one of them another name"
+                faults.append(Fault(what))
+    if faults:
+        raise InputError(faults, subject="capture")
+    if not any(part.items for part in parts):
+        raise InputError(_nothing(parts), subject="nothing was captured")
+    return Snapshot(parts, Catalog(item for part in parts for item in part.items))
+
+
+def write_snapshot(snapshot: Snapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:
+    """Write `corpus.jsonl` and `capture.yaml`, both or neither, in place of a snapshot that stands there.
+
+    The same items give the same bytes of `corpus.jsonl`; only `capture.yaml` holds the time.
+
+    Args:
+        snapshot: what to write.
+        folder: made if need be; afterwards it can be named wherever a catalog is asked for.
+        when: of the capture; None = now.
+
+    Returns:
+        What `capture.yaml` holds.
+
+    Raises:
+        ParameterError: the folder holds something else, which would be lost.
+        StorageError: it cannot be written.
+    """
+    refuse_other(folder)
+    card = snapshot.card(when=when or datetime.now(UTC))
+    with atomic_folder(folder) as temporary:
+        (temporary / CORPUS).write_bytes(dump_jsonl(item.as_row() for item in snapshot.catalog).encode("utf-8"))
+        (temporary / CAPTURE).write_bytes(dump_yaml(card).encode("utf-8"))
+    return card
+
+
+def refuse_other(folder: Path | str) -> None:
+    """Check that a snapshot may be written to `folder`: it is missing, empty, or holds a snapshot and nothing else.
+
+    Raises:
+        ParameterError: it is a file, or holds something else.
+    """
+    path = Path(folder)
+    if path.is_dir():
+        names = {entry.name for entry in path.iterdir()}
+        other = sorted(names - {CORPUS, CAPTURE})
+        if not names or (CAPTURE in names and not other):
+            return
+        what = f"it holds {other[0]}" if other else f"its {CORPUS} is no snapshot"
+    elif path.exists():
+        what = "it is a file"
+    else:
+        return
+    raise ParameterError(f"{folder} would be replaced, but {what}; name another folder, or delete it")
+
+
+def lacking(items: Sequence[Item]) -> dict[str, int]:
+    """How many tools have no description (`without_description`) or no schema (`without_schema`); 0 is left out."""
+    tools = [item for item in items if item.type == "tool"]
+    counts = {
+        "without_description": sum(not tool.description.strip() for tool in tools),
+        "without_schema": sum(tool.schema is None for tool in tools),
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _nothing(parts: Sequence[Part]) -> list[Fault]:
+    """Why there is no item at all."""
+    said = {"captured": "it holds no items", "disabled": "it is disabled"}
+    faults = [Fault(f"{part.kind} {part.name!r}: {part.error or said[part.state]}") for part in parts]
+    return faults or [Fault("no server, tool list or folder was named")]

@@ -1,0 +1,216 @@
+"""Lists of tools from files: MCP's `tools/list`, what OpenAI and Anthropic are sent, gateways' lists by server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.items import Item
+from ctxbench.jsonio import YamlPath, line_of
+from ctxbench.sources.jsonc import entry_lines, read_jsonc
+from ctxbench.sources.snapshots import Part, Source
+from ctxbench.sources.tools import SERVER_KEYS, HostedToolError, is_definition, read_definition
+
+_LISTS = ("tools", "functions")  # fields that hold a list of tools
+_SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
+_EXPECTED = (
+    'expected a list of tools, {"tools": [...]}, or tools by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
+)
+
+
+def tool_list(path: Path | str, *, server: str | None = None) -> Source:
+    """A source for `capture`: the tools of one file.
+
+    Args:
+        path: the file; see `read_tool_list`.
+        server: the server of the tools that name none; None leaves them without.
+    """
+    return lambda: (read_tool_list(path, server=server),)
+
+
+def read_tool_list(path: Path | str, *, server: str | None = None) -> Part:
+    """Read a file of tool definitions; no server is started.
+
+    The file is JSON (comments and trailing commas are passed over): a list of tools, an object with `tools` or
+    `functions` (MCP's `tools/list` result, its JSON-RPC envelope, the body of a request to OpenAI or Anthropic), or
+    tools by server: an object by name, or a list of objects with `tools`. A tool may name its server itself
+    (`server`, `serverName`, `server_name`). The form is told for each tool apart, see `read_definition`; a file of
+    several forms is read, and the part says how many there are of each. Tools that the model's provider runs, and
+    that have no definition, are left out and counted.
+
+    Args:
+        path: the file; named by its file name in the part.
+        server: the server of the tools that name none; None leaves them without.
+
+    Returns:
+        One part; items in the order of the file.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is not UTF-8 or not JSON, no list of tools, a definition is wrong, or a name occurs twice on
+            one server (with both lines); all faults at once.
+    """
+    data, text = read_jsonc(path)
+    reader = _Reader(Path(path), text)
+    for entry in _entries(data, (), _Server(server), reader):
+        reader.read(entry)
+    reader.finish()
+    details: dict[str, Any] = {"forms": dict(sorted(reader.forms.items()))} if reader.forms else {}
+    servers = list(dict.fromkeys(item.server for item in reader.items if item.server is not None))
+    if servers:
+        details["servers"] = servers
+    return Part(
+        name=Path(path).name, kind="tool list", items=tuple(reader.items), details=details, notes=tuple(reader.notes())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """The server that a list of tools belongs to."""
+
+    name: str | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One tool definition in the file."""
+
+    data: Mapping[str, Any]
+    path: YamlPath
+    server: _Server
+
+
+@dataclass
+class _Reader:
+    """Definitions read so far, and everything that is wrong."""
+
+    path: Path
+    text: str
+    items: list[Item] = field(default_factory=list)
+    forms: Counter[str] = field(default_factory=Counter)
+    hosted: Counter[str] = field(default_factory=Counter)
+    wrong: list[tuple[str, YamlPath, YamlPath | None]] = field(default_factory=list)
+    first: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
+    pages: bool = False
+
+    def fault(self, message: str, path: YamlPath, *, other: YamlPath | None = None) -> None:
+        """Note what is wrong; `{line}` in the message becomes the line of `other`."""
+        self.wrong.append((message, path, other))
+
+    def read(self, entry: _Entry) -> None:
+        try:
+            found = read_definition(entry.data)
+        except HostedToolError:
+            self.hosted[str(entry.data["type"])] += 1
+            return
+        except ParameterError as error:
+            self.fault(f"tool {entry.data.get('name', '')!r:.60}: {error}", entry.path)
+            return
+        server = found.server or entry.server.name
+        before = self.first.setdefault((server, found.name), entry.path)
+        if before != entry.path:
+            where = f"on server {server!r}" if server else "in a list without servers"
+            what = f"tool {found.name!r} occurs twice {where}, first in line {{line}}; names must differ"
+            self.fault(what, entry.path, other=before)
+            return
+        self.forms[found.form] += 1
+        self.items.append(found.item(server, {"server_version": entry.server.version} if entry.server.version else {}))
+
+    def finish(self) -> None:
+        """Raise everything that is wrong, with lines.
+
+        Raises:
+            InputError: anything is.
+        """
+        if not self.items and not self.wrong:
+            self.fault(f"the file holds no tool with a definition; {_EXPECTED}", ())
+        if not self.wrong:
+            return
+        lines = entry_lines(self.text)
+        faults = [
+            Fault(
+                message if other is None else message.replace("{line}", str(line_of(lines, other))),
+                self.path,
+                line_of(lines, path),
+            )
+            for message, path, other in self.wrong
+        ]
+        raise InputError(sorted(faults, key=lambda fault: fault.line))
+
+    def notes(self) -> Iterator[str]:
+        """What was odd but did not stand in the way."""
+        if self.hosted:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.hosted.items()))
+            yield f"left out, because the model's provider runs them and they have no definition: {kinds}"
+        if self.pages:
+            yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
+
+
+def _entries(value: Any, path: YamlPath, server: _Server, reader: _Reader) -> Iterator[_Entry]:
+    """The definitions in a JSON value, whatever stands around them; what cannot be one is a fault."""
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            if not isinstance(entry, dict):
+                reader.fault(f"expected a tool (an object), got {entry!r:.40}", (*path, index))
+            elif any(isinstance(entry.get(key), list | dict) for key in _LISTS) and not is_definition(entry):
+                yield from _entries(entry, (*path, index), _server_of(entry, server), reader)
+            else:
+                yield _Entry(entry, (*path, index), server)
+    elif is_definition(value):
+        yield _Entry(value, path, server)
+    elif isinstance(value, dict):
+        yield from _object(value, path, server, reader)
+    else:
+        reader.fault(f"{value!r:.40} is no list of tools; {_EXPECTED}", path)
+
+
+def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _Reader) -> Iterator[_Entry]:
+    """The definitions in an object that is none itself."""
+    if "jsonrpc" in value and "result" in value:
+        yield from _entries(value["result"], (*path, "result"), server, reader)
+        return
+    lists = [key for key in _LISTS if isinstance(value.get(key), list)]
+    servers = [key for key in (*_LISTS, *_SERVERS) if isinstance(value.get(key), dict)]
+    if lists or servers:
+        reader.pages = reader.pages or bool(value.get("nextCursor"))
+        for key in lists:
+            yield from _entries(value[key], (*path, key), server, reader)
+        for key in servers:
+            yield from _by_name(value[key], (*path, key), reader)
+    elif isinstance(value.get("servers"), list):
+        yield from _entries(value["servers"], (*path, "servers"), server, reader)
+    else:
+        yield from _by_name(value, path, reader)
+
+
+def _by_name(servers: dict[str, Any], path: YamlPath, reader: _Reader) -> Iterator[_Entry]:
+    """The definitions of servers by name."""
+    for name, value in servers.items():
+        where = (*path, name)
+        if isinstance(value, list):
+            yield from _entries(value, where, _Server(name), reader)
+        elif isinstance(value, dict) and any(isinstance(value.get(key), list | dict) for key in _LISTS):
+            yield from _object(value, where, _Server(name, _version(value)), reader)
+        elif isinstance(value, dict) and ("command" in value or "url" in value):
+            what = f"server {name!r} is configured here, its tools are not listed; `ctxbench data capture --mcp-config`"
+            reader.fault(f"{what} starts it and asks", where)
+        else:
+            reader.fault(f"field {name!r} holds no tools; {_EXPECTED}", where)
+
+
+def _server_of(entry: Mapping[str, Any], outer: _Server) -> _Server:
+    """The server that an object with `tools` stands for."""
+    names = [entry.get(key) for key in (*SERVER_KEYS, "name", "id")]
+    name = next((name for name in names if isinstance(name, str) and name), outer.name)
+    return _Server(name, _version(entry))
+
+
+def _version(value: Mapping[str, Any]) -> str:
+    info = value.get("serverInfo")
+    version = value.get("version") or (info.get("version") if isinstance(info, dict) else None)
+    return version if isinstance(version, str) else ""

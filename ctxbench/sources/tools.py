@@ -1,0 +1,161 @@
+"""Tool definitions in the forms of MCP, OpenAI and Anthropic, one by one, as items."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ctxbench.errors import ParameterError
+from ctxbench.items import Item
+from ctxbench.jsonio import dump_json
+
+SCHEMA_KEYS = {"inputSchema": "mcp", "input_schema": "anthropic", "parameters": "openai"}
+SERVER_KEYS = ("server", "serverName", "server_name", "mcp_server")
+_OWN_TYPES = (None, "function", "custom")  # of a definition; any other names a tool that the provider runs
+
+
+class HostedToolError(ParameterError):
+    """A tool that the model's provider runs and that has no definition to send: web search, a code runner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One tool as a list gives it.
+
+    Attributes:
+        name: as the model is told.
+        description: empty if the list has none.
+        schema: the input schema; None if the list has none.
+        form: `mcp`, `anthropic`, `openai`, or `plain` (no schema, so that the form cannot be told).
+        server: the server that the definition names itself, if any.
+        title: for people; empty if the list has none.
+        enabled: False if the list says so.
+        other: every other field that is not null (annotations, outputSchema, ...).
+        sha256: of the definition as the list has it, as compact JSON with its order of keys.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] | None
+    form: str
+    server: str | None
+    title: str
+    enabled: bool
+    other: Mapping[str, Any]
+    sha256: str
+
+    def item(self, server: str | None, metadata: Mapping[str, Any] | None = None) -> Item:
+        """The tool as an item of a catalog.
+
+        Args:
+            server: its server's name in the catalog; None if it has none.
+            metadata: about the server; put beside the definition's own.
+        """
+        return Item(
+            type="tool",
+            server=server,
+            name=self.name,
+            description=self.description,
+            schema=self.schema,
+            title="" if self.title == self.name else self.title,
+            enabled=self.enabled,
+            metadata={**self.other, **(metadata or {}), "definition_sha256": self.sha256},
+        )
+
+
+def is_definition(value: object) -> bool:
+    """Whether a JSON value looks like the definition of one tool, right or wrong."""
+    if not isinstance(value, dict):
+        return False
+    return isinstance(value.get("function"), dict) or ("name" in value and any(key in value for key in SCHEMA_KEYS))
+
+
+def read_definition(data: Mapping[str, Any]) -> Definition:
+    """Read one definition; the form is told by the field that holds the input schema.
+
+    `inputSchema` is MCP's, `input_schema` Anthropic's, `parameters` OpenAI's, in a `function` (chat completions) or
+    beside the name (responses).
+
+    Args:
+        data: JSON types only.
+
+    Raises:
+        HostedToolError: the provider runs it, so that there is nothing to send.
+        ParameterError: everything that is wrong with it, in one message.
+    """
+    body, wrong = _body(data)
+    name, description = body.get("name"), body.get("description")
+    if not isinstance(name, str) or not name:
+        wrong.append(f"field 'name' must be a text that is not empty, got {name!r:.40}")
+    if description is not None and not isinstance(description, str):
+        wrong.append(f"field 'description' must be a text, got {description!r:.40}")
+    given = [key for key in SCHEMA_KEYS if key in body]
+    if len(given) > 1:
+        wrong.append(f"it has {' and '.join(repr(key) for key in given)}; expected the schema of one form")
+    schema = body.get(given[0]) if given else None
+    if schema is not None and not isinstance(schema, dict):
+        wrong.append(f"field {given[0]!r} must be an object (a JSON schema), got {schema!r:.40}")
+    wrong += _unusable(data)
+    if wrong:
+        raise ParameterError("; ".join(wrong))
+    server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
+    known = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
+    other = {key: value for key, value in {**data, **body}.items() if key not in known and value is not None}
+    return Definition(
+        name=str(name),
+        description=str(description or ""),
+        schema=schema,
+        form="openai" if body is not data else SCHEMA_KEYS[given[0]] if given else "plain",
+        server=server,
+        title=_title(body),
+        enabled=data.get("enabled") is not False,
+        other=other,
+        sha256=hashlib.sha256(dump_json(data).encode("utf-8")).hexdigest(),
+    )
+
+
+def _body(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """Where name, description and schema stand, and what is wrong with the frame around them."""
+    kind = data.get("type")
+    inner = data.get("function")
+    if isinstance(inner, dict):
+        outside = [key for key in ("name", "description", *SCHEMA_KEYS) if key in data]
+        wrong = [f"it has a 'function' and {key!r} beside it; expected one form" for key in outside]
+        if kind not in (None, "function"):
+            wrong.append(f"it has a 'function' but its type is {kind!r:.40}; expected 'function'")
+        return inner, wrong
+    if kind not in _OWN_TYPES and not any(key in data for key in SCHEMA_KEYS):
+        if not isinstance(kind, str):
+            return data, [f"field 'type' must be a text, got {kind!r:.40}"]
+        raise HostedToolError(f"{kind!r} is a tool of the model's provider and has no definition")
+    return data, []
+
+
+def _server_name(value: object) -> str | None:
+    """The name in a field that names a server: a text, or an object with a name."""
+    name = value.get("name") if isinstance(value, dict) else value
+    return name if isinstance(name, str) and name else None
+
+
+def _title(body: Mapping[str, Any]) -> str:
+    """MCP's order of precedence: the tool's title, that of its annotations."""
+    annotations = body.get("annotations")
+    candidates = (body.get("title"), annotations.get("title") if isinstance(annotations, dict) else None)
+    return next((title for title in candidates if isinstance(title, str) and title), "")
+
+
+def _unusable(value: object) -> list[str]:
+    """What no file and no prompt can hold: a number that is not finite (some readers of JSON let it pass)."""
+    stack, found = [value], False
+    while stack:
+        one = stack.pop()
+        if isinstance(one, Mapping):
+            stack.extend(one.values())
+        elif isinstance(one, list):
+            stack.extend(one)
+        elif isinstance(one, float) and not math.isfinite(one):
+            found = True
+    return ["it holds NaN or an infinite number, which JSON has not"] if found else []

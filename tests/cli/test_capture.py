@@ -1,0 +1,131 @@
+"""Capturing servers and importing lists of tools, from outside."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxbench.cli.capture import Wanted, capture_all, import_tools
+from ctxbench.errors import InputError, ParameterError
+
+FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
+TOOLS = [
+    {"name": "area", "description": "Area of a triangle.", "inputSchema": {"type": "object"}},
+    {"type": "function", "function": {"name": "mail"}},
+    {"type": "web_search"},
+]
+
+
+@pytest.fixture
+def config(place: Path) -> Path:
+    servers: dict[str, Any] = {
+        mode: {"command": sys.executable, "args": [FAKE, mode]} for mode in ("rich", "exit_later")
+    }
+    path = place / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {**servers, "off": {"command": "x", "disabled": True}}}))
+    return path
+
+
+@pytest.fixture
+def tools(place: Path) -> Path:
+    path = place / "tools.json"
+    path.write_text(json.dumps(TOOLS))
+    return path
+
+
+def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert capture_all(Wanted(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
+    lines = capfd.readouterr().out.splitlines()
+    closed = "it closed the connection before it had answered"
+    assert lines[:5] == [
+        "rich        2 items (fake-rich 1.2.3)",
+        "            1 of 2 tools have no description and are found by their names only",
+        f"exit_later  failed (fake-exit_later 1.2.3): {closed}; its last lines on standard error:",
+        "  | the database is gone",
+        "off         disabled",
+    ]
+    assert lines[6:] == [
+        "1 of 3 failed, so their items are missing; the others are kept",
+        'Next: ctxbench select "what a user asks" --catalog kept',
+    ]
+    assert capture_all(Wanted(mcp_config=config, skip=["exit_later"], timeout=60), out=Path("kept"), as_json=False) == 0
+
+
+def test_json_is_the_card(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert capture_all(Wanted(mcp_config=config, only=["rich"], timeout=60), out=Path("kept"), as_json=True) == 0
+    card = json.loads(capfd.readouterr().out)
+    assert (card["folder"], card["counts"]) == ("kept", {"items": 2, "tools": 2, "without_description": 1})
+    assert [part["name"] for part in card["parts"]] == ["rich"]
+
+
+def test_nothing_is_written_when_nothing_was_captured(config: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"(?s)nothing was captured.*server 'exit_later'.*server 'off': it is disabled"
+    ):
+        capture_all(Wanted(mcp_config=config, skip=["rich"], timeout=60), out=Path("kept"), as_json=False)
+    assert not Path("kept").exists()
+
+
+def test_a_folder_with_something_else_is_refused_before_anything_is_started(config: Path, place: Path) -> None:
+    with pytest.raises(ParameterError, match=r"\. would be replaced, but it holds mcp\.json"):
+        capture_all(Wanted(mcp_config=config, timeout=60), out=Path(), as_json=False)
+
+
+def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert import_tools(tools, out=Path("kept"), server=None, as_json=False) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "tools.json  2 items",
+        "            left out, because the model's provider runs them and they have no definition: 1 web_search",
+        "            1 of 2 tools have no description and are found by their names only",
+        "            1 of 2 tools have no input schema",
+    ]
+    done = cli("select", "area of a triangle", "--catalog", "kept", "--embedder", "hashing", "--json")
+    assert done.code == 0
+    assert "tool:area" in done.out
+
+
+def test_a_folder_must_be_named(tools: Path) -> None:
+    with pytest.raises(ParameterError, match="--out FOLDER"):
+        import_tools(tools, out=None, server=None, as_json=False)
+
+
+def test_rules_and_references_join_the_servers(config: Path, place: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    (place / "shop" / "docs").mkdir(parents=True)
+    (place / "shop" / "AGENTS.md").write_text("# How we work\n\nTabs.")
+    (place / "shop" / "docs" / "keys.md").write_text("# Keys\n\nShop = SHP.")
+    where = ["--rules", "shop", "--references", "shop/docs", "--out", "kept"]
+    done = cli("data", "capture", "--mcp-config", config, "--only", "rich", *where)
+    assert done.code == 0
+    names = [line.split("  ")[0] for line in done.out.splitlines()]
+    assert names[:4] == ["rich", "", "AGENTS.md", "references in docs"]
+    assert "4 items, catalog " in done.out
+    shown = cli("select", "project keys", "--catalog", "kept", "--embedder", "hashing", "--json")
+    assert "reference:keys.md" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER"),
+        (["--rules", ".", "--only", "x"], "--only and --skip choose among servers"),
+        (["--rules", "none"], "cannot read none: no such folder"),
+        (["--references", "empty"], "nothing was captured"),
+    ],
+)
+def test_what_cannot_be_captured_is_one_message(arguments: list[str], message: str, place: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    (place / "empty").mkdir()
+    done = cli("data", "capture", *arguments, "--out", "kept")
+    assert done.code == 2
+    assert message in done.err
+    assert not Path("kept").exists()
+
+
+def test_import_needs_no_word_before_a_file_of_tools(tools: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    assert cli("data", "import", tools, "--out", "one").code == 0
+    assert cli("data", "import", "tools", tools, "--out", "two").code == 0
+    assert Path("one/corpus.jsonl").read_bytes() == Path("two/corpus.jsonl").read_bytes()

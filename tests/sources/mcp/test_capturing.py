@@ -1,0 +1,322 @@
+"""Servers that answer, hang, exit, lie and leak; over stdio and HTTP; and none left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxbench.errors import InputError, ParameterError
+from ctxbench.sources.mcp import client
+from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
+from ctxbench.sources.mcp.client import Limits
+from ctxbench.sources.mcp.config import read_mcp_config
+from ctxbench.sources.snapshots import Part, capture, write_snapshot
+
+FAKE = str(Path(__file__).parent / "fake_stdio.py")
+SECRET = "tiger-42-house"
+SHORT = Limits(timeout=4)
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Path:
+    return tmp_path / "pids"
+
+
+@pytest.fixture
+def fake(tmp_path: Path, pids: Path) -> Callable[..., Path]:
+    """Write a configuration of fake servers, each in the mode that is its name."""
+
+    def write(*modes: str, **more: Any) -> Path:
+        env = {"SECRET": SECRET, "FAKE_PIDS": str(pids)}
+        servers = {mode: {"command": sys.executable, "args": [FAKE, mode], "env": env} for mode in modes}
+        path = tmp_path / "mcp.json"
+        path.write_text(json.dumps({"mcpServers": {**servers, **more}}))
+        return path
+
+    return write
+
+
+def parts_of(config: Path, limits: Limits | None = None) -> dict[str, Part]:
+    return {part.name: part for part in capture_servers(read_mcp_config(config), limits=limits)}
+
+
+def alive(pids: Path) -> list[int]:
+    """The fake servers that run still; a zombie does not."""
+    found = []
+    for pid in map(int, pids.read_text().split()):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        found += [pid] if state != "Z" else []
+    return found
+
+
+def test_tools_come_with_all_that_a_server_says(fake: Callable[..., Path]) -> None:
+    part = parts_of(fake("rich"))["rich"]
+    assert [item.id for item in part.items] == ["tool:rich:bare", "tool:rich:rich"]
+    rich = part.items[1]
+    assert (rich.title, rich.description, rich.schema) == ("Rich", "Does rich.", {"type": "object"})
+    about = {"server_name": "fake-rich", "server_version": "1.2.3", "protocol_version": "2025-11-25"}
+    assert {key: rich.metadata[key] for key in about} == about
+    assert rich.metadata["annotations"] == {"title": "Rich", "readOnlyHint": True}
+    assert rich.metadata["outputSchema"] == {"type": "object"}
+    assert len(rich.metadata["definition_sha256"]) == 64
+    assert part.details == {
+        "transport": "stdio", "server": {"name": "fake-rich", "version": "1.2.3"}, "protocol": "2025-11-25",
+    }  # fmt: skip
+    assert part.as_row()["without_description"] == 1
+
+
+def test_all_pages_are_read_and_tools_are_in_order_of_their_names(fake: Callable[..., Path]) -> None:
+    parts = parts_of(fake("pages", "thousands", "shuffled"))
+    assert [item.name for item in parts["pages"].items] == ["t0a", "t0b", "t1a", "t1b", "t2a", "t2b"]
+    assert len(parts["thousands"].items) == 3000
+    assert [item.name for item in parts["shuffled"].items] == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+def test_what_fails_is_reported_and_the_others_are_kept(fake: Callable[..., Path], pids: Path) -> None:
+    config = fake(
+        *(
+            "exit",
+            "plain",
+            "garbage",
+            "hang",
+            "hang_later",
+            "exit_later",
+            "not_utf8",
+            "invalid",
+            "stubborn",
+            "no_tools",
+        ),
+        gone={"command": "/no/such/program"},
+        off={"command": "x", "disabled": True},
+    )
+    parts = parts_of(config, SHORT)
+    states = {name: part.state for name, part in parts.items()}
+    assert list(states) == [*json.loads(config.read_text())["mcpServers"]]
+    assert [name for name, state in states.items() if state == "captured"] == ["plain", "no_tools"]
+    assert states["off"] == "disabled"
+    assert parts["no_tools"].notes == ("it lists no tools",)
+    errors = {name: part.error for name, part in parts.items()}
+    assert errors["exit"].splitlines() == [
+        "it closed the connection before it had answered; its last lines on standard error:",
+        *[f"  | line {i}" for i in (5, 6, 7, 8)],
+        "  | last: <hidden>",
+    ]
+    assert errors["garbage"] == (
+        "it did not answer within 4 s: it was being started; it wrote 2 lines on standard output that are no "
+        "messages of MCP, the first: 'not json <hidden>'"
+    )
+    assert errors["hang"] == "it did not answer within 4 s: it was being started"
+    assert errors["stubborn"] == errors["hang"]
+    assert errors["hang_later"] == "it did not answer within 4 s: page 1 of its tools was being read"
+    assert errors["exit_later"].endswith("| the database is gone")
+    assert errors["not_utf8"] == "it wrote bytes that are no UTF-8 (0xff)"
+    assert errors["invalid"].startswith("its answer is not valid by MCP: tools.0.inputSchema: ")
+    assert "cannot be started: No such file or directory: /no/such/program" in errors["gone"]
+    assert alive(pids) == []
+
+
+def test_noise_does_not_stand_in_the_way(fake: Callable[..., Path]) -> None:
+    parts = parts_of(fake("chatty", "noisy"))
+    assert [len(part.items) for part in parts.values()] == [2, 2]
+    assert parts["chatty"].notes == (
+        "it wrote 1 line on standard output that are no messages of MCP, the first: 'Server is ready!'",
+    )
+
+
+def test_lists_without_end_are_cut(fake: Callable[..., Path]) -> None:
+    parts = parts_of(fake("endless", "circle", "twice"), Limits(timeout=60, pages=20))
+    errors = {name: part.error for name, part in parts.items()}
+    assert errors == {
+        "endless": "its list of tools has no end: it was cut after 20 pages",
+        "circle": "its list of tools has no end: page 4 leads back to a page that was read before",
+        "twice": "it lists the tool 'same' twice, on page 1 and on page 2; names must differ",
+    }
+    many = parts_of(fake("thousands"), Limits(timeout=60, tools=2000))["thousands"]
+    assert many.error == "it lists more than 2,000 tools"
+
+
+def test_nothing_of_the_environment_is_in_the_snapshot(fake: Callable[..., Path], tmp_path: Path) -> None:
+    config = fake("leak", "exit", "garbage", "plain")
+    write_snapshot(capture(mcp_servers(config, limits=SHORT)), tmp_path / "out")
+    text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    assert "<hidden>" in text
+    assert SECRET not in text
+    assert "tiger" not in text
+    assert "values of 'env' or 'headers'" in text
+
+
+def test_the_same_again_gives_the_same_bytes(fake: Callable[..., Path], tmp_path: Path) -> None:
+    config = fake("pages", "exit", "shuffled", "rich")
+    for name in ("a", "b"):
+        write_snapshot(capture(mcp_servers(config)), tmp_path / name)
+    assert (tmp_path / "a" / "corpus.jsonl").read_bytes() == (tmp_path / "b" / "corpus.jsonl").read_bytes()
+
+
+def test_a_running_event_loop_is_no_hindrance(fake: Callable[..., Path]) -> None:
+    config = fake("plain")
+
+    async def notebook() -> int:
+        return len(parts_of(config)["plain"].items)
+
+    assert asyncio.run(notebook()) == 2
+
+
+def test_progress_counts_servers(fake: Callable[..., Path]) -> None:
+    seen: list[tuple[int, int]] = []
+    capture(mcp_servers(fake("plain", "rich", "exit"), progress=lambda done, total: seen.append((done, total))))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_faults_of_the_configuration_come_before_anything_is_started(fake: Callable[..., Path], pids: Path) -> None:
+    with pytest.raises(InputError, match="NOT_SET_ANYWHERE"):
+        mcp_servers(fake("plain", bad={"command": "${NOT_SET_ANYWHERE}"}))
+    assert not pids.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path], pids: Path) -> None:
+    config = fake("hang", "stubborn", "parent")
+    program = (
+        "import sys; from ctxbench.sources.mcp.capturing import mcp_servers\n"
+        "try: mcp_servers(sys.argv[1])()\n"
+        "except KeyboardInterrupt: sys.exit(130)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(config)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not pids.exists() or len(pids.read_text().split()) < 4:  # the child of `parent`, too
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    time.sleep(0.3)
+    process.send_signal(number)  # whoever is impatient does not make it worse
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert said == ""
+    assert alive(pids) == []
+
+
+def test_another_version_of_the_sdk_is_refused(fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: "1.30.0")
+    with pytest.raises(ParameterError, match=r"version 1\.30\.0, and 2\.x is expected"):
+        client.check_sdk()
+
+
+@pytest.mark.parametrize("fields", [{"timeout": 0}, {"timeout": float("nan")}, {"pages": 0}, {"tools": 0}])
+def test_limits_must_be_positive(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="greater than 0"):
+        Limits(**fields)
+
+
+# ---------------------------------------------------------------------------------------------- HTTP
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Streamable HTTP; the first part of the path is the mode."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        mode = self.path.split("/")[1]
+        if mode == "hang":
+            self.server.release.wait(30)  # type: ignore[attr-defined]
+        if mode == "locked" and self.headers.get("Authorization") != f"Bearer {SECRET}":
+            self.reply(401, b"no", "text/plain")
+        elif mode == "broken":
+            self.reply(500, f"stack trace {self.headers.get('X-Key')}".encode(), "text/html")
+        elif mode == "page":
+            self.reply(200, b"<html>", "text/html")
+        elif mode == "nonsense":
+            self.reply(200, f'{{"oops": "{self.headers.get("X-Key")}"'.encode(), "application/json")
+        elif "id" not in request:
+            self.reply(202, b"", "application/json")
+        else:
+            data = json.dumps({"jsonrpc": "2.0", "id": request["id"], **self.result(request, mode)})
+            if mode == "events":
+                self.reply(200, f"event: message\ndata: {data}\n\n".encode(), "text/event-stream")
+            else:
+                self.reply(200, data.encode(), "application/json")
+
+    def result(self, request: dict[str, Any], mode: str) -> dict[str, Any]:
+        if request["method"] == "initialize":
+            info = {"name": f"http-{mode}", "version": "7"}
+            version = request["params"]["protocolVersion"]
+            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+        if request["method"] == "tools/list":
+            cursor = (request.get("params") or {}).get("cursor")
+            many = range(4000) if mode == "events" else range(2)
+            names = [f"t{i:04}" for i in many] if not cursor else ["u"]
+            tools = [{"name": name, "description": "x" * 300, "inputSchema": {"type": "object"}} for name in names]
+            return {"result": {"tools": tools, **({} if cursor else {"nextCursor": "2"})}}
+        return {"error": {"code": -32601, "message": "Method not found"}}
+
+    def do_GET(self) -> None:
+        self.reply(405, b"", "text/plain")
+
+    def reply(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.release = threading.Event()  # type: ignore[attr-defined]
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that has left
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.release.set()  # type: ignore[attr-defined]
+        server.shutdown()
+        thread.join()
+
+
+def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
+    def url(mode: str, **headers: str) -> dict[str, Any]:
+        return {"type": "http", "url": f"{address}/{mode}/mcp", "headers": headers}
+
+    servers = {
+        "json": url("json"), "events": url("events"), "locked": url("locked", Authorization=f"Bearer {SECRET}"),
+        "refused": url("locked", Authorization="Bearer wrong-key"), "broken": url("broken", **{"X-Key": SECRET}),
+        "page": url("page"), "nonsense": url("nonsense", **{"X-Key": SECRET}), "hang": url("hang"),
+        "nobody": {"url": "http://127.0.0.1:9/mcp"},
+    }  # fmt: skip
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"servers": servers}))
+    parts = parts_of(config, SHORT)
+    assert {name: len(part.items) for name, part in parts.items() if part.state == "captured"} == {
+        "json": 3, "events": 4001, "locked": 3,
+    }  # fmt: skip
+    assert parts["locked"].details == {
+        "transport": "http", "url": address, "server": {"name": "http-locked", "version": "7"},
+        "protocol": "2025-11-25",
+    }  # fmt: skip
+    errors = {name: part.error for name, part in parts.items() if part.error}
+    assert "HTTP status 401, unauthorised: check its headers" in errors["refused"]
+    assert "HTTP status 500" in errors["broken"]
+    assert "Unexpected content type: text/html" in errors["page"]
+    assert "JSON" in errors["nonsense"]
+    assert errors["hang"] == "it did not answer within 4 s: it was being started"
+    assert "connection attempts failed" in errors["nobody"]
+    assert "tiger" not in repr(parts)
+    assert "wrong-key" not in repr(parts)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.sources.frontmatter import read_page, text_of, texts, truth
+
+
+def test_front_matter_is_taken_off():
+    page = read_page("---\ndescription: When writing SQL\nglobs: ['*.sql']\n---\n\n# SQL\n\nUse CTEs.\n")
+    assert page.fields == {"description": "When writing SQL", "globs": ["*.sql"]}
+    assert (page.text, page.present, page.odd) == ("# SQL\n\nUse CTEs.", True, "")
+
+
+def test_a_file_without_front_matter_is_all_text():
+    page = read_page("# SQL\n\n---\n\nUse CTEs.\n")
+    assert (page.fields, page.text, page.present, page.odd) == ({}, "# SQL\n\n---\n\nUse CTEs.", False, "")
+    assert read_page("").text == ""
+
+
+def test_empty_front_matter_and_windows_line_ends():
+    page = read_page("---\r\n---\r\nUse CTEs.\r\n")
+    assert (page.fields, page.text, page.present, page.odd) == ({}, "Use CTEs.", True, "")
+
+
+@pytest.mark.parametrize(
+    ("inside", "fields"),
+    [
+        (
+            "description: \nglobs: *.ts,*.tsx\nalwaysApply: false",
+            {"description": None, "globs": "*.ts,*.tsx", "alwaysApply": False},
+        ),
+        ("globs: **/*.py # all of it", {"globs": "**/*.py"}),
+        (
+            "description: API: how we name things\nalwaysApply: True",
+            {"description": "API: how we name things", "alwaysApply": True},
+        ),
+        (
+            "globs:\n  - *.ts\n  - 'src/**'\ndescription: @team rules",
+            {"globs": ["*.ts", "src/**"], "description": "@team rules"},
+        ),
+        ("\tdescription: tabs\nglobs: *.md", {"globs": "*.md"}),
+    ],
+)
+def test_what_is_no_yaml_is_read_line_by_line_and_said(inside, fields):
+    page = read_page(f"---\n{inside}\n---\nText")
+    assert page.fields == fields
+    assert page.text == "Text"
+    assert page.odd.startswith("its front matter is no YAML (")
+    assert page.odd.endswith("); read line by line")
+
+
+def test_the_line_of_the_fault_is_that_of_the_file():
+    assert "(line 3: " in read_page("---\ndescription: x\nglobs: *.ts\n---\nText").odd
+
+
+def test_a_list_as_front_matter_and_one_that_never_ends():
+    assert read_page("---\n- a\n---\nText").odd == (
+        "its front matter is no YAML (expected `name: value` lines); read line by line"
+    )
+    page = read_page("---\ndescription: x\n\nText")
+    assert (page.fields, page.text) == ({}, "---\ndescription: x\n\nText")
+    assert page.odd == "its front matter does not end; read as text"
+
+
+@pytest.mark.parametrize("value", [True, "true", "True", " yes "])
+def test_what_says_yes(value):
+    assert truth(value)
+
+
+@pytest.mark.parametrize("value", [False, None, "false", "", 1, [True]])
+def test_what_does_not(value):
+    assert not truth(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("*.ts", ("*.ts",)),
+        ("*.ts, src/{a,b}/** ,", ("*.ts", "src/{a,b}/**")),
+        (["*.ts", " b ", 5, ""], ("*.ts", "b")),
+        (None, ()),
+        ({"a": 1}, ()),
+    ],
+)
+def test_lists_of_texts(value, expected):
+    assert texts(value) == expected
+
+
+def test_a_text_is_one_line():
+    assert text_of(" two\n lines ") == "two lines"
+    assert text_of(5) == "5"
+    assert [text_of(value) for value in (None, True, ["x"])] == ["", "", ""]

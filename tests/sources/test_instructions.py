@@ -1,0 +1,213 @@
+"""Rules and references from a project folder: modes, imports, and what cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctxbench.errors import InputError, StorageError
+from ctxbench.items import Item
+from ctxbench.sources.instructions import references_folder, rules_folder
+from ctxbench.sources.snapshots import Part, capture
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    return folder
+
+
+def put(folder: Path, path: str, text: str | bytes) -> None:
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+
+
+def parts_of(folder: Path) -> dict[str, Part]:
+    return {part.name: part for part in rules_folder(folder)()}
+
+
+def items_of(folder: Path) -> dict[str, Item]:
+    return {item.name: item for part in parts_of(folder).values() for item in part.items}
+
+
+def modes_of(folder: Path) -> dict[str, str]:
+    return {name: item.include for name, item in items_of(folder).items()}
+
+
+def notes_of(folder: Path) -> list[str]:
+    return [note for part in parts_of(folder).values() for note in part.notes]
+
+
+def test_agents_md_is_always_at_the_top_and_for_the_agent_to_find_below(project):
+    put(project, "AGENTS.md", "# How we work\n\nTabs.\n")
+    put(project, "packages/api/AGENTS.md", "# API\n\nSpaces.\n")
+    put(project, "node_modules/x/AGENTS.md", "not ours")
+    assert modes_of(project) == {"AGENTS.md": "always", "packages/api/AGENTS.md": "agent"}
+    top, below = items_of(project).values()
+    assert (top.type, top.title, top.description, top.text) == (
+        "rule",
+        "How we work",
+        "How we work",
+        "# How we work\n\nTabs.",
+    )
+    assert below.metadata["when"] == "applies in packages/api/"
+
+
+def test_cursor_rules_have_four_modes(project):
+    put(project, ".cursor/rules/always.mdc", "---\ndescription: x\nglobs: *.ts\nalwaysApply: true\n---\nA")
+    put(project, ".cursor/rules/auto.mdc", "---\ndescription:\nglobs: src/**/*.ts, *.tsx\nalwaysApply: false\n---\nB")
+    put(project, ".cursor/rules/asked.mdc", "---\ndescription: When naming things\nalwaysApply: false\n---\nC")
+    put(project, ".cursor/rules/manual.mdc", "---\nalwaysApply: false\n---\nD")
+    put(project, "web/.cursor/rules/bare.mdc", "E")
+    put(project, ".cursor/rules/read.me", "no rule")
+    put(project, ".cursorrules", "Old ones")
+    assert modes_of(project) == {
+        ".cursorrules": "always",
+        ".cursor/rules/always.mdc": "always",
+        ".cursor/rules/asked.mdc": "agent",
+        ".cursor/rules/auto.mdc": "agent",
+        ".cursor/rules/manual.mdc": "manual",
+        "web/.cursor/rules/bare.mdc": "manual",
+    }
+    items = items_of(project)
+    assert items[".cursor/rules/auto.mdc"].metadata["globs"] == ["src/**/*.ts", "*.tsx"]
+    assert items[".cursor/rules/asked.mdc"].description == "When naming things"
+    assert sorted(note.split(":")[0] for note in notes_of(project)) == [
+        ".cursor/rules/always.mdc",  # a star starts an alias in YAML
+        "web/.cursor/rules/bare.mdc has no front matter; included by hand only (manual)",
+    ]
+
+
+def test_claude_rules_and_skills_and_copilot(project):
+    put(project, ".claude/rules/style.md", "Short lines.")
+    put(project, ".claude/rules/api/tests.md", "---\npaths: ['tests/**']\n---\nTest.")
+    put(project, ".claude/skills/release/SKILL.md", "---\nname: release\ndescription: Cut a release\n---\nSteps.")
+    put(
+        project,
+        "skills/nuke/SKILL.md",
+        "---\nname: nuke\ndescription: Drop it all\ndisable-model-invocation: true\n---\nNo.",
+    )
+    put(project, ".github/copilot-instructions.md", "Be brief.")
+    put(project, ".github/instructions/ts.instructions.md", "---\napplyTo: '**/*.ts'\n---\nStrict.")
+    put(project, ".github/instructions/all.instructions.md", "---\napplyTo: '**'\n---\nAll.")
+    put(project, ".github/instructions/none.instructions.md", "None.")
+    put(project, ".github/prompts/plan.prompt.md", "Plan.")
+    assert modes_of(project) == {
+        ".claude/rules/api/tests.md": "agent",
+        ".claude/rules/style.md": "always",
+        ".claude/skills/release/SKILL.md": "agent",
+        "skills/nuke/SKILL.md": "manual",
+        ".github/copilot-instructions.md": "always",
+        ".github/instructions/all.instructions.md": "always",
+        ".github/instructions/none.instructions.md": "manual",
+        ".github/instructions/ts.instructions.md": "agent",
+        ".github/prompts/plan.prompt.md": "manual",
+    }
+    skill = items_of(project)[".claude/skills/release/SKILL.md"]
+    assert (skill.type, skill.title, skill.description) == ("reference", "release", "Cut a release")
+
+
+def test_claude_md_takes_what_it_imports(project):
+    put(
+        project,
+        "CLAUDE.md",
+        "See @docs/git.md and @AGENTS.md.\n\nMail me@x.org, ask @anna, `@docs/code.md`.\n\n"
+        "```\n@docs/fenced.md\n```\n@docs/two\\ words.md",
+    )
+    put(project, "AGENTS.md", "Tabs.")
+    put(project, "docs/git.md", "# Git\n\nMore: @./deep.md and @missing.md, @../../secret.md, @~/own.md")
+    put(project, "docs/deep.md", "Deep. Back to @git.md")
+    put(project, "docs/two words.md", "Two.")
+    put(project, "docs/code.md", "in a code span")
+    put(project, "docs/fenced.md", "in a fence")
+    assert modes_of(project) == dict.fromkeys(
+        ["AGENTS.md", "CLAUDE.md", "docs/git.md", "docs/deep.md", "docs/two words.md"], "always"
+    )
+    assert items_of(project)["docs/git.md"].type == "reference"
+    assert items_of(project)["docs/deep.md"].metadata["when"] == "imported by docs/git.md"
+    assert notes_of(project) == [
+        "docs/git.md imports @missing.md, which is not there; left out",
+        "docs/git.md imports @../../secret.md, which is outside the folder; left out",
+        "docs/git.md imports @~/own.md, which is outside the folder; left out",
+    ]
+
+
+def test_a_rule_that_claude_md_imports_becomes_always(project):
+    put(project, "CLAUDE.md", "@.cursor/rules/x.mdc")
+    put(project, ".cursor/rules/x.mdc", "---\ndescription: Sometimes\n---\nX")
+    items = items_of(project)
+    assert items[".cursor/rules/x.mdc"].include == "always"
+    assert items[".cursor/rules/x.mdc"].metadata["when"] == "imported by CLAUDE.md"
+
+
+def test_imports_end_after_five_files(project):
+    put(project, "CLAUDE.md", "@d1.md")
+    for i in range(1, 8):
+        put(project, f"d{i}.md", f"@d{i + 1}.md" if i < 7 else "end")
+    assert list(items_of(project)) == ["CLAUDE.md", "d1.md", "d2.md", "d3.md", "d4.md", "d5.md"]
+    assert notes_of(project) == ["d5.md imports @d6.md more than 5 deep; left out"]
+
+
+def test_what_a_nested_claude_md_imports_is_for_the_agent_to_find(project):
+    put(project, "web/CLAUDE.md", "@style.md")
+    put(project, "web/style.md", "Style.")
+    assert modes_of(project) == {"web/CLAUDE.md": "agent", "web/style.md": "agent"}
+
+
+def test_one_file_under_two_names_is_taken_once(project):
+    put(project, "AGENTS.md", "Tabs.")
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert list(items_of(project)) == ["AGENTS.md"]
+    assert notes_of(project) == ["CLAUDE.md is the same file as AGENTS.md; taken once"]
+
+
+def test_what_cannot_be_used_is_left_out_and_said(project, tmp_path):
+    put(tmp_path, "elsewhere.md", "Secret.")
+    put(project, "AGENTS.md", "Tabs.")
+    put(project, "a/AGENTS.md", b"caf\xe9\nsecond line")
+    put(project, "b/AGENTS.md", " \n")
+    (project / "CLAUDE.md").symlink_to(tmp_path / "elsewhere.md")
+    assert list(items_of(project)) == ["AGENTS.md"]
+    unreadable, empty, outside = notes_of(project)
+    assert unreadable.startswith("a/AGENTS.md cannot be read and is left out: ")
+    assert "line 1" in unreadable
+    assert empty == "b/AGENTS.md holds no text; left out"
+    assert outside == "CLAUDE.md leads out of the folder; left out"
+
+
+def test_the_same_folder_gives_the_same_items_in_the_same_order(project):
+    put(project, "b/AGENTS.md", "B")
+    put(project, "AGENTS.md", "A")
+    put(project, ".cursor/rules/z.mdc", "---\ndescription: z\n---\nZ")
+    first, second = capture(rules_folder(project)), capture(rules_folder(project))
+    assert first.catalog.hash == second.catalog.hash
+    assert [item.name for item in first.catalog] == ["AGENTS.md", "b/AGENTS.md", ".cursor/rules/z.mdc"]
+    (part, _) = first.parts
+    assert part.as_row() == {
+        "name": "AGENTS.md", "kind": "rules", "state": "captured", "items": 2, "folder": "shop",
+        "modes": {"always": 1, "agent": 1},
+    }  # fmt: skip
+
+
+def test_markdown_folders_become_references(project):
+    put(project, "guide/setup.md", "---\ntitle: Set-up\ndescription: First day\n---\nDo it.")
+    put(project, "notes.MD", "# Notes\n\n```\n# no heading\n```")
+    put(project, "plain.markdown", "No heading.")
+    put(project, "picture.png", b"\x89PNG")
+    (part,) = references_folder(project)()
+    assert [(item.type, item.name, item.title, item.description, item.include) for item in part.items] == [
+        ("reference", "guide/setup.md", "Set-up", "First day", "agent"),
+        ("reference", "notes.MD", "Notes", "Notes", "agent"),
+        ("reference", "plain.markdown", "", "", "agent"),
+    ]
+
+
+@pytest.mark.parametrize("source", [rules_folder, references_folder])
+def test_a_folder_that_holds_nothing_or_is_not_there(source, project):
+    with pytest.raises(InputError, match="under it; name another folder"):
+        capture(source(project))
+    with pytest.raises(StorageError, match="no such folder; expected one that holds rules or references"):
+        capture(source(project / "none"))

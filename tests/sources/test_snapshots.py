@@ -1,0 +1,91 @@
+"""Snapshots: parts merged, written whole, never over something else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ctxbench.errors import InputError, ParameterError
+from ctxbench.items import Item
+from ctxbench.jsonio import load_yaml
+from ctxbench.sources.catalogs import read_catalog
+from ctxbench.sources.snapshots import Part, capture, refuse_other, write_snapshot
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TOOL = Item(type="tool", server="git", name="log", description="Shows it.", schema={"type": "object"})
+RULE = Item(type="rule", name="tests", text="Write tests.")
+GIT = Part(name="git", kind="server", items=(TOOL,), details={"transport": "stdio"}, notes=("odd",))
+GONE = Part(name="gone", kind="server", state="failed", error="it is gone")
+RULES = Part(name="rules", kind="rules", items=(RULE,))
+
+
+def test_parts_are_merged_in_the_order_of_their_sources() -> None:
+    snapshot = capture(lambda: (GIT, GONE), lambda: [RULES])
+    assert snapshot.catalog.ids == ("tool:git:log", "rule:tests")
+    assert snapshot.failed == (GONE,)
+    assert snapshot.counts() == {"items": 2, "tools": 1, "rules": 1}
+
+
+def test_a_snapshot_is_a_catalog_and_a_card(tmp_path: Path) -> None:
+    snapshot = capture(lambda: (GIT, GONE), lambda: (RULES,))
+    card = write_snapshot(snapshot, tmp_path / "kept", when=NOON)
+    assert read_catalog(tmp_path / "kept").hash == snapshot.catalog.hash
+    assert load_yaml(tmp_path / "kept" / "capture.yaml")[0] == card
+    assert card == {
+        "format": 1,
+        "captured": "2026-03-01T12:00:00Z",
+        "catalog": snapshot.catalog.hash,
+        "counts": {"items": 2, "tools": 1, "rules": 1},
+        "parts": [
+            {"name": "git", "kind": "server", "state": "captured", "items": 1, "transport": "stdio", "notes": ["odd"]},
+            {"name": "gone", "kind": "server", "state": "failed", "error": "it is gone"},
+            {"name": "rules", "kind": "rules", "state": "captured", "items": 1},
+        ],
+    }
+
+
+def test_the_same_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("a", "b", "b"):
+        write_snapshot(capture(lambda: (GIT, RULES)), tmp_path / folder)
+    assert (tmp_path / "a" / "corpus.jsonl").read_bytes() == (tmp_path / "b" / "corpus.jsonl").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["capture.yaml", "corpus.jsonl"]
+
+
+def test_an_item_from_two_sources_is_a_fault() -> None:
+    other = Part(name="tools.json", kind="tool list", items=(TOOL,))
+    with pytest.raises(InputError, match=r"'tool:git:log' comes from 'git' and from 'tools.json'"):
+        capture(lambda: (GIT,), lambda: (other,))
+
+
+def test_nothing_at_all_is_a_fault_with_every_reason() -> None:
+    off = Part(name="off", kind="server", state="disabled")
+    with pytest.raises(InputError, match=r"(?s)nothing was captured.*'gone': it is gone.*'off': it is disabled"):
+        capture(lambda: (GONE, off))
+    with pytest.raises(InputError, match="no server, tool list or folder was named"):
+        capture()
+
+
+def test_what_is_no_snapshot_is_not_replaced(tmp_path: Path) -> None:
+    snapshot = capture(lambda: (RULES,))
+    (tmp_path / "mine").mkdir()
+    write_snapshot(snapshot, tmp_path / "mine")  # an empty folder may be
+    (tmp_path / "mine" / "queries.jsonl").write_text("")
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "corpus.jsonl").write_text("")
+    (tmp_path / "file").write_text("")
+    for name, what in (("mine", "it holds queries.jsonl"), ("alone", "is no snapshot"), ("file", "it is a file")):
+        with pytest.raises(ParameterError, match=f"{name} would be replaced, but .*{what}"):
+            write_snapshot(snapshot, tmp_path / name)
+    assert (tmp_path / "mine" / "queries.jsonl").exists()
+    refuse_other(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"state": "odd"}, {"state": "failed"}, {"error": "x"}, {"state": "disabled", "items": (RULE,)}],
+)
+def test_a_part_that_contradicts_itself_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        Part(name="a", kind="server", **fields)  # type: ignore[arg-type]
