@@ -41,7 +41,13 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "expand": {},
     "fit": {},
     "format": {"messages": "ctxbench.steps.format:Messages"},
-    "importer": {"bfcl": "ctxbench.evaluation.importers.bfcl:BFCL"},
+    "importer": {
+        "bfcl": "ctxbench.evaluation.importers.bfcl:BFCL",
+        "livemcpbench": "ctxbench.evaluation.importers.livemcpbench:LiveMCPBench",
+        "locomo": "ctxbench.evaluation.importers.locomo:LoCoMo",
+        "metatool": "ctxbench.evaluation.importers.metatool:MetaTool",
+        "toollens": "ctxbench.evaluation.importers.toollens:ToolLens",
+    },
     "embedder": {
         "minilm": "ctxbench.embedding.minilm:MiniLM",
         "hashing": "ctxbench.embedding.hashing:HashingEmbedder",

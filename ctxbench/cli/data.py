@@ -27,7 +27,7 @@ def list_datasets(*, as_json: bool) -> None:
         return
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
-        how = f"  ({row.install})" if row.state == "not installed" else ""
+        how = f"  ({row.install})" if row.state.startswith("not ") else ""
         typer.echo(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
 
 
@@ -121,17 +121,18 @@ def _folder_of(name: str) -> Path:
     return dataset_folder(name)
 
 
-def import_dataset(name: str, *, out: Path | None) -> None:
-    """Import a dataset into the cache; with `out`, write a copy there."""
+def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -> None:
+    """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
     from ctxbench.evaluation.datasets.files import write_dataset
     from ctxbench.evaluation.datasets.store import import_dataset as imported
     from ctxbench.evaluation.datasets.store import open_dataset
 
     with progress() as shown:
-        if out is None:
-            imported(name, notify=shown.say)
+        if out is None or source is not None:
+            dataset = imported(name, source=source, notify=shown.say)
         else:
             dataset = open_dataset(name, notify=shown.say)
+        if out is not None:
             _refuse_other(out, dataset)
             write_dataset(dataset, out)
             shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items copied to {out}")

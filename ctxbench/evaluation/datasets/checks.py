@@ -13,6 +13,7 @@ from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.items import Item, ItemKey
 
 Place: TypeAlias = tuple[Path | None, int]
+_SUGGESTED = 50  # faults that name the closest known name: among thousands of names a search takes a tenth of a second
 
 
 def nowhere(_index: int) -> Place:
@@ -55,6 +56,7 @@ class _Part:
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
         self._ids: list[str] | None = None
+        self._suggested = 0
 
     def unknown_items(self, keys: Iterable[ItemKey]) -> Iterable[str]:
         """A message for each key that the catalog does not hold."""
@@ -63,7 +65,12 @@ class _Part:
         for key in keys:
             if key not in self.contents.items:
                 self._ids = self._ids or [known.id for known in self.contents.items]
-                yield f"names item {key.id!r}, which corpus.jsonl does not hold{suggest(key.id, self._ids)}"
+                yield f"names item {key.id!r}, which corpus.jsonl does not hold{self.suggest(key.id, self._ids)}"
+
+    def suggest(self, name: str, known: Iterable[str]) -> str:
+        """The closest known names, for as many faults as a message lists."""
+        self._suggested += 1
+        return suggest(name, known) if self._suggested <= _SUGGESTED else ""
 
     @staticmethod
     def twice(keys: Sequence[ItemKey]) -> Iterable[str]:
@@ -129,7 +136,7 @@ class _Queries(_Part):
             del listed["available"]
             if query.scope not in self.contents.scopes:
                 if self.contents.scopes_complete:
-                    known = suggest(query.scope, self.contents.scopes)
+                    known = self.suggest(query.scope, self.contents.scopes)
                     yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
             elif request.available != tuple(self.contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
@@ -175,7 +182,7 @@ class _Labels(_Part):
     def _references(self, label: Label) -> Iterable[str]:
         contents = self.contents
         if label.query not in self.query and contents.queries_complete:
-            yield f"is for a query that queries.jsonl does not hold{suggest(label.query, self.query)}"
+            yield f"is for a query that queries.jsonl does not hold{self.suggest(label.query, self.query)}"
         yield from self.unknown_items([label.item])
 
     def _values(self, label: Label) -> Iterable[str]:

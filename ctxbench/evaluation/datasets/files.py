@@ -35,7 +35,7 @@ def read_dataset(folder: Path | str) -> Dataset:
     """
     reader = _Reader(Path(folder))
     reader.read()
-    dataset = None if reader.faults else reader.dataset()
+    dataset = reader.checked()
     faults = reader.faults if dataset is None else [*_miscounted(dataset, reader), *_thawed(dataset, reader)]
     if faults or dataset is None:
         raise InputError(faults, subject=f"dataset {folder}")
@@ -151,6 +151,12 @@ class _Reader:
         self._read_corpus()
         self._read_queries()
         self._read_qrels()
+
+    def checked(self) -> Dataset | None:
+        """The dataset, if its parts fit each other; else None, and what does not fit is added to the faults."""
+        if not self.faults:
+            with suppress(InputError):  # the same faults, without their places
+                return self.dataset()
         contents = Contents(
             items={item.key: item for item in reversed(self.items)},
             scopes=self.scopes,
@@ -165,6 +171,7 @@ class _Reader:
         )
         self.faults += check_contents(contents)
         self.faults.sort(key=self._order)
+        return None
 
     def _order(self, fault: Fault) -> tuple[int, str, int]:
         name = Path(fault.path or "").name
@@ -268,7 +275,7 @@ class _Reader:
         for split, path in present.items():
             if self.queries_complete and split not in splits:
                 self.faults.append(Fault(f"no query is of split {split!r}{suggest(split, splits)}", path))
-            for line, label in _read_labels(path, self.faults):
+            for line, label in read_labels(path, self.faults):
                 self.labels.append(label)
                 self.label_places.append((path, line))
                 other = split_of_query.get(label.query, split)
@@ -277,7 +284,7 @@ class _Reader:
                     self.faults.append(Fault(what, path, line))
 
 
-def _read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
+def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
     lines = iter_lines(path, faults)
     number, header = next(lines, (0, ""))

@@ -14,6 +14,7 @@ from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNam
 from ctxbench.evaluation.datasets.dataset import Dataset, name_fault
 from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_files
 from ctxbench.evaluation.importers.base import Importer
+from ctxbench.evaluation.importers.files import FileImporter
 from ctxbench.fileio import atomic_folder, recover_folder
 from ctxbench.jsonio import load_yaml
 
@@ -26,7 +27,7 @@ class Listing:
 
     Attributes:
         name: what `open_dataset` takes.
-        state: `cached`, `importable` (at the first use) or `not installed`.
+        state: `cached`, `importable` (at the first use), `not installed` or `not fetched`.
         version: the version that opening it gives, or would give; empty if it is not known.
         install: the command that installs its source; empty for a dataset without an importer.
     """
@@ -70,7 +71,7 @@ def list_datasets() -> tuple[Listing, ...]:
         elif name in cached:
             rows.append(Listing(name, "cached", version, importer.install if importer else ""))
         elif importer is not None:
-            rows.append(Listing(name, "not installed", importer.version, importer.install))
+            rows.append(Listing(name, _missing(importer), importer.version, importer.install))
     return tuple(rows)
 
 
@@ -107,23 +108,41 @@ def open_dataset(name_or_path: str | Path, *, base: Path | None = None, notify: 
     return _imported(text, importer, notify)
 
 
-def import_dataset(name: str, *, notify: Notify = silent) -> Dataset:
+def import_dataset(name: str, *, source: Path | None = None, notify: Notify = silent) -> Dataset:
     """Import a dataset into the cache, in place of what is cached; if that cannot be written, only return it.
+
+    Args:
+        name: of the dataset.
+        source: a folder that holds the published files, for an importer that reads files; None = where they are
+            installed or fetched to.
+        notify: told in one line what takes a moment or turned out otherwise.
 
     Raises:
         UnknownNameError: no importer provides it.
+        ParameterError: its importer reads no folder.
         StorageError: the source is not installed (says what to install), or is not what is expected.
     """
     known = importers()
     if name not in known:
         raise UnknownNameError("dataset to import", name, known)
-    return _imported(name, known[name], notify)
+    importer = known[name]
+    if source is None:
+        return _imported(name, importer, notify)
+    if not isinstance(importer, FileImporter):
+        raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
+    return _kept(name, importer.at(source).load(name), notify)
 
 
 def _imported(name: str, importer: Importer, notify: Notify) -> Dataset:
     if not importer.available():
-        raise StorageError(f"dataset {name} is not in the cache and its source is not installed: {importer.install}")
-    dataset = importer.load(name)
+        raise StorageError(
+            f"dataset {name} is not in the cache and its source is {_missing(importer)}: {importer.install}"
+        )
+    return _kept(name, importer.load(name), notify)
+
+
+def _kept(name: str, dataset: Dataset, notify: Notify) -> Dataset:
+    """Write an imported dataset to the cache."""
     folder = _folder(name)
     try:
         with atomic_folder(folder) as temporary:
@@ -133,6 +152,11 @@ def _imported(name: str, importer: Importer, notify: Notify) -> Dataset:
         return dataset
     notify(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items imported to {folder}")
     return dataset
+
+
+def _missing(importer: Importer) -> str:
+    """What its source is, where it is not there: files are fetched, packages installed."""
+    return "not fetched" if importer.install.startswith("ctxbench ") else "not installed"
 
 
 def dataset_reference(name_or_path: str, base: Path) -> str:

@@ -1,0 +1,1 @@
+"""Importers of general formats: any BEIR folder, TREC qrels and runs, AutoRAG's questions. They take files."""
