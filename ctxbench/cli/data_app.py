@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ctxbench.cli.curate_app import curate_app
+from ctxbench.cli.import_app import import_app
 from ctxbench.cli.light import Command, Group, JsonFlag
 
 data_app = typer.Typer(
-    cls=Group, help="List, show, check and import labelled datasets.", no_args_is_help=True, rich_markup_mode=None
+    cls=Group,
+    help="Labelled datasets and catalogs: get, make, label, check and change them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -60,63 +65,20 @@ def data_validate(
     raise typer.Exit(validate(dataset, as_json=json_))
 
 
-class ImportGroup(Group):
-    """`import NAME` and `import FILE.json` without the name of a sub-command, which they then are given."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read the arguments as those of a sub-command."""
-        return super().parse_args(ctx, self.with_command(args))
-
-    def with_command(self, args: list[str]) -> list[str]:
-        """The arguments with `dataset` or `tools` in front where they name no sub-command."""
-        if not args or args[0] in (*self.commands, "--help", "-h"):
-            return args
-        file = any(not one.startswith("-") and Path(one).suffix in (".json", ".jsonc") for one in args)
-        return ["tools" if file else "dataset", *args]
-
-
-import_app = typer.Typer(
-    cls=ImportGroup,
-    help="Import datasets, lists of tools, logs and other formats.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-data_app.add_typer(import_app, name="import")
-
-
-@import_app.command("dataset", cls=Command)
-def import_dataset_command(
-    name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
-    from_: Annotated[Path | None, typer.Option("--from", help="The folder of its published files.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
-) -> None:
-    """Import a public dataset; the word `dataset` may be left out.
-
-    For example:
-
-    ctxbench data import bfcl-simple
-    """
-    from ctxbench.cli.data import import_dataset
-
-    import_dataset(name, out=out, source=from_)
-
-
-@import_app.command("tools", cls=Command)
-def import_tools_command(
-    file: Annotated[Path, typer.Argument(help="Tools as MCP, OpenAI or Anthropic have them, JSON.")],
-    out: Annotated[Path | None, typer.Option(help="The catalog's folder.")] = None,
-    server: Annotated[str | None, typer.Option(help="Server of tools that name none.")] = None,
+@data_app.command("fetch", cls=Command)
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="A source, or a dataset made of it, for example metatool.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Turn a list of tools into a catalog; the word `tools` may be left out.
+    """Fetch a public dataset's files from their owner.
 
     For example:
 
-    ctxbench data import tools.json --out catalogs/mine
+    ctxbench data fetch metatool
     """
-    from ctxbench.cli.capture import import_tools
+    from ctxbench.cli.fetch import fetch_source
 
-    raise typer.Exit(import_tools(file, out=out, server=server, as_json=json_))
+    fetch_source(name, as_json=json_)
 
 
 @data_app.command("capture", cls=Command)
@@ -155,3 +117,7 @@ def data_capture(
         timeout=timeout,
     )
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
+
+
+data_app.registered_commands += curate_app.registered_commands
+data_app.add_typer(import_app, name="import")

@@ -1,0 +1,152 @@
+"""`ctxbench data stats | split | diff | rebase | export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, split_lines, stats_lines
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import embedding_progress, progress
+from ctxbench.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.datasets.dataset import Dataset
+
+
+def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | None, every: bool, as_json: bool) -> None:
+    """Print what a dataset holds.
+
+    Args:
+        name: a dataset's name or folder.
+        tokens: a token counter.
+        threshold: least similarity of near-duplicates; None = the method's own.
+        embedder: look for near-duplicates by its vectors; None = by words, without a model.
+        every: list all that is counted, not the first few.
+        as_json: print JSON, which lists everything.
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.evaluation.curation.stats import dataset_stats
+    from ctxbench.tokens import open_counter
+
+    dataset = _opened(name)
+    counter = open_counter(tokens, cache=cache_dir())
+    if embedder is None:
+        with progress() as shown:
+            found = dataset_stats(
+                dataset,
+                counter,
+                threshold=threshold,
+                progress=lambda done, total: shown("comparing items", done, total),
+            )
+    else:
+        from ctxbench.embedding.names import open_embedder
+        from ctxbench.embedding.store import VectorStore
+        from ctxbench.embedding.vectors import Vectors
+
+        with embedding_progress() as embedding:
+            opened = open_embedder(embedder)
+            store = VectorStore(opened.identity)
+            vectors = Vectors(opened, store, progress=embedding)
+            found = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        typer.echo("\n".join(stats_lines(found, shown=None if every else 10)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splitting:
+    """How a dataset is split: as `split_dataset` takes it."""
+
+    by: str
+    share: float
+    folds: int
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebasing:
+    """What a dataset is carried to: a catalog by name or path, a file of renames, and as `rebase_dataset` takes it."""
+
+    catalog: str
+    renames: Path | None
+    accept: bool
+    version: str | None
+
+
+def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_json: bool) -> None:
+    """Give a dataset's queries their splits anew; written to `out` or in place, else only shown.
+
+    Raises:
+        ParameterError: both or what cannot be: a cached dataset is not changed in place.
+    """
+    from ctxbench.evaluation.curation.splitting import split_dataset
+    from ctxbench.evaluation.datasets.files import write_dataset
+
+    if out is not None and in_place:
+        raise ParameterError("--out and --in-place exclude each other")
+    if in_place and not (Path(name) / "dataset.yaml").is_file():
+        raise ParameterError(f"{name} is no folder of a dataset; what is in the cache is not changed: write with --out")
+    found = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
+    target = Path(name) if in_place else out
+    if target is not None:
+        write_dataset(found.dataset, target)
+    if as_json:
+        print_json({**found.as_dict(), "written": None if target is None else str(target)})
+        return
+    typer.echo("\n".join(split_lines(found)))
+    typer.echo(f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place")
+
+
+def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
+    """Print how two datasets differ; the exit code is 0 if they do not, else 1."""
+    from ctxbench.evaluation.curation.diff import diff_datasets
+
+    found = diff_datasets(_opened(first), _opened(second))
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        typer.echo("\n".join(diff_lines(found, shown=None if every else 10)))
+    return 0 if found.equal else 1
+
+
+def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: bool) -> None:
+    """Carry a dataset to a changed catalog; written to `out`, else only reported."""
+    from ctxbench.evaluation.curation.rebase import rebase_dataset
+    from ctxbench.evaluation.curation.renames import read_renames
+    from ctxbench.evaluation.datasets.files import write_dataset
+    from ctxbench.sources.catalogs import read_catalog
+
+    mapping = None if how.renames is None else read_renames(how.renames)
+    found = rebase_dataset(
+        _opened(name), read_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
+    )
+    if out is not None:
+        write_dataset(found.dataset, out)
+    if as_json:
+        print_json({**found.as_dict(), "written": None if out is None else str(out)})
+        return
+    typer.echo("\n".join(rebase_lines(found, shown=None if every else 10)))
+    typer.echo(f"written to {out}" if out else "nothing was written; add --out FOLDER")
+
+
+def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as_json: bool) -> None:
+    """Write a dataset in another program's format, and say what that cannot hold."""
+    from ctxbench.evaluation.curation.export import export_dataset
+
+    found = export_dataset(_opened(name), out, form=form, plain=plain, run=run)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        typer.echo("\n".join(export_lines(found, plain=plain)))
+
+
+def _opened(name: str) -> Dataset:
+    from ctxbench.evaluation.datasets.store import open_dataset
+
+    with progress() as shown:
+        return open_dataset(name, notify=shown.say)

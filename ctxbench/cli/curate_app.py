@@ -1,0 +1,125 @@
+"""`ctxbench data stats | split | diff | rebase | export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctxbench.cli.light import Command, JsonFlag
+
+AllFlag = Annotated[bool, typer.Option("--all", help="List all of it, not the first ten.")]
+NewVersion = Annotated[str | None, typer.Option("--version", help="Version of the result.")]
+
+curate_app = typer.Typer()
+
+
+@curate_app.command("stats", cls=Command)
+def data_stats(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
+    threshold: Annotated[
+        float | None, typer.Option(help="Least similarity of near-duplicates; 0.7 by words, 0.85 by vectors.")
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option(help="Look for near-duplicates by this embedder's vectors, not by words.")
+    ] = None,
+    all_: AllFlag = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Say what a dataset holds: labels, lengths, prices, near-duplicates, leakage.
+
+    For example:
+
+    ctxbench data stats bfcl-live
+    """
+    from ctxbench.cli.curate import stats
+
+    stats(dataset, tokens=tokens, threshold=threshold, embedder=embedder, every=all_, as_json=json_)
+
+
+@curate_app.command("split", cls=Command)
+def data_split(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    by: Annotated[str, typer.Option(help="hash, or time: the earlier queries are for tuning.")] = "hash",
+    share: Annotated[float, typer.Option(help="Share of the queries that are for tuning.")] = 0.5,
+    folds: Annotated[int, typer.Option(help="So many splits fold-1, fold-2 ... in place of tuning and test.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the result to this folder.")] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Change the dataset's own folder.")] = False,
+    version: NewVersion = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Give the queries their splits anew; groups and conversations stay whole.
+
+    For example:
+
+    ctxbench data split datasets/mine --by time --share 0.6 --in-place
+    """
+    from ctxbench.cli.curate import Splitting, split
+
+    how = Splitting(by=by, share=share, folds=folds, version=version)
+    split(dataset, how, out=out, in_place=in_place, as_json=json_)
+
+
+@curate_app.command("diff", cls=Command)
+def data_diff(
+    first: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    second: Annotated[str, typer.Argument(help="Another one.")],
+    all_: AllFlag = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Say how two datasets differ; exit 0 if they do not, else 1.
+
+    For example:
+
+    ctxbench data diff datasets/old datasets/new
+    """
+    from ctxbench.cli.curate import diff
+
+    raise typer.Exit(diff(first, second, every=all_, as_json=json_))
+
+
+@curate_app.command("rebase", cls=Command)
+def data_rebase(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    out: Annotated[Path | None, typer.Option(help="Write the result to this folder.")] = None,
+    renames: Annotated[Path | None, typer.Option(help="YAML or JSON: old item id to new.")] = None,
+    accept_renames: Annotated[
+        bool, typer.Option("--accept-renames", help="Follow items with the same content elsewhere, too.")
+    ] = False,
+    version: NewVersion = None,
+    all_: AllFlag = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Carry a dataset to a changed catalog, and say all that this changes.
+
+    For example:
+
+    ctxbench data rebase datasets/mine -c new/corpus.jsonl --out datasets/new
+    """
+    from ctxbench.cli.curate import Rebasing, rebase
+
+    how = Rebasing(catalog=catalog, renames=renames, accept=accept_renames, version=version)
+    rebase(dataset, how, out=out, every=all_, as_json=json_)
+
+
+@curate_app.command("export", cls=Command)
+def data_export(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    format_: Annotated[str, typer.Option("--format", help="beir or trec.")],
+    out: Annotated[Path, typer.Option(help="Write to this folder: a new one, or an earlier export.")],
+    plain: Annotated[bool, typer.Option("--plain", help="Only what the format itself holds.")] = False,
+    run: Annotated[Path | None, typer.Option(help="With trec: a run folder; its rankings are written, too.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Write a dataset, and a run's rankings, for other programs.
+
+    For example:
+
+    ctxbench data export bfcl-live --format beir --out exports/bfcl-live
+    """
+    from ctxbench.cli.curate import export
+
+    export(dataset, form=format_, out=out, plain=plain, run=run, as_json=json_)

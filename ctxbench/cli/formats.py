@@ -1,0 +1,103 @@
+"""`ctxbench data import beir | trec | autorag | run`: files of other programs as datasets and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.importers.formats.conversion import Converted, Settings
+
+
+def settings(
+    *, name: str | None, item_type: str, grades: str | None, licence: str | None, version: str | None
+) -> Settings:
+    """How files become a dataset, from what the command line says.
+
+    Raises:
+        ParameterError: the name, the type or the mapping of grades is none.
+    """
+    from ctxbench.evaluation.importers.formats.conversion import Settings, read_grades
+
+    mapping = None if grades is None else read_grades(grades)
+    return Settings(name=name, version=version, type=item_type, grades=mapping, licence=licence)
+
+
+def import_beir(folder: Path, how: Settings, *, out: Path, as_json: bool) -> None:
+    """Make a dataset of a BEIR folder."""
+    from ctxbench.evaluation.importers.formats.beir import import_beir as imported
+
+    _written(lambda: imported(folder, how), out, as_json=as_json)
+
+
+def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: Path, out: Path, as_json: bool) -> None:
+    """Make a dataset of TREC qrels (each as PATH or SPLIT=PATH), queries and documents.
+
+    Raises:
+        ParameterError: two files are given for one split.
+    """
+    from ctxbench.evaluation.importers.formats.trec import import_trec as imported
+
+    files: dict[str, Path] = {}
+    for text in qrels:
+        split, sign, path = text.partition("=")
+        name, file = (split, path) if sign and not Path(text).exists() else ("", text)
+        if name in files:
+            raise ParameterError(
+                f"two files of qrels for {f'split {name!r}' if name else 'no split'}; name their splits"
+            )
+        files[name] = Path(file)
+    _written(lambda: imported(files, queries=queries, corpus=corpus, settings=how), out, as_json=as_json)
+
+
+def import_autorag(qa: Path, how: Settings, *, corpus: Path, out: Path, as_json: bool) -> None:
+    """Make a dataset of AutoRAG's questions and corpus."""
+    from ctxbench.evaluation.importers.formats.autorag import import_autorag as imported
+
+    _written(lambda: imported(qa, corpus=corpus, settings=how), out, as_json=as_json)
+
+
+def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
+    """Write a TREC run as answers that `ctxbench score` reads."""
+    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.evaluation.importers.formats.trec import answers_of_run, read_run
+    from ctxbench.jsonio import dump_jsonl, write_atomic
+
+    with progress() as shown:
+        opened = open_dataset(dataset, notify=shown.say)
+    answers, odd = answers_of_run(read_run(run), opened, keep=keep)
+    write_atomic(out, dump_jsonl(answers))
+    if as_json:
+        print_json({"answers": len(answers), "written": str(out), "odd": odd})
+        return
+    for what, ids in odd.items():
+        if ids:
+            typer.echo(f"{what}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
+    typer.echo(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
+
+
+def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
+    """Make a dataset, write it, and print what was counted on the way."""
+    from ctxbench.evaluation.datasets.files import write_dataset
+
+    converted = make()
+    dataset = converted.dataset
+    write_dataset(dataset, out)
+    if as_json:
+        print_json({**converted.as_dict(), "written": str(out)})
+        return
+    for line in converted.lines():
+        typer.echo(line)
+    splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
+    typer.echo(
+        f"dataset {dataset.name}: {len(dataset):,} queries ({splits}), {len(dataset.labels):,} labels over "
+        f"{len(dataset.catalog):,} items; {len(dataset.unlabelled):,} queries unlabelled"
+    )
+    typer.echo(f"written to {out}")

@@ -1,0 +1,199 @@
+"""`ctxbench data import` and its sub-commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ctxbench.cli.light import Command, Group, JsonFlag
+
+NewName = Annotated[str | None, typer.Option("--name", help="The dataset's name; made of the file's by default.")]
+ItemType = Annotated[str, typer.Option("--type", help="Type of the items: reference, chunk, tool ...")]
+Grades = Annotated[str | None, typer.Option(help="What graded scores mean, 2 = required: for example 1=1,2=2,3=2.")]
+Licence = Annotated[str | None, typer.Option(help="Licence of the data, for the card.")]
+OutFolder = Annotated[Path, typer.Option("--out", help="Write the dataset to this folder.")]
+NewVersion = Annotated[str | None, typer.Option("--version", help="Version of the result.")]
+
+
+class ImportGroup(Group):
+    """`import NAME` and `import FILE.json` without the name of a sub-command, which they then are given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the arguments as those of a sub-command."""
+        return super().parse_args(ctx, self.with_command(args))
+
+    def with_command(self, args: list[str]) -> list[str]:
+        """The arguments with `dataset` or `tools` in front where they name no sub-command."""
+        if not args or args[0] in (*self.commands, "--help", "-h"):
+            return args
+        file = any(not one.startswith("-") and Path(one).suffix in (".json", ".jsonc") for one in args)
+        return ["tools" if file else "dataset", *args]
+
+
+import_app = typer.Typer(
+    cls=ImportGroup,
+    help="Import datasets, lists of tools, logs and other formats.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@import_app.command("dataset", cls=Command)
+def import_dataset_command(
+    name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
+    from_: Annotated[Path | None, typer.Option("--from", help="The folder of its published files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
+) -> None:
+    """Import a public dataset; the word `dataset` may be left out.
+
+    For example:
+
+    ctxbench data import bfcl-simple
+    """
+    from ctxbench.cli.data import import_dataset
+
+    import_dataset(name, out=out, source=from_)
+
+
+@import_app.command("tools", cls=Command)
+def import_tools_command(
+    file: Annotated[Path, typer.Argument(help="Tools as MCP, OpenAI or Anthropic have them, JSON.")],
+    out: Annotated[Path | None, typer.Option(help="The catalog's folder.")] = None,
+    server: Annotated[str | None, typer.Option(help="Server of tools that name none.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Turn a list of tools into a catalog; the word `tools` may be left out.
+
+    For example:
+
+    ctxbench data import tools.json --out catalogs/mine
+    """
+    from ctxbench.cli.capture import import_tools
+
+    raise typer.Exit(import_tools(file, out=out, server=server, as_json=json_))
+
+
+@import_app.command("traces", cls=Command)
+def import_traces_command(
+    logs: Annotated[list[Path], typer.Argument(help="Logs: JSON lines of turns, or OpenTelemetry GenAI spans.")],
+    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    out: Annotated[Path, typer.Option(help="The folder of the dataset to make.")],
+    name: NewName = None,
+    licence: Annotated[str | None, typer.Option(help="Of the log's texts, for the card.")] = None,
+    history: Annotated[int, typer.Option(help="Earlier messages that a query keeps.", min=0)] = 20,
+    all_offered: Annotated[
+        bool, typer.Option("--all-offered", help="Turns without a list of what was offered were offered everything.")
+    ] = False,
+    redact: Annotated[
+        Path | None, typer.Option(help="Own patterns to redact, YAML or JSON, before the built-in ones.")
+    ] = None,
+    no_redact: Annotated[
+        bool, typer.Option("--no-redact", help="Leave texts as they are, with whatever secrets they hold.")
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Make a dataset of what an agent logged.
+
+    For example:
+
+    ctxbench data import traces log.jsonl --catalog corpus.jsonl --out mine
+    """
+    from ctxbench.cli.traces import import_traces, redaction, settings_for
+
+    settings = settings_for(out, name=name, licence=licence, history=history, all_offered=all_offered)
+    wanted = redaction(redact, off=no_redact)
+    import_traces(logs, catalog=catalog, out=out, settings=settings, redact=wanted, as_json=json_)
+
+
+@import_app.command("beir", cls=Command)
+def data_import_beir(
+    folder: Annotated[Path, typer.Argument(help="A folder with corpus.jsonl, queries.jsonl and qrels/.")],
+    out: OutFolder,
+    name: NewName = None,
+    type_: ItemType = "reference",
+    grades: Grades = None,
+    licence: Licence = None,
+    version: NewVersion = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Import a folder in BEIR's layout.
+
+    For example:
+
+    ctxbench data import beir scifact --out datasets/scifact
+    """
+    from ctxbench.cli.formats import import_beir, settings
+
+    how = settings(name=name, item_type=type_, grades=grades, licence=licence, version=version)
+    import_beir(folder, how, out=out, as_json=json_)
+
+
+@import_app.command("trec", cls=Command)
+def data_import_trec(
+    qrels: Annotated[list[str], typer.Option(help="Qrels, as PATH or SPLIT=PATH; repeatable.")],
+    queries: Annotated[Path, typer.Option(help="JSON lines with _id and text, or .tsv: id, text.")],
+    corpus: Annotated[Path, typer.Option(help="JSON lines with _id, title and text, or .tsv: id, text.")],
+    out: OutFolder,
+    name: NewName = None,
+    type_: ItemType = "reference",
+    grades: Grades = None,
+    licence: Licence = None,
+    version: NewVersion = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Import TREC qrels with their queries and documents.
+
+    For example:
+
+    ctxbench data import trec --qrels q --queries q.tsv --corpus d.tsv --out d
+    """
+    from ctxbench.cli.formats import import_trec, settings
+
+    how = settings(name=name, item_type=type_, grades=grades, licence=licence, version=version)
+    import_trec(qrels, how, queries=queries, corpus=corpus, out=out, as_json=json_)
+
+
+@import_app.command("autorag", cls=Command)
+def data_import_autorag(
+    qa: Annotated[Path, typer.Argument(help="Questions: .jsonl, .json, .csv or .parquet.")],
+    corpus: Annotated[Path, typer.Option(help="Documents, in any of the same forms.")],
+    out: OutFolder,
+    name: NewName = None,
+    type_: ItemType = "chunk",
+    licence: Licence = None,
+    version: NewVersion = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Import AutoRAG's questions and corpus.
+
+    Groups of documents, [[a, b], [c]], become alternatives.
+
+    For example:
+
+    ctxbench data import autorag qa.jsonl --corpus corpus.jsonl --out mine
+    """
+    from ctxbench.cli.formats import import_autorag, settings
+
+    how = settings(name=name, item_type=type_, grades=None, licence=licence, version=version)
+    import_autorag(qa, how, corpus=corpus, out=out, as_json=json_)
+
+
+@import_app.command("run", cls=Command)
+def data_import_run(
+    run: Annotated[Path, typer.Argument(help="A TREC run: query Q0 document rank score tag.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="The dataset it is about: its name or folder.")],
+    out: Annotated[Path, typer.Option(help="Write the answers to this file.")],
+    keep: Annotated[int, typer.Option(help="How many of the ranking are offered.", min=0)] = 5,
+    json_: JsonFlag = False,
+) -> None:
+    """Turn a TREC run into answers that `score` reads.
+
+    For example:
+
+    ctxbench data import run bm25.run -d datasets/mine --out answers.jsonl
+    """
+    from ctxbench.cli.formats import import_run
+
+    import_run(run, dataset=dataset, keep=keep, out=out, as_json=json_)

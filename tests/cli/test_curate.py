@@ -1,0 +1,158 @@
+"""`ctxbench data stats | split | diff | rebase | export`: what is printed, written and returned."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ctxbench.cli import curate
+from ctxbench.errors import ParameterError
+from ctxbench.evaluation.datasets import read_dataset
+
+
+def splitting(**given):
+    return curate.Splitting(**{"by": "hash", "share": 0.5, "folds": 0, "version": None, **given})
+
+
+def rebasing(catalog, **given):
+    return curate.Rebasing(**{"catalog": str(catalog), "renames": None, "accept": False, "version": None, **given})
+
+
+@pytest.fixture
+def changed(tiny, tmp_path):
+    """The tiny dataset over a catalog with one item on another server, one gone, one changed and one new."""
+    folder = Path(shutil.copytree(tiny, tmp_path / "changed"))
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()]
+    for row in rows:
+        if row["_id"] == "tool:tracker:create_issue":
+            row |= {"_id": "tool:bugs:create_issue", "server": "bugs"}
+        if row["_id"] == "tool:weather:get_forecast":
+            row["description"] += " Also tomorrow's."
+    rows = [row for row in rows if row["_id"] != "reference:release%20calendar"]
+    rows.append({"_id": "tool:new:create_issue", "description": "Create an issue in a project of the new tracker."})
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder / "corpus.jsonl"
+
+
+def test_stats_are_for_people_or_for_programs(tiny, capsys):
+    curate.stats(str(tiny), tokens="chars/4", threshold=0.3, embedder=None, every=False, as_json=False)
+    out = capsys.readouterr().out
+    for line in (
+        "tiny 1 (75c974685585)",
+        "items    12 (3 reference, 3 rule, 6 tool)",
+        "queries  10 (tuning 5, test 5)",
+        "  grade    required 11, helpful 2, irrelevant 3",
+        "  0.65  tool:tracker:create_issue  tool:forge:create_issue  (two servers)",
+        "items never required: 3 of 12",
+    ):
+        assert line in out.splitlines(), line
+    curate.stats(str(tiny), tokens="chars/4", threshold=None, embedder=None, every=False, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["queries"] == 10
+    assert found["near_duplicates"]["threshold"] == 0.7
+    assert len(found["never_required"]) == 3
+
+
+def test_stats_by_vectors_need_a_model_only_then(tiny, capsys):
+    curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", every=True, as_json=False)
+    out = capsys.readouterr().out
+    assert "cosine of the mean vectors of the chunks, from 0.1" in out
+    assert "more (--all)" not in out
+
+
+def test_a_split_is_shown_written_to_a_folder_or_in_place(tiny, tmp_path, capsys):
+    folder = Path(shutil.copytree(tiny, tmp_path / "d"))
+    before = read_dataset(folder).hash
+    curate.split(str(folder), splitting(), out=None, in_place=False, as_json=False)
+    assert capsys.readouterr().out == (
+        "split   queries before  queries now  of them judged  groups\n"
+        "tuning               5            4               4       4\n"
+        "test                 5            6               6       5\n"
+        "5 queries are of another split now\n"
+        "nothing was written; add --out FOLDER or --in-place\n"
+    )
+    assert read_dataset(folder).hash == before
+    curate.split(str(folder), splitting(folds=2), out=tmp_path / "folds", in_place=False, as_json=True)
+    assert json.loads(capsys.readouterr().out)["written"] == str(tmp_path / "folds")
+    assert read_dataset(tmp_path / "folds").split_names == ("fold-1", "fold-2")
+    curate.split(str(folder), splitting(version="2"), out=None, in_place=True, as_json=False)
+    assert read_dataset(folder).version == "2"
+    assert read_dataset(folder).counts["splits"] == {"tuning": 4, "test": 6}
+
+
+def test_what_is_frozen_or_cached_is_not_split_in_place(tiny, tmp_path):
+    folder = Path(shutil.copytree(tiny, tmp_path / "d"))
+    card = (folder / "dataset.yaml").read_text("utf-8")
+    (folder / "dataset.yaml").write_text(f"{card}frozen: {read_dataset(tiny).hash}\n", "utf-8")
+    with pytest.raises(ParameterError, match="is frozen"):
+        curate.split(str(folder), splitting(), out=None, in_place=True, as_json=False)
+    with pytest.raises(ParameterError, match="what is in the cache is not changed"):
+        curate.split("bfcl-simple", splitting(), out=None, in_place=True, as_json=False)
+    with pytest.raises(ParameterError, match="exclude each other"):
+        curate.split(str(folder), splitting(), out=tmp_path / "x", in_place=True, as_json=False)
+
+
+def test_diff_ends_like_diff(tiny, tmp_path, capsys):
+    assert curate.diff(str(tiny), str(tiny), every=False, as_json=False) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "equal"
+    curate.split(str(tiny), splitting(), out=tmp_path / "other", in_place=False, as_json=False)
+    capsys.readouterr()
+    assert curate.diff(str(tiny), str(tmp_path / "other"), every=False, as_json=False) == 1
+    assert capsys.readouterr().out == (
+        "a: tiny 1 75c974685585\nb: tiny 1 a6fb8fc25f76\n\nsplits: 5 queries moved\n"
+        "  q02: tuning -> test\n  q03: tuning -> test\n  q05: tuning -> test\n  q09: test -> tuning\n"
+        "  q10: test -> tuning\n"
+    )
+    assert curate.diff(str(tiny), str(tmp_path / "other"), every=False, as_json=True) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["equal"]
+    assert len(found["splits"]) == 5
+
+
+def test_rebase_reports_and_writes(tiny, changed, tmp_path, capsys):
+    curate.rebase(str(tiny), rebasing(changed), out=None, every=False, as_json=False)
+    out = capsys.readouterr().out
+    for line in (
+        "  tool:tracker:create_issue -> tool:bugs:create_issue (same content on another server)",
+        "  q06  tool:tracker:create_issue  grade 2, gone: partly labelled",
+        "  scope support: tool:tracker:create_issue (gone)",
+        "queries unlabelled now, and left out of every figure: 3",
+        "nothing was written; add --out FOLDER",
+    ):
+        assert line in out.splitlines(), line
+    renames = tmp_path / "renames.yaml"
+    renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\n")
+    how = rebasing(changed, renames=renames, version="2")
+    curate.rebase(str(tiny), how, out=tmp_path / "out", every=False, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["items"]["renamed"] == [
+        {"old": "tool:tracker:create_issue", "new": "tool:bugs:create_issue", "how": "given"}
+    ]
+    assert found["items"]["gone"] == ["reference:release%20calendar"]
+    assert found["queries"]["now_unlabelled"] == ["q02", "q03"]
+    assert read_dataset(tmp_path / "out").hash == found["hash"]
+    assert read_dataset(tmp_path / "out").version == "2"
+
+
+def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
+    renames = tmp_path / "renames.yaml"
+    renames.write_text("tool:a: tool:b\nnothing: tool:b\ntool:c: 7\n")
+    with pytest.raises(Exception, match=r"'nothing' is no item id.*line 2\)\n.*line 3\)"):
+        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
+    renames.write_text("- a\n")
+    with pytest.raises(Exception, match="expected a mapping from old to new item ids"):
+        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
+
+
+def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
+    curate.export(str(tiny), form="beir", out=tmp_path / "out", plain=False, run=None, as_json=False)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "12 items, 10 queries, labels in qrels: tuning 8, test 7"
+    assert out[1].startswith("what the format has no place for, kept in `metadata`")
+    assert "  2 labels that are alternatives" in out
+    assert out[-1] == f"written to {tmp_path / 'out'}"
+    curate.export(str(tiny), form="trec", out=tmp_path / "out", plain=True, run=None, as_json=True)
+    assert json.loads(capsys.readouterr().out)["not_held"]["named scopes"] == 1

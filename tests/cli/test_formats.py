@@ -1,0 +1,91 @@
+"""`ctxbench data import beir | trec | autorag | run`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.cli import curate, formats
+from ctxbench.errors import InputError, ParameterError
+from ctxbench.evaluation.datasets import read_dataset
+
+
+@pytest.fixture
+def how():
+    def make(**given):
+        defaults = {"name": None, "item_type": "reference", "grades": None, "licence": None, "version": None}
+        return formats.settings(**{**defaults, **given})
+
+    return make
+
+
+@pytest.fixture
+def exported(tiny, tmp_path, capsys):
+    def write(form):
+        curate.export(str(tiny), form=form, out=tmp_path / form, plain=True, run=None, as_json=False)
+        capsys.readouterr()
+        return tmp_path / form
+
+    return write
+
+
+def test_beir(exported, how, tmp_path, capsys):
+    formats.import_beir(
+        exported("beir"), how(name="back", grades="1=1,2=2", licence="MIT"), out=tmp_path / "out", as_json=False
+    )
+    assert capsys.readouterr().out == (
+        "queries without a required document, kept unlabelled: 2 (q05, q10)\n"
+        "dataset back: 10 queries (tuning 5, test 5), 15 labels over 12 items; 2 queries unlabelled\n"
+        f"written to {tmp_path / 'out'}\n"
+    )
+    data = read_dataset(tmp_path / "out")
+    assert data.about["licence"] == "MIT"
+    assert set(data.about["source"]["sha256"]) == {"corpus.jsonl", "queries.jsonl", "tuning.tsv", "test.tsv"}
+
+
+def test_nothing_is_written_if_something_is_wrong(exported, how, tmp_path):
+    with pytest.raises(InputError, match="the scores are graded"):
+        formats.import_beir(exported("beir"), how(), out=tmp_path / "out", as_json=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_trec_qrels_by_split(exported, how, tmp_path, capsys):
+    folder = exported("trec")
+    qrels = [f"{split}={folder / 'qrels' / f'{split}.qrels'}" for split in ("tuning", "test")]
+    files = {"queries": folder / "queries.jsonl", "corpus": folder / "corpus.jsonl"}
+    formats.import_trec(qrels, how(grades="1=1,2=2"), **files, out=tmp_path / "out", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["hash"] == read_dataset(tmp_path / "out").hash
+    assert found["counted"]["queries without a required document, kept unlabelled"] == 2
+    assert found["listed"]["queries without a required document, kept unlabelled"] == ["q05", "q10"]
+    with pytest.raises(ParameterError, match="two files of qrels for split 'test'"):
+        formats.import_trec([qrels[1], qrels[1]], how(), **files, out=tmp_path / "o", as_json=False)
+
+
+def test_autorag(how, tmp_path, capsys):
+    (tmp_path / "qa.jsonl").write_text('{"qid": "q", "query": "x", "retrieval_gt": [["a", "b"]]}\n')
+    (tmp_path / "corpus.jsonl").write_text('{"doc_id": "a", "contents": "x"}\n{"doc_id": "b", "contents": "y"}\n')
+    formats.import_autorag(
+        tmp_path / "qa.jsonl", how(item_type="chunk"), corpus=tmp_path / "corpus.jsonl", out=tmp_path / "out",
+        as_json=False,
+    )  # fmt: skip
+    data = read_dataset(tmp_path / "out")
+    assert [(label.item.id, label.alternatives) for label in data.labels] == [
+        ("chunk:a", "group 1"),
+        ("chunk:b", "group 1"),
+    ]
+    assert data.name == "qa"
+
+
+def test_a_run_is_scored_as_answers(tiny, tmp_path, capfd, cli):
+    run = tmp_path / "a.run"
+    run.write_text("q01 Q0 rule:code%20review 1 2 t\nq01 Q0 tool:forge:get_pull_request 2 1 t\nqx Q0 a 1 1 t\n")
+    formats.import_run(run, dataset=str(tiny), keep=2, out=tmp_path / "answers.jsonl", as_json=False)
+    assert capfd.readouterr().out == (
+        "queries that the dataset does not hold: 1 (qx)\n"
+        "queries that the run does not answer: 9 (q02, q03, q04, ...)\n"
+        f"10 answers, at most 2 items offered in each, written to {tmp_path / 'answers.jsonl'}\n"
+    )
+    done = cli("score", tmp_path / "answers.jsonl", "--dataset", tiny, "--tokens", "chars/4", "--json")
+    assert done.code == 0, done.err
