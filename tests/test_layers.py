@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
     "errors arrays fileio jsonio cache items candidates requests query selection registry pipeline",
-    "text tokens embedding index sources",
+    "text tokens redaction_rules redaction embedding index sources",
     "steps",
     "selectors config",
     "evaluation",
@@ -26,7 +26,8 @@ LAYERS = (
 )
 INSIDE_EVALUATION = (
     "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.rows datasets.files importers "
-    "datasets.store datasets provenance slices evidence results preparing summary dataset_run runner latency"
+    "datasets.store datasets fetching provenance slices evidence results curation preparing summary dataset_run runner "
+    "latency labelling.exposure traces labelling"
 )
 
 

@@ -1,0 +1,228 @@
+"""What secrets look like: the built-in rules of `ctxbench.redaction`, in the order in which they are applied.
+
+Kept on purpose, because texts are read for them: names of tools, paths, versions, dates, codes of up to 8 digits,
+ticket ids (letters before the number), UUIDs, commit hashes (any run of hexadecimal digits) and IP addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one form of a secret is found.
+
+    Attributes:
+        kind: what its placeholder is called.
+        pattern: where it stands; the group `secret`, if there is one, is what is replaced, else all of it.
+        needs: case-folded texts; where a text holds none of them, nothing can match, so most texts need no search.
+        check: tells what only looks like it; None = everything is one.
+    """
+
+    kind: str
+    pattern: re.Pattern[str]
+    needs: tuple[str, ...] = ()
+    check: Callable[[str], bool] | None = None
+
+    def secret(self, found: re.Match[str]) -> tuple[int, int]:
+        """Start and end of what is to be replaced."""
+        return found.span("secret") if "secret" in self.pattern.groupindex else found.span()
+
+    def holds(self, secret: str) -> bool:
+        """Whether it is one."""
+        return bool(secret) and (self.check is None or self.check(secret))
+
+
+def passes_luhn(text: str) -> bool:
+    """Whether the digits of a text have the check digit of payment cards (ISO/IEC 7812-1)."""
+    digits = [int(c) for c in text if c.isdecimal()]
+    doubled = [sum(divmod(2 * d, 10)) for d in digits[-2::-2]]
+    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def passes_iban(text: str) -> bool:
+    """Whether a text has the check digits of an IBAN (ISO 13616: modulo 97 is 1)."""
+    plain = text.replace(" ", "")
+    if not 15 <= len(plain) <= 34:
+        return False
+    return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
+
+
+def is_random(text: str) -> bool:
+    """Whether a run of letters and digits looks drawn by chance: three classes (small, capital, digit) well mixed.
+
+    Mixed well are 3 runs of digits, or a change of class between at least 0.35 of the neighbours, a small letter after
+    a capital aside. In words joined by capitals that is about one in five, in random text 0.45. Hexadecimal runs are
+    hashes and stay, and so do names of many parts.
+    """
+    plain = [c for c in text if c.isalnum()]
+    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in plain]
+    if len(set(classes)) < 3 or "__" in text or len(text) - len(plain) > 3:
+        return False
+    if all(c in "0123456789abcdefABCDEF" for c in plain):
+        return False
+    pairs = list(pairwise(["", *classes]))
+    changes = sum(a != b and (a, b) != ("u", "l") for a, b in pairs[1:])
+    return changes >= 0.35 * (len(plain) - 1) or sum(b == "d" != a for a, b in pairs) >= 3
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is one to three words of the form of a person's name, and none that only looks like one."""
+    words = text.split()
+    return 0 < len(words) <= 3 and all(
+        len(word) > 1 and word[0].isupper() and _NAME_REST.fullmatch(word[1:]) and word.casefold() not in _NO_NAMES
+        for word in words
+    )
+
+
+def _has_digit_or_mark(text: str) -> bool:
+    return not text.startswith("<") and any(not c.isalpha() for c in text.rstrip(".,;!?"))
+
+
+def _is_no_word(text: str) -> bool:
+    return not text.startswith("<") and any(c.isdigit() for c in text) and len(set(text)) > 3
+
+
+def _is_phone(text: str) -> bool:
+    return 8 <= sum(c.isdecimal() for c in text) <= 15
+
+
+def _is_person_folder(text: str) -> bool:
+    return text.casefold() not in ("shared", "public", "default", "runner", "ubuntu", "user", "username", "you", "me")
+
+
+_NAME_REST = re.compile(r"(?:[^\W\d_A-Z]|['’-][^\W\d_]|(?<=^c)[A-Z])+")
+_ORDINARY = """
+world there team all everyone everybody folks guys again sir madam claude chatgpt gpt copilot gemini cursor assistant
+agent bot please can could would will i you we what how why when where who which is are do does thanks thank yes no ok
+okay list show create find open close get make add remove delete update check tell give help run send write read search
+look set the this that my our your and but so if for from with about january february march april may june july august
+september october november december monday tuesday wednesday thursday friday saturday sunday support sales billing
+engineering hiring customer mr mrs ms dr prof herr herrn frau colleagues friends hi hello hey dear best regards good
+morning afternoon evening
+"""
+_NO_NAMES = frozenset(_ORDINARY.split())  # no person, or more sentences go on so than people are called so
+_NAME = r"(?![a-z])[^\W\d_]+(?:['’-](?!s\b)[^\W\d_]+)*"
+_TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof|Herr|Frau)\.?[ ]+)"
+_GREETING = r"(?i:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|guten (?:tag|morgen|abend)|lieber?)"
+_CLOSING = (
+    r"(?i:(?:with )?(?:best|kind|warm)(?: regards| wishes)?|regards|cheers|(?:many )?thanks(?: a lot)?|thank you"
+    r"|sincerely|yours(?: sincerely| truly)?|(?:viele|liebe|mit freundlichen) gr(?:ü|ue)(?:ß|ss)en?)"
+)
+_AFTER = r"(?=[ ]*(?:[,.!?:;\n–—]|$)|[ ](?:can|could|would|will|please|i|is|do|are|thanks|here|the|we|just|this|my)\b)"
+_SHORT = r"(?<![\w.+%'@/-])"  # tried once a run, so that a long run costs no quadratic time
+
+
+def _name(before: str, after: str = "", words: str = "{0,1}") -> re.Pattern[str]:
+    return re.compile(rf"{before}(?P<secret>{_NAME}(?:[ ]{_NAME}){words}){after}", re.MULTILINE)
+
+
+_PRIVATE_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+_TOKENS = (  # as their owners print them
+    r"sk-[A-Za-z0-9_-]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}"
+    r"|pypi-[\w-]{30,}|SG\.[\w-]{16,}\.[\w-]{16,}|dop_v1_[0-9a-f]{32,}|shpat_[0-9a-fA-F]{20,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|lin_api_\w{20,}|sntrys_[\w=+/-]{20,}"
+)
+_ASSIGNED = (
+    r"(?i:(?:api|access|secret|private|client|auth)[ _-]?(?:key|token|secret)|secret|token|bearer|credentials?)"
+    r"[\"']?(?:\s*[:=]\s*|\s+is\s+|\s+)[\"']?(?:(?i:bearer|basic)\s+)?(?P<secret>[A-Za-z0-9_.~+/=-]{8,})"
+)
+_SPELT_OUT = (
+    r"(?i:\b(?:password|passwd|pwd|passphrase|passcode|passwort|pin)\b)[\"']?(?:\s*[:=]\s*|\s+is\s+)[\"']?"
+    r"(?P<secret>[^\s\"'<>]{4,})"
+)
+
+_DIGITS = tuple("0123456789")
+_GREETED = ("hi", "hello", "hey", "dear", "good", "hallo", "guten", "liebe")
+_CLOSED = ("best", "kind", "warm", "regards", "cheers", "thank", "sincerely", "yours", "grüss", "gruess")
+_NAMED = ("customer", "contact", "client", "patient", "full", "behalf")
+
+RULES: tuple[Rule, ...] = (
+    Rule("key", re.compile(_PRIVATE_KEY), ("private key",)),
+    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/@:<>\"']*:[^\s/@<>\"']+)(?=@)"), ("://",)),
+    Rule("key", re.compile(rf"(?<!\w)(?:{_TOKENS})"), ("-", "_", "akia", "asia", "aiza", "ya29.", "sg.", "eyj")),
+    Rule(
+        "key",
+        re.compile(r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+(?P<secret>[A-Za-z0-9_.~+/=-]{6,})"),
+        ("authorization",),
+    ),
+    Rule("key", re.compile(_ASSIGNED), ("key", "token", "secret", "bearer", "credential"), _is_no_word),
+    Rule("key", re.compile(_SPELT_OUT), ("pass", "pwd", "pin"), _has_digit_or_mark),
+    Rule("key", re.compile(rf"{_SHORT}[A-Za-z0-9_+-]{{32,}}(?![\w/])={{0,2}}"), _DIGITS, is_random),
+    Rule(
+        "mail",
+        re.compile(rf"{_SHORT}(?!git@[\w.-]+:)[\w.+%'-]{{1,64}}@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{{2,}}(?![\w-])"),
+        ("@",),
+    ),
+    Rule(
+        "user",
+        re.compile(r"(?:/home/|/Users/|(?i:[a-z]:\\+users\\+))(?P<secret>[\w.-]+)"),
+        ("/home/", "/users/", "\\users\\"),
+        _is_person_folder,
+    ),
+    Rule(
+        "iban",
+        re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"),
+        _DIGITS,
+        passes_iban,
+    ),
+    Rule(
+        "card",
+        re.compile(r"(?<![\w.-])(?:\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{4}([ -])\d{6}\2\d{5}|\d{13,19})(?![\w-]|\.\d)"),
+        _DIGITS,
+        passes_luhn,
+    ),
+    Rule("phone", re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ ./-]?\(?\d{1,5}\)?){2,7}(?![\w-])"), _DIGITS, _is_phone),
+    Rule("phone", re.compile(r"(?<![\w.)-])\(\d{2,5}\)[ ]?\d{3,4}[ -]?\d{3,5}(?![\w-])"), ("(",)),
+    Rule(
+        "phone",
+        re.compile(r"(?<![\w./-])(?:\d{3}-\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}|0\d{2,4}[ /]\d{5,9})(?![\w-]|\.\d)"),
+        _DIGITS,
+    ),
+    Rule("number", re.compile(r"(?<![\w.#/-])(?:\d{3}-\d{2}-\d{4}|\d{9,})(?![\w-]|\.\d)"), _DIGITS),
+    Rule("name", _name(rf"(?:^|[.!?][ ]+){_GREETING}[ ,]+{_TITLE}?", _AFTER), _GREETED, is_name),
+    Rule(
+        "name",
+        _name(rf"(?:^|[.!?][ ]+){_CLOSING}[ ,!.]*\n+[ \t]*", r"(?=[ \t.]*(?:\n|\Z))", "{0,2}"),
+        _CLOSED,
+        is_name,
+    ),
+    Rule("name", _name(rf"(?<!\w){_CLOSING}[,!]?[ ]+", r"(?=[ ]*[.!]?\s*\Z)"), _CLOSED, is_name),
+    Rule("name", _name(r"^--[ ]?\n[ \t]*", r"(?=[ \t]*(?:\n|\Z))", "{0,2}"), ("--",), is_name),
+    Rule(
+        "name",
+        _name(r"(?i:my name is|i am called|ich heiße|mein name ist)[ ]+", r"\b"),
+        ("name is", "am called", "ich heisse", "name ist"),
+        is_name,
+    ),
+    Rule(
+        "name",
+        _name(r"(?i:\bthis is|\bi['’]m|\bi am)[ ]+", r"(?=,?[ ](?:from|at|here|of)\b)"),
+        (" from", " at", " here", " of"),
+        is_name,
+    ),
+    Rule(
+        "name",
+        _name(r"(?<!\w)(?:Mr|Mrs|Ms|Dr|Prof|Herrn?|Frau)\.?[ ]+", r"\b"),
+        ("mr", "ms", "dr", "prof", "herr", "frau"),
+        is_name,
+    ),
+    Rule(
+        "name",
+        _name(
+            r"(?i:\b(?:customer|contact|client|patient|full[ _]?name|on behalf of))[\"']?[ ]*[:=]?[ ]*[\"']?",
+            r"\b",
+            "{1,2}",
+        ),
+        _NAMED,
+        is_name,
+    ),
+)
+
+KINDS = tuple(dict.fromkeys(rule.kind for rule in RULES))

@@ -1,0 +1,98 @@
+"""`ctxbench data import traces`: what it prints and writes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.cli.traces import import_traces, settings_for
+from ctxbench.errors import ParameterError, StorageError
+from ctxbench.evaluation.datasets.files import read_dataset
+from ctxbench.evaluation.labelling.exposure import read_exposures
+
+TURN = {
+    "conversation": "c",
+    "messages": [{"role": "user", "content": "File a bug, and write to anna@corp.example."}],
+    "offered": ["tracker.create_issue"],
+    "called": ["tracker.create_issue"],
+}
+
+
+@pytest.fixture
+def run(place, tiny, capsys):
+    """Import turns over the catalog of the tiny dataset into `out`."""
+
+    def call(*turns, redact=True, as_json=False, **options):
+        log, out = place / "log.jsonl", place / "out"
+        log.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
+        given = {"name": None, "licence": None, "history": 20, "all_offered": False} | options
+        settings = settings_for(out, **given)
+        import_traces([log], catalog=str(tiny), out=out, settings=settings, redact=redact, as_json=as_json)
+        return capsys.readouterr()
+
+    return call
+
+
+def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
+    out, err = run(TURN)
+    lines = out.splitlines()
+    assert lines[0].endswith(
+        "out: 1 queries of 1 conversations: 0 labelled wholly (0%), 1 partly (100%), 0 unlabelled (0%)"
+    )
+    assert lines[1] == "1 labels: 0% from turns with full exposure, 100% from others"
+    assert "redacted: 1 mail; read a sample before you give the texts away" in lines
+    assert lines[-1].endswith(f"ctxbench data label {place / 'out'} --minutes 20")
+    assert err == ""
+    dataset = read_dataset(place / "out")
+    assert (dataset.name, len(dataset), len(dataset.catalog)) == ("out", 1, 12)
+    assert dataset.queries[0].request.text == "File a bug, and write to <mail-1>."
+    assert set(read_exposures(place / "out")) == {"c-0"}
+
+
+def test_json_is_for_programs(run):
+    found = json.loads(run(TURN, as_json=True).out)
+    assert found["labels"] == {"labels_full": 0, "labels_partial": 1, "share_full": 0.0}
+    assert found["next"].startswith("ctxbench data label ")
+    assert found["redaction"] == {"mail": {"distinct": 1, "replaced": 1}}
+
+
+def test_redaction_is_off_only_if_asked(run, place):
+    assert "redaction was off" in run(TURN, redact=False).out
+    assert "anna@corp.example" in read_dataset(place / "out").queries[0].request.text
+
+
+def test_own_patterns_come_from_a_file(run, place):
+    (place / "own.yaml").write_text("patterns: [{kind: word, pattern: bug}]\nwithout: [mail]\n")
+    run(TURN, redact=place / "own.yaml")
+    assert read_dataset(place / "out").queries[0].request.text == "File a <word-1>, and write to anna@corp.example."
+
+
+def test_a_dataset_that_is_no_import_is_kept(run, place, tiny):
+    import shutil
+
+    shutil.copytree(tiny, place / "out")
+    with pytest.raises(ParameterError, match="another dataset, which would be lost"):
+        run(TURN)
+    assert read_dataset(place / "out").name == "tiny"
+
+
+def test_a_missing_catalog_is_an_error(place):
+    settings = settings_for(place / "out", name="x", licence=None, history=20, all_offered=False)
+    (place / "log.jsonl").write_text(json.dumps(TURN))
+    with pytest.raises(StorageError, match="no catalog 'nowhere'"):
+        import_traces(
+            [place / "log.jsonl"], catalog="nowhere", out=place / "out", settings=settings, redact=True, as_json=False
+        )
+    assert not (place / "out").exists()
+
+
+def test_names_come_from_the_folder_or_an_option(place):
+    def name(folder, given=None):
+        return settings_for(place / folder, name=given, licence="mine", history=3, all_offered=True)
+
+    assert name("my logs (1)").name == "my-logs-1"
+    assert name("x", "given").name == "given"
+    assert (name("x").licence, name("x").history, name("x").assume_full) == ("mine", 3, True)
+    with pytest.raises(ParameterError, match="--name"):
+        name("x", "a b")
