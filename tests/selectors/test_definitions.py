@@ -47,7 +47,7 @@ def faults(read):
 
 class TestShipped:
     def test_all_are_read_and_built_with_each_preset(self):
-        assert shipped() == ("bm25", "dense", "everything", "random", "semantic", "semantic-original")
+        assert shipped() == ("bm25", "dense", "everything", "hybrid", "random", "semantic", "semantic-original")
         for name in shipped():
             found = definition(name)
             assert found.name == name
