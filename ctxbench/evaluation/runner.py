@@ -160,6 +160,7 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
                 "hash": dataset.hash,
                 "queries": len(dataset.judged()),
                 "unlabelled": len(dataset.unlabelled),
+                "drawn": prepared.drawn[name],
                 "items": len(dataset.catalog),
                 "scopes": _scopes(dataset),
             }

@@ -57,6 +57,7 @@ class DatasetSummary:
         queries: those asked, which are those that are labelled or need nothing.
         unlabelled: those left out because nobody has judged them.
         items: in the catalog.
+        drawn: how many of the queries a label queue drew; they stand for different numbers of queries.
         selectors: one summary each.
     """
 
@@ -65,6 +66,7 @@ class DatasetSummary:
     unlabelled: int
     items: int
     selectors: tuple[SelectorSummary, ...]
+    drawn: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,6 +115,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                 queries=int(about["queries"]),
                 unlabelled=int(about.get("unlabelled", 0)),
                 items=int(about["items"]),
+                drawn=int(about.get("drawn", 0)),
                 selectors=tuple(
                     replace(
                         _selector_summary(part, metrics, values[name], against, seed),
@@ -170,6 +173,7 @@ def _dataset_dict(dataset: DatasetSummary) -> dict[str, Any]:
         "queries": dataset.queries,
         "unlabelled": dataset.unlabelled,
         "items": dataset.items,
+        "drawn": dataset.drawn,
         "selectors": {one.selector: _selector_dict(one) for one in dataset.selectors},
     }
 

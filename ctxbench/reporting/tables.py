@@ -239,6 +239,11 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
     if dataset.unlabelled:
         left = wording.count(dataset.unlabelled, "query", "queries")
         notes.append(f"{left} without labels left out: whether they need anything is not known.")
+    if dataset.drawn:
+        notes.append(
+            f"{wording.count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
+            "chances: these are not the figures of all requests, see `ctxbench data label FOLDER --minutes 0`."
+        )
     return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
 
 

@@ -304,4 +304,3 @@ def _target(read: _Folder, path: str, name: str) -> str | None:
     if looks_like_file:
         read.note("CLAUDE.md", f"{path} imports @{name}, which is not there; left out")
     return None
-

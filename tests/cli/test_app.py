@@ -34,6 +34,7 @@ def test_the_commands_are_those_that_are_documented():
     assert sorted(" ".join(path) for path in COMMANDS) == [
         "",
         "data",
+        "data agreement",
         "data capture",
         "data diff",
         "data export",
@@ -46,8 +47,11 @@ def test_the_commands_are_those_that_are_documented():
         "data import tools",
         "data import traces",
         "data import trec",
+        "data label",
         "data list",
+        "data pool",
         "data rebase",
+        "data review",
         "data show",
         "data split",
         "data stats",
@@ -79,6 +83,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
         "ctxbench.cli.curate_app",
         "ctxbench.cli.data_app",
         "ctxbench.cli.import_app",
+        "ctxbench.cli.label_app",
         "ctxbench.cli.light",
         "ctxbench.errors",
     }

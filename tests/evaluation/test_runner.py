@@ -22,9 +22,12 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.errors import InputError, SelectorError, StorageError
 from ctxbench.evaluation import dataset_run
 from ctxbench.evaluation.datasets import read_dataset
+from ctxbench.evaluation.labelling.weights import write_weights
 from ctxbench.evaluation.preparing import open_experiment, prepare
 from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.runner import run
+from ctxbench.evaluation.summary import summarise_run
+from ctxbench.reporting.tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes
 
 TINY = Path(__file__).parents[1] / "data" / "tiny"
@@ -192,6 +195,15 @@ def test_unlabelled_queries_are_left_out(tmp_path, data):
                                        .replace("unlabelled: 0", "unlabelled: 2"), "utf-8")  # fmt: skip
     run_file(experiment(tmp_path, data=data), tmp_path / "run")
     assert list(offered(tmp_path / "run", "bm25")) == [f"q0{n}" for n in (1, 2, 3, 4, 6, 7, 8, 9)]
+
+
+def test_queries_that_a_label_queue_drew_are_counted_and_said(tmp_path, data):
+    write_weights(data, {"q01": 2.0, "q02": 1.5}, {"q01": 0, "q02": 0})
+    run_file(experiment(tmp_path, data=data), tmp_path / "run")
+    summary = summarise_run(RunFolder(tmp_path / "run"))
+    assert summary.datasets[0].drawn == 2
+    (note,) = [note for note in comparison_table(summary, summary.datasets[0]).notes if "label queue" in note]
+    assert note.startswith("2 queries of these were drawn by a label queue, with unequal chances")
 
 
 def test_a_split_asks_only_its_queries(tmp_path):

@@ -1,0 +1,109 @@
+"""`ctxbench data pool` and `data agreement`: pairs for a second labelling, and how far two labellings agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.labelling.agreement import Agreement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """How pairs are drawn.
+
+    Attributes:
+        share: of the queries, in (0, 1].
+        random: items drawn at random a query.
+        seed: of both draws.
+    """
+
+    share: float = 0.2
+    random: int = 10
+    seed: int = 0
+
+
+def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path) -> None:
+    """Write the pairs that a second person is to judge, one query a line, without any label."""
+    from ctxbench.cli.label import make_pool_for
+    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.evaluation.labelling.agreement import pooled_pairs, sample_queries
+    from ctxbench.fileio import write_atomic
+    from ctxbench.jsonio import dump_jsonl
+
+    with progress() as shown:
+        dataset = open_dataset(name, notify=shown.say)
+    ids = [query.id for query in dataset.queries]
+    sample = dataset.take(sample_queries(ids, share=drawn.share, seed=drawn.seed))
+    made = make_pool_for(sample, selectors, embedder, {})
+    pairs = pooled_pairs(made, [query.id for query in sample.queries], random=drawn.random, seed=drawn.seed)
+    rows = []
+    for query in sample.queries:
+        of_query = [pair for pair in pairs if pair.query == query.id]
+        items = [dataset.catalog[dataset.catalog.position(pair.item)].as_row() for pair in of_query]
+        rows.append({**_only(query.as_row(), _ASKED), "items": [_only(item, _SHOWN) for item in items]})
+    write_atomic(out, dump_jsonl(rows))
+    typer.echo(f"{len(pairs):,} pairs of {len(rows):,} queries written to {out}", err=True)
+
+
+_ASKED = ("_id", "text", "history", "session", "scope")
+_SHOWN = ("_id", "description", "text", "include")
+
+
+def _only(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: row[name] for name in names if name in row}
+
+
+def compare(first: Path, second: Path, *, as_json: bool) -> None:
+    """Print how far two labellings of the same pairs agree."""
+    from ctxbench.evaluation.labelling.agreement import agreement, read_labelling
+
+    found = agreement(read_labelling(first), read_labelling(second))
+    if as_json:
+        print_json(_as_dict(found))
+        return
+    typer.echo(f"{found.pairs:,} pairs of {found.queries:,} queries judged by both")
+    for path, n in ((first, found.only_first), (second, found.only_second)):
+        if n:
+            typer.echo(f"{n:,} pairs stand in {path} only and are left out")
+    typer.echo("\nfirst \\ second  irrelevant   helpful  required")
+    for grade, name in enumerate(("irrelevant", "helpful", "required")):
+        typer.echo(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in found.table[grade]))
+    typer.echo("\nquestion               kappa  95% interval  agreement  by chance")
+    for one in found.kappas:
+        interval = f"{one.low:.3f}-{one.high:.3f}"
+        typer.echo(f"{one.question:<21} {one.value:>6.3f}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
+    typer.echo(f"\n{len(found.disagreements):,} pairs on which the grades differ")
+    for query, item, one_grade, other_grade in found.disagreements:
+        typer.echo(f"  {query}  {item.id}  {one_grade} {other_grade}")
+
+
+def _as_dict(found: Agreement) -> dict[str, Any]:
+    return {
+        "queries": found.queries,
+        "pairs": found.pairs,
+        "only_first": found.only_first,
+        "only_second": found.only_second,
+        "table": found.table.tolist(),
+        "kappas": [
+            {
+                "question": one.question,
+                "kappa": one.value,
+                "low": one.low,
+                "high": one.high,
+                "observed": one.observed,
+                "expected": one.expected,
+            }
+            for one in found.kappas
+        ],
+        "disagreements": [
+            {"query": query, "item": item.id, "first": a, "second": b} for query, item, a, b in found.disagreements
+        ],
+    }

@@ -1,0 +1,123 @@
+"""Keys: one at a time from a terminal, a line at a time from anything else."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Self, TextIO
+
+CONTROL_C, END = "\x03", "\x04"
+
+
+class Keys:
+    """Reads single keys where standard input is a terminal; elsewhere lines, whose characters are the keys.
+
+    Use it as a context: a terminal is given back as it was at the end.
+
+    A line `/pull request` is the key `/` and then the text `pull request`; an empty line is the key Enter.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdin
+        self._terminal = self._stream.isatty()
+        self._buffer = ""
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if self._terminal and sys.platform != "win32":
+            import termios
+
+            self._before = termios.tcgetattr(self._stream.fileno())
+            self._single(on=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._single(on=False)
+        self._before = None
+
+    def _single(self, *, on: bool) -> None:
+        """Take keys as they are pressed, without showing them, or lines, as terminals do."""
+        if self._before is None or sys.platform == "win32":
+            return
+        import termios
+        import tty
+
+        handle = self._stream.fileno()
+        if on:
+            tty.setcbreak(handle, termios.TCSADRAIN)  # what was typed ahead stays
+        else:
+            termios.tcsetattr(handle, termios.TCSADRAIN, self._before)
+
+    def key(self) -> str:
+        """The next key, in lower case; Enter is a line feed.
+
+        Raises:
+            EOFError: there is none.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        if self._buffer:
+            key, self._buffer = self._buffer[0], self._buffer[1:]
+        elif self._terminal:
+            key = self._pressed()
+        else:
+            line = self._stream.readline()
+            if not line:
+                raise EOFError
+            text = line.strip()
+            key, self._buffer = text[:1] or "\n", text[1:]
+        if key == CONTROL_C:
+            raise KeyboardInterrupt
+        if key == END:
+            raise EOFError
+        return "\n" if key == "\r" else key.lower()
+
+    def text(self, prompt: str) -> str:
+        """A line of text; what is left of a piped line comes first.
+
+        Raises:
+            EOFError: there is none.
+        """
+        if self._buffer:
+            text, self._buffer = self._buffer, ""
+            return text.strip()
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        self._single(on=False)
+        try:
+            line = self._stream.readline()
+        finally:
+            self._single(on=True)
+        if not line:
+            raise EOFError
+        return line.strip()
+
+    def drop(self) -> None:
+        """Forget what is left of a line: the key before it was not understood."""
+        self._buffer = ""
+
+    def _pressed(self) -> str:
+        if sys.platform == "win32":
+            import msvcrt
+
+            return msvcrt.getwch()
+        import os
+
+        data = os.read(self._stream.fileno(), 1)
+        if data == b"\x1b":  # an arrow or function key sends three bytes or more: one key that means nothing
+            data += self._rest()
+        elif data and data[0] >= 0xC0:  # the first byte of a character of several
+            data += os.read(self._stream.fileno(), 2 if data[0] >= 0xE0 else 1)
+        if not data:
+            raise EOFError
+        return data.decode("utf-8", errors="replace")[:1]
+
+    def _rest(self) -> bytes:
+        """What a terminal sent with an escape: up to the letter or tilde that ends it."""
+        import os
+        import select
+
+        sent = b""
+        while select.select([self._stream], [], [], 0.02)[0]:
+            sent += os.read(self._stream.fileno(), 1)
+            if (sent[-1:].isalpha() and sent[-1:] != b"O") or sent[-1:] in (b"~", b""):
+                break
+        return sent

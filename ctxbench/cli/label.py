@@ -1,0 +1,283 @@
+"""`ctxbench data label`: questions on a terminal, one key an answer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ctxbench.cli.keys import Keys
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.datasets.dataset import Dataset
+    from ctxbench.evaluation.labelling.exposure import Exposure
+    from ctxbench.evaluation.labelling.pool import Pool
+    from ctxbench.evaluation.labelling.session import Candidate, Prompt, Reply, Report, Session
+    from ctxbench.items import Item
+
+SHOWN = 9  # candidates on one screen
+WIDTH = 100
+_HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
+ALWAYS = "s skip  u undo  q quit"
+
+
+def label(
+    folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
+) -> None:
+    """Ask for `minutes`, then say what the figures are."""
+    from ctxbench.evaluation.labelling.exposure import read_exposures
+    from ctxbench.evaluation.labelling.folder import opened
+    from ctxbench.evaluation.labelling.predict import Predictor
+
+    if not (math.isfinite(minutes) and minutes >= 0):
+        raise ParameterError(f"minutes must be 0 or more, got {minutes}")
+    with opened(folder) as work:
+        say(*work.notes)
+        pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))
+        session = work.session(Predictor(pool), focus=tuple(figures))
+        before = session.report()
+        if not as_json:
+            _print_report(before, "before")
+        try:
+            asked = _Conversation(session, minutes).run() if minutes > 0 else 0
+        except KeyboardInterrupt as stopped:
+            stopped.add_note("every answer is kept; the same command goes on from here")
+            raise
+        applied = work.save(session)
+        after = session.report()
+    if as_json:
+        print_json({"before": _report_json(before), "after": _report_json(after), "asked": asked})
+    elif minutes > 0:
+        _print_report(after, "after")
+        typer.echo(f"{asked} answers now; {len(applied.changed)} queries changed in {folder}")
+        if after.queries:
+            typer.echo("labelled queries are no random sample: these figures weigh them, plain means do not")
+
+
+def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
+    """What selectors (the usual three if none is named) offer for a dataset's queries."""
+    from ctxbench.cache import cache_dir
+    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.store import VectorStore
+    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.evaluation.labelling.pool import SELECTORS, make_pool, open_selectors
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.tokens import open_counter
+
+    opened = open_embedder(embedder)
+    with progress() as shown:
+        vectors = Vectors(
+            opened, VectorStore(opened.identity), progress=lambda done, total: shown("embedding texts", done, total)
+        )
+        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        chosen = open_selectors(selectors or SELECTORS, resources)
+        try:
+            pool = make_pool(dataset, chosen, exposures=exposures, progress=shown)
+        finally:
+            for selector in chosen.values():
+                getattr(selector, "close", _nothing)()
+        for one in pool.offers:
+            if one.failed:
+                shown.say(f"warning: {one.name} failed on {one.failed} queries, which count as nothing offered")
+    return pool
+
+
+def _nothing() -> None:
+    """What ends a selector that holds nothing."""
+
+
+def say(*lines: str) -> None:
+    """Print to the person, not to a program."""
+    for line in lines:
+        typer.echo(line, err=True)
+
+
+class _Conversation:
+    """Shows questions, reads keys."""
+
+    def __init__(self, session: Session, minutes: float) -> None:
+        self.session = session
+        self.keys = Keys()
+        self.end = time.monotonic() + 60.0 * minutes
+        self.asked = 0
+        self.page = 0
+        self.query = ""
+
+    def run(self) -> int:
+        """Ask until the time is up and the query in progress is answered through; how many answers there were."""
+        with self.keys, suppress(EOFError):
+            while (prompt := self.session.next()) is not None:
+                if prompt.query != self.query and time.monotonic() >= self.end:
+                    say("time is up")
+                    break
+                self.query, self.page = prompt.query, 0
+                if not self._ask(prompt):
+                    break
+            else:
+                say("nothing is left to ask")
+        return self.asked
+
+    def _ask(self, prompt: Prompt) -> bool:
+        """Put one question until it is answered; False to end the session."""
+        begin = time.monotonic()
+        self._show(prompt)
+        while True:
+            key = self.keys.key()
+            if key == "q":
+                return False
+            if key == "u":
+                taken = self.session.undo()
+                say(f"taken back: {taken.kind} of query {taken.query}" if taken else "there is nothing to take back")
+                self.asked -= 1 if taken else 0
+                return True
+            if key == "m" and prompt.kind == "needed":
+                self.page = self.page + 1 if (self.page + 1) * SHOWN < len(prompt.candidates) else 0
+                self._show(prompt)
+                continue
+            reply = self._reply(prompt, key)
+            if reply is None:
+                self.keys.drop()
+                say(f"{key!r} is no answer here")
+                continue
+            self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
+            self.asked += 1
+            return True
+
+    def _reply(self, prompt: Prompt, key: str) -> Reply | None:
+        from ctxbench.evaluation.labelling.session import Reply
+
+        if key == "s":
+            return Reply("skip")
+        if prompt.kind == "alternative":
+            return Reply("alternative", yes=key == "y") if key in ("y", "n") else None
+        if key in ("0", "n"):
+            return Reply("done")
+        if key == "x":
+            return Reply("nothing")
+        if key == "/":
+            item = self._search(prompt.query)
+            return Reply("needed", item) if item is not None else None
+        if key == "w" and prompt.known:
+            number = number_of(self.keys.key()) if len(prompt.known) > 1 else 1
+            return Reply("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
+        if key == "h":
+            found = self._candidate(prompt, self.keys.key())
+            return Reply("helpful", found.item) if found else None
+        found = self._candidate(prompt, key)
+        return Reply("needed", found.item) if found else None
+
+    def _candidate(self, prompt: Prompt, key: str) -> Candidate | None:
+        place = self.page * SHOWN + number_of(key) - 1
+        shown = number_of(key) >= 1 and place < len(prompt.candidates)
+        return prompt.candidates[place] if shown else None
+
+    def _search(self, query: str) -> int | None:
+        """An item by parts of its name or description; None if nothing is chosen."""
+        catalog = self.session.pool.dataset.catalog
+        words = self.keys.text("search: ").lower().split()
+        found = [i for i, item in enumerate(catalog) if words and all(word in _searched(item) for word in words)]
+        found = [i for i in found if self.session.can_need(query, i)]
+        if not found:
+            say("no item that this query may get holds all these words")
+            return None
+        exact = [i for i in found if catalog.ids[i].lower() == " ".join(words)]
+        if len(found) == 1 or exact:
+            return exact[0] if exact else found[0]
+        for number, place in enumerate(found[:SHOWN], start=1):
+            say(f"  {number} {item_line(catalog[place])}")
+        if len(found) > SHOWN:
+            say(f"  and {len(found) - SHOWN} more; search with more words")
+        number = number_of(self.keys.key())
+        return found[number - 1] if 1 <= number <= min(len(found), SHOWN) else None
+
+    def _show(self, prompt: Prompt) -> None:
+        pool = self.session.pool
+        catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
+        left = max(0.0, self.end - time.monotonic()) / 60.0
+        signs = f"; the log says {', '.join(prompt.signals)}" if prompt.signals else ""
+        say("", f"-- {self.session.answers} answers, {left:.0f} min left; query {prompt.query}{signs}")
+        for message in query.request.history[-4:]:
+            say(f"   {message.role}: {_short(message.content)}")
+        say(query.request.text or "(an empty request)")
+        for number, place in enumerate(prompt.known, start=1):
+            say(f"   needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
+        if prompt.kind == "alternative":
+            say(f"Would {item_line(catalog[prompt.item])}", f"  do as well as {item_line(catalog[prompt.of])}?")
+            say(f"y yes  n no  {ALWAYS}")
+            return
+        say("What else is needed?" if prompt.known else "What is needed?")
+        first = self.page * SHOWN
+        for number, one in enumerate(prompt.candidates[first : first + SHOWN], start=1):
+            by = f"offered by {', '.join(one.offered_by)}" if one.offered_by else "offered by none"
+            called = "called; " if one.called else ""
+            like = f"; like {catalog[one.like].id}" if one.like is not None else ""
+            say(f"  {number} {item_line(catalog[one.item])} [{called}{by}{like}]")
+        say(_HELP, ALWAYS)
+
+
+def number_of(key: str) -> int:
+    """The digit that a key is; 0 for any other key."""
+    return int(key) if key.isascii() and key.isdigit() else 0
+
+
+def _searched(item: Item) -> str:
+    return f"{item.id} {item.search_text}".lower()
+
+
+def item_line(item: Item) -> str:
+    """An item in one line."""
+    return f"{item.id}: {_short(item.description or item.text)}"
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= WIDTH else flat[: WIDTH - 3] + "..."
+
+
+def _print_report(report: Report, when: str) -> None:
+    wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
+    typer.echo(f"{when}: {report.answers} answers, {report.queries} queries labelled through by them")
+    for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
+        for figure in figures:
+            if math.isnan(figure.value):
+                typer.echo(f"  {title:<12}  {figure.name:<{wide}}  nothing is known yet")
+                continue
+            typer.echo(
+                f"  {title:<12}  {figure.name:<{wide}}  {figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]  "
+                f"{_halving(report.halving[figure.name])}"
+            )
+    if not math.isnan(report.minutes_per_answer):
+        typer.echo(
+            f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query"
+        )
+
+
+def _halving(more: int | None) -> str:
+    if more is None:
+        return "cannot be halved"
+    return "exact" if more == 0 else f"{more:,} more answers halve it"
+
+
+def _report_json(report: Report) -> dict[str, Any]:
+    def row(figure: Any) -> dict[str, Any]:
+        values = asdict(figure) | {"answers_to_halve": report.halving[figure.name]}
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+
+    per_answer = report.minutes_per_answer
+    return {
+        "completeness": [row(figure) for figure in report.completeness],
+        "differences": [row(figure) for figure in report.differences],
+        "answers": report.answers,
+        "queries": report.queries,
+        "minutes_per_answer": None if math.isnan(per_answer) else per_answer,
+        "answers_per_query": report.answers_per_query,
+    }

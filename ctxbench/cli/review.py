@@ -1,0 +1,146 @@
+"""`ctxbench data review`: labels that selectors contradict, corrections as a patch."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ctxbench.cli.keys import Keys
+from ctxbench.cli.label import ALWAYS, item_line, make_pool_for, number_of, say
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.datasets.dataset import Dataset
+    from ctxbench.evaluation.labelling.review import Correction, Finding
+    from ctxbench.items import ItemKey
+
+
+def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
+    """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
+    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.evaluation.labelling.review import findings, write_patch
+
+    with progress() as shown:
+        dataset = open_dataset(name, notify=shown.say)
+    if not (listed or as_json) and patch is None:
+        raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
+    pool = make_pool_for(dataset, selectors, embedder, {})
+    found = findings(pool)
+    if as_json:
+        print_json([one.as_dict() for one in found])
+        return
+    if listed or patch is None:
+        for one in found:
+            typer.echo(_finding_line(one))
+        typer.echo(f"{len(found)} labels that {', '.join(pool.names)} contradict")
+        return
+    corrections = _Review(dataset, found).run()
+    write_patch(corrections, patch)
+    typer.echo(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
+
+
+def apply_patch(folder: Path, patch: Path) -> None:
+    """Apply a patch to the dataset in a folder."""
+    from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+    from ctxbench.evaluation.labelling.folder import refuse_frozen
+    from ctxbench.evaluation.labelling.review import patched
+
+    dataset = read_dataset(folder)
+    refuse_frozen(dataset, folder)
+    made, changed = patched(dataset, patch)
+    write_dataset(made, folder)
+    typer.echo(f"{changed} labels changed in {folder}")
+    lost = len(set(made.unlabelled) - set(dataset.unlabelled))
+    if lost:
+        typer.echo(f"{lost} queries have no required item any more and count as unlabelled")
+
+
+def _finding_line(one: Finding) -> str:
+    ranks = ", ".join(f"{name} {rank if rank is not None else '-'}" for name, rank in one.ranks.items())
+    grade = "no label" if one.label is None else f"grade {one.label.grade}"
+    return f"{one.severity:.2f}  {one.query}  {one.item.id}  {one.kind} ({grade}; ranks: {ranks})"
+
+
+class _Review:
+    """Asks about findings one by one."""
+
+    def __init__(self, dataset: Dataset, found: list[Finding]) -> None:
+        self.dataset = dataset
+        self.found = found
+        self.keys = Keys()
+        self.made: dict[int, list[Correction]] = {}
+        self.grades = {"0": 0, "1": 1, "2": 2}
+
+    def run(self) -> list[Correction]:
+        """All corrections that were accepted, in the order of the findings."""
+        place = 0
+        with self.keys, suppress(EOFError):
+            while place < len(self.found):
+                self._show(place)
+                key = self.keys.key()
+                if key == "q":
+                    break
+                if key == "u":
+                    place = max(place - 1, 0)
+                    self.made.pop(place, None)
+                    continue
+                if not self._take(place, key):
+                    self.keys.drop()
+                    say(f"{key!r} is no answer here")
+                    continue
+                place += 1
+        return [one for number in sorted(self.made) for one in self.made[number]]
+
+    def _take(self, place: int, key: str) -> bool:
+        from ctxbench.evaluation.labelling.review import alternative, regraded
+
+        one = self.found[place]
+        if key in ("k", "s"):
+            return True
+        current = self._so_far(one.query)
+        if key in self.grades:
+            made = regraded(current, one.query, one.item, self.grades[key], why=one.kind)
+        elif key == "a":
+            required = self._others(current, one)
+            number = number_of(self.keys.key()) if len(required) > 1 else 1
+            if not 1 <= number <= len(required):
+                return False
+            made = alternative(current, one.query, one.item, required[number - 1], why=one.kind)
+        else:
+            return False
+        self.made[place] = made
+        return True
+
+    def _so_far(self, query: str) -> Dataset:
+        """The dataset with what was accepted for a query, so that a second correction of it fits the first."""
+        changes = {c.item: c.now for number in sorted(self.made) for c in self.made[number] if c.query == query}
+        kept = [label for label in self.dataset.labels if label.query != query or label.item not in changes]
+        kept += [label for label in changes.values() if label is not None]
+        required = any(label.grade == 2 for label in kept if label.query == query)
+        queries = tuple(
+            replace(q, needs_nothing=q.needs_nothing and not required) if q.id == query else q
+            for q in self.dataset.queries
+        )
+        return replace(self.dataset, queries=queries, labels=tuple(kept))
+
+    def _others(self, dataset: Dataset, one: Finding) -> list[ItemKey]:
+        return [i.item for i in dataset.labels_of(one.query) if i.grade == 2 and i.item != one.item]
+
+    def _show(self, place: int) -> None:
+        one, dataset = self.found[place], self.dataset
+        query = next(query for query in dataset.queries if query.id == one.query)
+        say("", f"-- {place + 1} of {len(self.found)}: {one.kind}; query {one.query}", query.request.text)
+        say(f"   {item_line(dataset.catalog[dataset.catalog.position(one.item)])}")
+        for name, rank in one.ranks.items():
+            score = one.scores[name]
+            say(f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}"))
+        for number, key in enumerate(self._others(self._so_far(one.query), one), start=1):
+            say(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
+        now = "no label" if one.label is None else f"grade {one.label.grade}"
+        say(f"now {now}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}")

@@ -1,0 +1,213 @@
+"""Guesses at what a query needs, before anyone answers. They decide what is asked first, never what is estimated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.evaluation.labelling.pool import Pool
+
+# Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
+# where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
+_ENDS = (1, 2, 3, 5, 10, 20, 40)  # last place of each bucket
+_BESIDE = (0.30, 0.12, 0.08, 0.05, 0.025, 0.01, 0.004)
+_ALONE = (0.50, 0.18, 0.10, 0.06, 0.03, 0.012, 0.005)
+_WORTH = 40.0  # how many observations a first guess is worth
+_CALLED = 0.93  # that what was called was needed
+_STANDS_IN = 0.5  # that an item like a needed one would do as well
+_PASSED_OVER = 0.15  # factor for an item that the model was offered and did not call
+_SIGNAL = 3.0  # factor on the odds of anything that was not offered where the log shows signs of a miss
+_WANTED = 0.8  # that what the model named without being offered it was needed
+_NEEDS = 1.3  # items that a request needs, before anything is known
+_LACKING = 0.15  # items that it lacks beside what was called, at the least
+_OUTSIDE = 0.01  # that something is needed which no selector ranks
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Guess:
+    """What is guessed of one query.
+
+    Attributes:
+        needed: items that may be needed by catalog position, with the chance of each; what was called is not in it.
+        called: what was called.
+        outside: chance that something else is needed.
+    """
+
+    needed: Mapping[int, float]
+    called: tuple[int, ...]
+    outside: float
+
+    def ranked(self) -> list[int]:
+        """The items that may be needed, the likeliest first."""
+        return sorted(self.needed, key=lambda item: (-self.needed[item], item))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Guesses:
+    """What is guessed of some queries.
+
+    Attributes:
+        queries: their ids.
+        complete: chance that each selector is complete, shape (n_queries, n_selectors).
+        first, second: by pair of selectors, chance that only the first, only the second is complete, each of shape
+            (n_queries, n_pairs).
+        differ: where the two of a pair offer different items, shape (n_queries, n_pairs).
+        answers: how many answers a query will take, shape (n_queries,).
+    """
+
+    queries: tuple[str, ...]
+    complete: FloatArray
+    first: FloatArray
+    second: FloatArray
+    differ: BoolArray
+    answers: FloatArray
+
+
+def pairs(n: int) -> list[tuple[int, int]]:
+    """All pairs of n selectors, in order."""
+    return [(i, j) for i in range(n) for j in range(i + 1, n)]
+
+
+class Predictor:
+    """Guesses for the queries of a pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._beside, self._alone = _calibrated(pool)
+        self._known: dict[str, Guess] = {}
+        self._learn_needs()
+
+    def guess(self, query_id: str) -> Guess:
+        """What a query may need."""
+        if query_id not in self._known:
+            self._known[query_id] = self._guess(query_id)
+        return self._known[query_id]
+
+    def _guess(self, query_id: str) -> Guess:
+        pool, row = self.pool, self.pool.row[query_id]
+        exposure = pool.exposures.get(query_id)
+        find = pool.dataset.catalog.find
+        labelled = [find(label.item) for label in pool.dataset.labels_of(query_id) if label.grade == 2]
+        seen = [find(key) for key in exposure.called] if exposure else []
+        called = tuple(dict.fromkeys(place for place in (*labelled, *seen) if place is not None))
+        query = pool.dataset.queries[row]
+        if labelled and not query.partly_labelled:  # only what might stand for the needed ones is open
+            return Guess(needed={}, called=called, outside=1e-6)
+        shown = {place for key in exposure.offered if (place := find(key)) is not None} if exposure else set()
+        table = self._beside if called else self._alone
+        like_called = {other for item in called for other in pool.likenesses.of(item)}
+        needed = {}
+        for place, item in enumerate(candidates(pool, row), start=1):
+            if item in called:
+                continue
+            chance = table[_bucket(place)]
+            if item in shown:
+                chance *= _PASSED_OVER if called else 0.5
+            elif exposure is not None and exposure.signals:
+                odds = _SIGNAL * chance / (1.0 - chance)
+                chance = odds / (1.0 + odds)
+            if item in like_called:
+                chance *= 0.3  # one of the two is enough
+            needed[item] = min(chance, 0.9)
+        outside = _OUTSIDE * (_SIGNAL if exposure is not None and exposure.signals else 1.0)
+        mass = sum(needed.values()) + outside
+        lacking = max(self._needs(row) - len(called), _LACKING if called else 0.5)
+        scale = min(max(lacking / mass, 0.2), 5.0)
+        needed = {item: min(chance * scale, 0.9) for item, chance in needed.items()}
+        named = [find(key) for key in exposure.wanted] if exposure else []
+        needed |= {item: _WANTED for item in named if item is not None and item not in called}
+        return Guess(needed=needed, called=called, outside=min(outside * scale, 0.5))
+
+    def _needs(self, row: int) -> float:
+        """How many items a request of this length needs, by the fully labelled queries."""
+        words = len(self.pool.dataset.queries[row].request.text.split())
+        return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
+
+    def _learn_needs(self) -> None:
+        known = self.pool.dataset.judged()
+        words = np.array([len(query.request.text.split()) for query in known.queries], dtype=np.float64)
+        needs = np.array(
+            [len(self.pool.groups(known.labels_of(query.id))) for query in known.queries], dtype=np.float64
+        )
+        self._mean_words = float(words.mean()) if len(words) else 0.0
+        self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
+        away = words - self._mean_words
+        square = float((away**2).sum()) + _WORTH * self._mean_words
+        self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
+
+    def guesses(self, queries: Iterable[str]) -> Guesses:
+        """The chances that selectors are complete, for several queries."""
+        ids = tuple(queries)
+        both = pairs(len(self.pool.offers))
+        complete = np.empty((len(ids), len(self.pool.offers)))
+        first, second = np.empty((len(ids), len(both))), np.empty((len(ids), len(both)))
+        differ = np.empty((len(ids), len(both)), dtype=np.bool_)
+        answers = np.empty(len(ids))
+        for place, query_id in enumerate(ids):
+            row, guess = self.pool.row[query_id], self.guess(query_id)
+            offered = [one.offered[row] for one in self.pool.offers]
+            complete[place] = [self._chance(guess, [one]) for one in offered]
+            for column, (i, j) in enumerate(both):
+                together = self._chance(guess, [offered[i], offered[j]])
+                first[place, column] = max(complete[place, i] - together, 0.0)
+                second[place, column] = max(complete[place, j] - together, 0.0)
+                differ[place, column] = offered[i] != offered[j]
+            answers[place] = 1.0 + sum(guess.needed.values()) + (1.0 - _CALLED if guess.called else 0.0)
+        return Guesses(queries=ids, complete=complete, first=first, second=second, differ=differ, answers=answers)
+
+    def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
+        """That every one of these offers holds all that is needed; items count as independent of each other."""
+        log = math.log1p(-guess.outside)
+        for item in guess.called:
+            missing = 0.0
+            for one in offered:
+                if item not in one:
+                    stand_in = any(other in one for other in self.pool.likenesses.of(item))
+                    missing = max(missing, _CALLED * (1.0 - _STANDS_IN) if stand_in else _CALLED)
+            log += math.log1p(-missing)
+        for item, chance in guess.needed.items():
+            if any(item not in one for one in offered):
+                log += math.log1p(-chance)
+        return math.exp(log)
+
+
+def candidates(pool: Pool, row: int) -> list[int]:
+    """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order."""
+    score: dict[int, float] = {}
+    for one in pool.offers:
+        for place, item in enumerate(one.ranking[row]):
+            score[item] = score.get(item, 0.0) + 1.0 / (60.0 + place)
+        for item in one.offered[row]:
+            score.setdefault(item, 0.0)
+    return sorted(score, key=lambda item: (-score[item], item))
+
+
+def _bucket(place: int) -> int:
+    return next((number for number, end in enumerate(_ENDS) if place <= end), len(_ENDS) - 1)
+
+
+def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
+    """Chances by bucket of the fused ranking: beside a known requirement, and alone.
+
+    Every requirement of a fully labelled query takes a turn as the one that is known.
+    """
+    hits = np.array([_BESIDE, _ALONE]) * _WORTH
+    seen = np.full((2, len(_ENDS)), _WORTH)
+    for query in pool.dataset.judged().queries:
+        groups = pool.groups(pool.dataset.labels_of(query.id))
+        ranked = candidates(pool, pool.row[query.id])
+        buckets = [_bucket(place) for place in range(1, len(ranked) + 1)]
+        for known in [None, *range(len(groups))]:
+            wanted = {item for number, group in enumerate(groups) if number != known for item in group}
+            told = set(groups[known]) if known is not None else set()
+            kind, weight = (1, 1.0) if known is None else (0, 1.0 / len(groups))
+            for bucket, item in zip(buckets, ranked, strict=True):
+                if item not in told:
+                    seen[kind, bucket] += weight
+                    hits[kind, bucket] += weight * (item in wanted)
+    table = np.clip(hits / seen, 0.001, 0.9).tolist()
+    return table[0], table[1]

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ctxbench.cli.keys import Keys
+from ctxbench.cli.label import label
+from ctxbench.cli.review import apply_patch, review
+from ctxbench.errors import InputError, ParameterError
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.items import Catalog, Item
+from ctxbench.requests import Request
+
+RUN = """
+import sys
+from pathlib import Path
+from ctxbench.cli.label import label
+label(Path(sys.argv[1]), minutes=float(sys.argv[2]), selectors=["bm25", "dense"], figures=[], embedder="hashing",
+      as_json=False)
+"""
+OPTIONS = {"selectors": ["bm25", "dense"], "embedder": "hashing", "as_json": False}
+TOOLS = ("open ticket", "close ticket", "send mail", "read mail", "add event", "list events", "find page", "edit page")
+
+
+@pytest.fixture
+def folder(place):
+    """Thirty queries that called what they say."""
+    catalog = Catalog([Item(type="tool", server="s", name=name.replace(" ", "_"), description=name) for name in TOOLS])
+    queries = tuple(
+        DatasetQuery(request=Request(id=f"q{i}", text=f"please {TOOLS[i % 8]}"), split="test", partly_labelled=True)
+        for i in range(30)
+    )
+    labels = tuple(Label(f"q{i}", catalog[i % 8].key, 2, source="trace") for i in range(30))
+    about = {"licence": "made up", "source": "tests", "labelling": "from a log"}
+    write_dataset(
+        Dataset(name="log", version="1", catalog=catalog, queries=queries, labels=labels, about=about), place / "log"
+    )
+    return place / "log"
+
+
+@pytest.fixture
+def piped(monkeypatch):
+    """Put lines on standard input."""
+
+    def put(*lines):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    return put
+
+
+def log_of(folder):
+    path = folder / "labelling" / "answers.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_lines_of_a_pipe_are_answers(folder, piped, capfd):
+    piped("0", "1", "/list", "u", "0", "zebra", "w", "0", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    out, err = capfd.readouterr()
+    kinds = [row["kind"] for row in log_of(folder)]
+    assert kinds == ["done", "needed", "needed", "undo", "done", "wrong", "nothing"]
+    assert "'z' is no answer here" in err
+    assert out.startswith("before: 0 answers")
+    assert "after: 5 answers, 3 queries labelled through by them" in out
+    assert "more answers halve it" in out
+    dataset = read_dataset(folder)
+    assert len(dataset.judged()) == 3
+    assert sum(query.needs_nothing for query in dataset.queries) == 1
+
+
+def test_the_end_of_the_input_ends_the_session_and_a_new_one_goes_on(folder, piped, capfd):
+    piped("0")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    piped("0")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    out, _ = capfd.readouterr()
+    assert "before: 1 answers, 1 queries" in out
+    assert len(read_dataset(folder).judged()) == 2
+
+
+def test_no_minutes_only_say_where_the_figures_stand(folder, capfd):
+    label(folder, minutes=0, figures=[], **{**OPTIONS, "as_json": True})
+    report = json.loads(capfd.readouterr().out)
+    assert [figure["name"] for figure in report["before"]["completeness"]] == ["bm25", "dense"]
+    assert report["before"] == report["after"]
+    assert log_of(folder) == []
+    with pytest.raises(ParameterError, match="minutes must be 0 or more"):
+        label(folder, minutes=-1, figures=[], **OPTIONS)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
+def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
+    import pty
+
+    def start():
+        master, slave = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, str(folder), "20"],
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        os.close(slave)
+        return master, process
+
+    def until(n):
+        for _ in range(600):
+            if len(log_of(folder)) >= n:
+                return
+            time.sleep(0.05)
+        raise AssertionError(log_of(folder))
+
+    master, process = start()
+    os.write(master, b"0")
+    until(1)
+    os.write(master, b"\x1b[A0")  # an arrow key is no answer
+    until(2)
+    process.kill()
+    process.communicate()
+    os.close(master)
+    assert [row["kind"] for row in log_of(folder)] == ["done", "done"]
+    assert len(read_dataset(folder).judged()) == 0
+
+    master, process = start()
+    os.write(master, b"u")
+    until(3)
+    os.write(master, b"q")
+    out, err = process.communicate(timeout=60)
+    os.close(master)
+    assert process.returncode == 0, err
+    assert "before: 2 answers" in out
+    assert "after: 1 answers" in out
+    assert len(read_dataset(folder).judged()) == 1
+
+
+def test_keys_of_a_line_are_taken_one_by_one(piped):
+    piped("W2", "", "/two words")
+    with Keys() as keys:
+        assert [keys.key(), keys.key(), keys.key(), keys.key()] == ["w", "2", "\n", "/"]
+        assert keys.text("") == "two words"
+        with pytest.raises(EOFError):
+            keys.key()
+
+
+def test_review_lists_asks_and_applies(folder, piped, capfd):
+    dataset = read_dataset(folder)
+    key = dataset.catalog[3].key
+    from dataclasses import replace
+
+    wrong = [label if label.query != "q0" else replace(label, item=key) for label in dataset.labels]
+    queries = tuple(replace(query, partly_labelled=False) for query in dataset.queries)
+    write_dataset(replace(dataset, queries=queries, labels=tuple(wrong)), folder)
+    review(str(folder), patch=None, listed=True, **OPTIONS)
+    out, _ = capfd.readouterr()
+    assert "q0  tool:s:open_ticket  first but not required" in out
+    assert "1 labels that bm25, dense contradict" in out
+
+    piped("a")
+    review(str(folder), patch=folder.parent / "patch.jsonl", listed=False, **OPTIONS)
+    assert "2 changed labels written" in capfd.readouterr().out
+    apply_patch(folder, folder.parent / "patch.jsonl")
+    assert {label.alternatives for label in read_dataset(folder).labels_of("q0")} == {f"like {key.id}"}
+    with pytest.raises(InputError, match="line 1"):
+        apply_patch(folder, folder.parent / "patch.jsonl")
+    with pytest.raises(ParameterError, match="--patch FILE"):
+        review(str(folder), patch=None, listed=False, **OPTIONS)

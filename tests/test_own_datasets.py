@@ -1,0 +1,176 @@
+"""The datasets that ship: frozen, as large and as hard as they claim, and their agreement is reproduced from files."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.datasets import Dataset, read_dataset
+from ctxbench.evaluation.labelling.agreement import agreement, read_labelling
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.tokens import open_counter
+
+ROOT = Path(__file__).parents[1] / "datasets"
+FROZEN = {
+    "freight": "5ab20aa2b99ae78e2de99a8a6c5613b8403a0624b22571ef102eb0e26138dda9",
+    "smoke": "ac1276031680aac729b06baed9b55b1505d7446732495fc735e7a3bcea1a1301",
+    "workbench": "4a41e8bc7c7d59fb6efbc09095188b56662559fdfcec84bba1ec804f45cc1a72",
+}
+LARGE = ("workbench", "freight")
+
+
+@pytest.fixture(scope="module", params=LARGE)
+def large(request) -> Dataset:
+    return read_dataset(ROOT / request.param)
+
+
+@pytest.fixture(scope="module")
+def workbench() -> Dataset:
+    return read_dataset(ROOT / "workbench")
+
+
+def test_nothing_ships_unfrozen_and_what_is_frozen_is_pinned_here():
+    folders = sorted(path.parent.name for path in ROOT.glob("*/dataset.yaml"))
+    assert folders == sorted(FROZEN)
+    assert {name: read_dataset(ROOT / name).card.get("frozen") for name in folders} == FROZEN
+
+
+def test_every_card_says_that_a_model_wrote_and_labelled_it():
+    for name in FROZEN:
+        about = read_dataset(ROOT / name).about
+        assert "language model wrote" in about["source"]
+        assert "language model" in about["labelling"]
+        assert "no person has judged a label" in about["labelling"]
+
+
+def test_workbench_is_as_large_as_it_claims(workbench):
+    catalog = workbench.catalog
+    assert len(catalog) >= 250
+    assert len({item.server for item in catalog if item.server}) >= 12
+    assert {item.type for item in catalog} == {"rule", "reference", "tool"}
+    assert {item.include for item in catalog} == {"always", "manual", "agent"}
+    assert sum(item.schema is not None for item in catalog if item.type == "tool") >= 200
+    words = [len(item.text.split()) for item in catalog if item.type != "tool"]
+    assert min(words) < 25
+    assert max(words) > 1_000
+    tags = Counter(tag for query in workbench.queries for tag in query.tags)
+    assert len(workbench) >= 500
+    assert sum(query.needs_nothing for query in workbench.queries) >= 60
+    assert tags["dependency"] >= 120
+    assert {"short", "long", "vague", "misleading", *(f"topics-{n}" for n in range(1, 5))} <= set(tags)
+    assert len(workbench.scopes) == 3
+    assert set(Counter(query.scope for query in workbench.queries)) == {None, *workbench.scopes}
+    assert workbench.unlabelled == ()
+
+
+def test_the_second_domain_is_at_least_half_the_size_and_shares_no_item(workbench):
+    freight = read_dataset(ROOT / "freight")
+    assert 2 * len(freight.catalog) >= 250
+    assert 2 * len(freight) >= 500
+    assert not {item.key for item in freight.catalog} & {item.key for item in workbench.catalog}
+    assert not {item.server for item in freight.catalog if item.server} & {item.server for item in workbench.catalog}
+
+
+def test_paraphrases_are_three_with_the_same_labels_in_one_split(large):
+    groups = defaultdict(list)
+    for query in large.queries:
+        if "paraphrase" in query.tags:
+            groups[query.group].append(query)
+    assert len(groups) >= {"workbench": 60, "freight": 30}[large.name]
+    for members in groups.values():
+        assert len(members) == 3
+        assert len({query.split for query in members}) == 1
+        assert len({query.request.text for query in members}) == 3
+        needed = [
+            sorted((label.item, label.via) for label in large.labels_of(query.id) if label.grade == 2)
+            for query in members
+        ]
+        assert needed[0] == needed[1] == needed[2]
+
+
+def test_tags_say_what_a_query_is(large):
+    for query in large.queries:
+        labels = large.labels_of(query.id)
+        assert ("dependency" in query.tags) == any(label.via == "dependency" for label in labels)
+        assert ("nothing" in query.tags) == query.needs_nothing
+        assert query.request.history or "follow-up" not in query.tags
+        required = {label.alternatives or label.item.id for label in labels if label.grade == 2}
+        assert len(required) <= 8
+        assert len(query.request.text.split()) < 8 or "short" not in query.tags
+
+
+def test_the_agreement_is_that_of_the_files_and_every_disagreement_is_settled_in_writing(large):
+    folder = ROOT / large.name / "agreement"
+    first, second = (read_labelling(folder / f"{name}.tsv") for name in ("first", "second"))
+    found = agreement(first, second)
+    assert (found.only_first, found.only_second) == (0, 0)
+    assert found.queries >= len(large) / 5
+    assert found.kappas[0].low > 0.6  # required or not: substantial by Landis and Koch
+    header, *rows = (folder / "settled.tsv").read_text("utf-8").splitlines()
+    assert header.split("\t") == ["query-id", "corpus-id", "first", "second", "settled", "reason"]
+    settled = {tuple(row.split("\t")[:2]): row.split("\t")[2:] for row in rows}
+    assert len(settled) == len(rows)
+    assert set(settled) == {(query, item.id) for query, item, _, _ in found.disagreements}
+    final = {(label.query, label.item.id): label.grade for label in large.labels}
+    for query, item, a, b in found.disagreements:
+        one, other, grade, reason = settled[query, item.id]
+        assert (one, other) == (str(a), str(b))
+        assert final[query, item.id] == int(grade)
+        assert len(reason) > 20
+    for label in first:
+        if (label.query, label.item.id) not in settled:
+            assert final[label.query, label.item.id] == label.grade
+
+
+def missed(dataset: Dataset, name: str) -> tuple[list[tuple[str, str]], float, int]:
+    """Requirements that the first five of a selector's ranking do not meet, of queries with at most five.
+
+    Returns:
+        The (query, group) of each dependency that is missed; the share of requirements missed; how many there are.
+    """
+    embedder = open_embedder("minilm")
+    resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), open_counter("chars/4"))
+    shipped = definition(name)
+    selector = PipelineSelector(name, shipped.pipeline(shipped.values(None, {"n": 5})), resources)
+    table = selector.select(dataset.batch()).candidates
+    dependencies, lacking, total = [], 0, 0
+    for row, query in enumerate(dataset.queries):
+        rows = table.rows(row)
+        offered = {dataset.catalog[int(item)].key for item in table.item[rows][table.chosen[rows]]}
+        groups = defaultdict(list)
+        for label in dataset.labels_of(query.id):
+            if label.grade == 2:
+                groups[label.alternatives or label.item.id].append(label)
+        if not groups or len(groups) > 5:
+            continue
+        for group, labels in groups.items():
+            met = any(label.item in offered for label in labels)
+            total += 1
+            lacking += not met
+            if labels[0].via == "dependency" and not met:
+                dependencies.append((query.id, group))
+    return dependencies, lacking / total, total
+
+
+@pytest.mark.slow
+def test_workbench_is_as_hard_as_it_claims(workbench, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
+    by_words, words_miss, total = missed(workbench, "bm25")
+    by_vectors, vectors_miss, _ = missed(workbench, "dense")
+    assert total > 500
+    assert words_miss >= 0.15
+    assert vectors_miss >= 0.15
+    cases = sum(
+        len({label.alternatives or label.item.id for label in labels if label.via == "dependency" and label.grade == 2})
+        for query in workbench.queries
+        if (labels := workbench.labels_of(query.id))
+        and len({label.alternatives or label.item.id for label in labels if label.grade == 2}) <= 5
+    )
+    assert len(set(by_words) & set(by_vectors)) >= cases / 2
