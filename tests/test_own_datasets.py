@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.evaluation.datasets import Dataset, read_dataset
+from ctxbench.evaluation.importers.livemcpbench import LiveMCPBench
+from ctxbench.evaluation.importers.locomo import LoCoMo
+from ctxbench.evaluation.importers.metatool import MetaTool
+from ctxbench.evaluation.importers.toollens import ToolLens
 from ctxbench.evaluation.labelling.agreement import agreement, read_labelling
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
@@ -18,6 +23,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tokens import open_counter
 
 ROOT = Path(__file__).parents[1] / "datasets"
+SHARED = ROOT.parents[1] / "shared" / "data"
 FROZEN = {
     "freight": "5ab20aa2b99ae78e2de99a8a6c5613b8403a0624b22571ef102eb0e26138dda9",
     "smoke": "ac1276031680aac729b06baed9b55b1505d7446732495fc735e7a3bcea1a1301",
@@ -174,3 +180,37 @@ def test_workbench_is_as_hard_as_it_claims(workbench, tmp_path, monkeypatch):
         and len({label.alternatives or label.item.id for label in labels if label.grade == 2}) <= 5
     )
     assert len(set(by_words) & set(by_vectors)) >= cases / 2
+
+
+def test_the_agreement_that_is_claimed_is_the_one_of_the_files(large):
+    folder = ROOT / large.name / "agreement"
+    found = agreement(*(read_labelling(folder / f"{name}.tsv") for name in ("first", "second")))
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| `{large.name}` | ")]
+    required, _, linear = found.kappas
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1] == f"{found.pairs:,} of {found.queries} queries"
+    assert cells[2] == f"{required.value:.3f} ({required.low:.3f} to {required.high:.3f})"
+    assert cells[3] == f"{linear.value:.3f}"
+
+
+def content_of_baselines() -> dict[str, str]:
+    """The content hash by dataset that `reports/baselines.md` was made on."""
+    text = (ROOT.parent / "reports" / "baselines.md").read_text("utf-8")
+    return dict(re.findall(r"^## ([\w.-]+): .*\n\n\* Version .*, content `([0-9a-f]{12})`", text, re.MULTILINE))
+
+
+def test_the_baselines_were_made_on_the_datasets_that_ship():
+    made = content_of_baselines()
+    assert {name: made[name] for name in LARGE} == {name: FROZEN[name][:12] for name in LARGE}
+
+
+@pytest.mark.parametrize("importer", [LiveMCPBench, LoCoMo, MetaTool, ToolLens], ids=lambda one: one.__name__)
+def test_the_baselines_were_made_on_what_importers_make(importer):
+    folder = SHARED / importer.source.name
+    if not folder.is_dir():
+        pytest.skip(f"the published files of {importer.source.name} are not beside the checkout")
+    made = content_of_baselines()
+    assert {name: importer(folder).load(name).hash[:12] for name in importer.provides} == {
+        name: made[name] for name in importer.provides
+    }

@@ -11,7 +11,7 @@ import typer
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.errors import InputError, ParameterError, UserError
+from ctxbench.errors import InputError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -123,7 +123,7 @@ def _folder_of(name: str) -> Path:
 
 def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -> None:
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
-    from ctxbench.evaluation.datasets.files import write_dataset
+    from ctxbench.evaluation.datasets.files import create_dataset
     from ctxbench.evaluation.datasets.store import import_dataset as imported
     from ctxbench.evaluation.datasets.store import open_dataset
 
@@ -133,24 +133,5 @@ def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -
         else:
             dataset = open_dataset(name, notify=shown.say)
         if out is not None:
-            _refuse_other(out, dataset)
-            write_dataset(dataset, out)
+            create_dataset(dataset, out)
             shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items copied to {out}")
-
-
-def _refuse_other(out: Path, dataset: Dataset) -> None:
-    """A dataset that stands in `out` is replaced only by itself.
-
-    Raises:
-        ParameterError: another one stands there, or one that cannot be read.
-    """
-    from ctxbench.evaluation.datasets.files import CARD, read_dataset
-
-    if not (out / CARD).exists():
-        return
-    try:
-        same = read_dataset(out).hash == dataset.hash
-    except UserError:
-        same = False
-    if not same:
-        raise ParameterError(f"{out} holds another dataset, which would be lost; name another folder, or delete it")

@@ -45,7 +45,9 @@ class Group(_Light, typer.core.TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # at the very end of the process nothing could be said any more
-        except KeyboardInterrupt as stopped:
+        except (KeyboardInterrupt, RuntimeError) as stopped:
+            if isinstance(stopped, RuntimeError) and not isinstance(stopped.__cause__, KeyboardInterrupt):
+                raise  # Python wraps what interrupts the making of a class, which importing is full of
             what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
             print(f"stopped: {what}", file=sys.stderr)  # noqa: T201
             raise typer.Exit(130) from None

@@ -74,7 +74,8 @@ def source_of(name: str) -> Source:
     importer = importers().get(name)
     if importer is not None:
         raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
-    raise UnknownNameError("source to fetch", name, [*known, *(d for _, datasets in known.values() for d in datasets)])
+    names = {*known, *(dataset for _, datasets in known.values() for dataset in datasets)}
+    raise UnknownNameError("source to fetch", name, names)
 
 
 def fetch(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.evaluation.summary import DatasetSummary, RunSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import ComparisonTable, comparison_table
@@ -37,10 +39,13 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
 
 def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What holds for all figures."""
-    yield f"* Item text, which is searched: {_TEXT_OF}."
-    yield f"* Words of BM25: {_WORDS}. Prompt tokens are those of `{manifest['tokens']}`."
-    model = manifest["embedder"]
-    yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
+    steps = json.dumps(manifest["selectors"])
+    yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
+    if '"retrieve:bm25"' in steps:
+        yield f"* Words of BM25: {_WORDS}."
+    if '"embedder"' in steps:
+        model = manifest["embedder"]
+        yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
     yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
     for name, about in manifest["selectors"].items():
@@ -56,10 +61,19 @@ def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
     left = f"; {wording.count(one.unlabelled, 'query', 'queries')} without full labels left out" * bool(one.unlabelled)
-    yield f"* Queries: {splits}{none}{left}. Required items: {counts['required']:,}."
+    needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
+    yield f"* Queries: {splits}{none}{left}. {needs}."
     yield f"* Labels: {_said(str(dataset.about.get('labelling', '')))}"
     for note in _texts(dataset.about.get("notes")):
         yield f"  * {_said(note)}"
+
+
+def _requirements(dataset: Dataset) -> int:
+    """How many requirements the queries that are measured with have, alternatives counted once."""
+    judged = dataset.judged()
+    return len(
+        {(label.query, label.alternatives or label.item.id) for label in judged.labels if label.grade == Grade.REQUIRED}
+    )
 
 
 def _texts(notes: Any) -> Iterable[str]:
@@ -74,7 +88,10 @@ def _texts(notes: Any) -> Iterable[str]:
 def _flat(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_flat(one)}" for name, one in value.items())
-    return ", ".join(map(_flat, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        texts = [_flat(one) for one in value]
+        return (" " if all(text.endswith(".") for text in texts) else ", ").join(texts)
+    return str(value)
 
 
 def _figures(table: ComparisonTable) -> Iterator[str]:

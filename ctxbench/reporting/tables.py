@@ -238,7 +238,7 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
     notes += _comparison_note(summary, dataset)
     if dataset.unlabelled:
         left = wording.count(dataset.unlabelled, "query", "queries")
-        notes.append(f"{left} without labels left out: whether they need anything is not known.")
+        notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
     if dataset.drawn:
         notes.append(
             f"{wording.count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "

@@ -169,6 +169,15 @@ def test_ctrl_c_promises_no_going_on_where_nothing_is_kept(cli, monkeypatch):
     assert done.err == "stopped: nothing is half-written\n"
 
 
+def test_ctrl_c_inside_the_making_of_a_class_is_still_ctrl_c(cli, monkeypatch):
+    def fail(*, as_json):
+        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
+    done = cli("data", "list")
+    assert (done.code, done.err) == (130, "stopped: nothing is half-written\n")
+
+
 @needs_full_device
 @pytest.mark.parametrize("words", [["--help"], ["data", "list"], ["data", "list", "--json"]], ids=" ".join)
 def test_output_that_finds_no_room_is_an_error(process, words):

@@ -47,7 +47,10 @@ def summary() -> RunSummary:
         "experiment": about,
         "tokens": "o200k_base",
         "embedder": {"model": "some/model", "dimensions": 3},
-        "selectors": {"base": {"about": "The base.", "values": {"n": 5}}, "a|b": {}},
+        "selectors": {
+            "base": {"about": "The base.", "values": {"n": 5}, "identities": {"embedder": "some"}},
+            "a|b": {"pipeline": {"retrieve": {"step": "retrieve:bm25"}}},
+        },
     }
     one = DatasetSummary(dataset="desk", queries=8, unlabelled=2, items=15, selectors=(base, other))
     return RunSummary(manifest=manifest, datasets=(one,))
@@ -61,7 +64,10 @@ def test_what_every_figure_was_measured_on_is_said(summary, dataset):
     text = lines(summary, dataset)
     assert text[:3] == ["# trial", "", "Which?"]
     assert "* Split: test." in text
-    assert any(line.startswith("* Item text, which is searched: `name: description`") for line in text)
+    assert any(line.startswith("* Item text, which pipelines search: `name: description`") for line in text)
+    assert any(line.startswith("* Words of BM25: runs of letters and digits") for line in text)
+    groups = {(i.query, i.alternatives or i.item.id) for i in dataset.labels if i.grade == 2}
+    assert any(f"Requirements: {len(groups)}, alternatives counted once" in line for line in text)
     assert any("Prompt tokens are those of `o200k_base`." in line for line in text)
     assert "* Embeddings: model some/model, dimensions 3." in text
     assert "* `base`: The base (n 5)." in text
@@ -89,3 +95,15 @@ def test_without_a_split_all_queries_are_named(summary, dataset):
     other = replace(summary, manifest={**summary.manifest, "experiment": experiment})
     assert "* Split: all queries, tuning and test together." in lines(other, dataset)
     assert "## desk: 8 queries, 15 items" in lines(other, dataset)
+
+
+def test_what_no_selector_uses_is_not_said(summary, dataset):
+    other = replace(summary, manifest={**summary.manifest, "selectors": {"base": {}, "a|b": {}}})
+    assert not any("BM25" in line or "Embeddings" in line for line in lines(other, dataset))
+
+
+def test_sentences_of_a_list_are_joined_by_blanks(summary, dataset):
+    about = {"labelling": "x", "notes": {"remarks": ["One.", "Two."], "counted": {"a": 1}}}
+    text = lines(summary, replace(dataset, about=about))
+    assert "  * remarks: One. Two." in text
+    assert "  * counted: a 1" in text

@@ -1,7 +1,7 @@
 """Labelled datasets: what they hold, their files, and where they are found by name."""
 
 from ctxbench.evaluation.datasets.dataset import Dataset, split_of
-from ctxbench.evaluation.datasets.files import read_dataset, validate, write_dataset
+from ctxbench.evaluation.datasets.files import create_dataset, read_dataset, validate, write_dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.store import dataset_folder, import_dataset, list_datasets, open_dataset
 
@@ -9,6 +9,7 @@ __all__ = [
     "Dataset",
     "DatasetQuery",
     "Label",
+    "create_dataset",
     "dataset_folder",
     "import_dataset",
     "list_datasets",

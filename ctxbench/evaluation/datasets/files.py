@@ -14,7 +14,7 @@ from ctxbench.evaluation.datasets.checks import Contents, Place, check_contents
 from ctxbench.evaluation.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.rows import read_query
-from ctxbench.fileio import atomic_folder, iter_lines, recover_folder, write_atomic
+from ctxbench.fileio import atomic_folder, iter_lines, read_bytes, recover_folder, write_atomic
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import YamlPath, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml
 from ctxbench.sources.catalogs import CORPUS, read_items
@@ -62,14 +62,36 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
     stay; any other folder that holds something is not.
 
     Raises:
-        ParameterError: the folder holds something else than a dataset, or another dataset than the one frozen there,
-            or the dataset does not say its licence, source or labelling.
+        ParameterError: the folder holds something else than a dataset, or a frozen one that would be another byte for
+            byte, or the dataset does not say its licence, source or labelling.
+        InputError: the card that stands there cannot be read, so that nobody knows whether it is frozen.
         StorageError: the place cannot be written; what was there is unchanged.
     """
-    _refuse_overwriting(Path(folder), dataset)
+    frozen = _refuse_overwriting(Path(folder))
     with atomic_folder(folder) as temporary:
         _keep_other_files(Path(folder), temporary)
         write_files(dataset, temporary)
+        if frozen:
+            _refuse_change(Path(folder), temporary)
+
+
+def create_dataset(dataset: Dataset, folder: Path | str) -> None:
+    """Write a dataset to a folder of its own: as `write_dataset`, but another one that stands there is not replaced.
+
+    Raises:
+        ParameterError: the folder holds another dataset, or one that cannot be read; and as `write_dataset`.
+        StorageError: the place cannot be written.
+    """
+    if (Path(folder) / CARD).exists():
+        try:
+            same = read_dataset(folder).hash == dataset.hash
+        except (InputError, StorageError):
+            same = False
+        if not same:
+            raise ParameterError(
+                f"{folder} holds another dataset, which would be lost; name another folder, or delete it"
+            )
+    write_dataset(dataset, folder)
 
 
 def write_files(dataset: Dataset, folder: Path) -> None:
@@ -96,32 +118,45 @@ def _qrels(labels: Iterable[Label], columns: int) -> str:
     return "".join("\t".join(row[:columns]) + "\n" for row in rows)
 
 
-def _refuse_overwriting(folder: Path, dataset: Dataset) -> None:
+def _refuse_overwriting(folder: Path) -> bool:
+    """Whether the dataset that stands there, if any, is frozen."""
     try:
         other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
     if other:
         raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
-    if (folder / CARD).is_file():
-        with suppress(InputError):  # a card that cannot be read freezes nothing
-            card, _ = load_yaml(folder / CARD)
-            if isinstance(card, dict) and card.get("frozen") not in (None, dataset.hash):
-                raise ParameterError(
-                    f"dataset {folder} is frozen (its card says so) and would be changed; write to another folder, or "
-                    "take `frozen` out of its card and give it a new version"
-                )
+    if not (folder / CARD).is_file():
+        return False
+    card, _ = load_yaml(folder / CARD)
+    return isinstance(card, dict) and bool(card.get("frozen"))
+
+
+def _refuse_change(old: Path, new: Path) -> None:
+    """Refuse to write over a frozen dataset what is not the same in every byte."""
+    names = _own_files(old)
+    if names != _own_files(new) or any(read_bytes(old / name) != read_bytes(new / name) for name in names):
+        raise ParameterError(
+            f"dataset {old} is frozen (its card says so) and would be changed; write to another folder, or take "
+            "`frozen` out of its card and give it a new version"
+        )
+
+
+def _own_files(folder: Path) -> set[str]:
+    """The files of a dataset in a folder, relative to it; those that must be there always."""
+    return {CARD, CORPUS, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
 
 
 def _keep_other_files(old: Path, new: Path) -> None:
+    """Copy what is no part of a dataset."""
+    own = _own_files(old)
     try:
-        for path in sorted(old.iterdir()) if old.is_dir() else ():
-            if path.name in (CARD, CORPUS, QUERIES, QRELS):
+        for path in sorted(old.rglob("*")) if old.is_dir() else ():
+            name = path.relative_to(old)
+            if name.as_posix() in own or (path.is_dir() and not path.is_symlink()):
                 continue
-            if path.is_dir():
-                shutil.copytree(path, new / path.name, symlinks=True)
-            else:
-                shutil.copy2(path, new / path.name, follow_symlinks=False)
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, new / name, follow_symlinks=False)
     except OSError as error:
         raise StorageError(f"cannot write {new}: {error.strerror or error}") from error
 

@@ -51,7 +51,7 @@ _REMARKS = (
         "The labels are one path through the task, not all that lead to its end: another server with the same function "
         "counts as wrong, so precision is a lower bound."
     ),
-    "A task with a name that no tool has is tagged `unresolved`; it needs more than its labels say.",
+    "A task with a name that no tool has is tagged `unresolved` and labelled in part, so it is in no figure.",
     "Questions often name an absolute output folder and file, as published.",
 )
 
@@ -95,6 +95,7 @@ class LiveMCPBench(FileImporter):
             ),
         ),
     )
+    revision: ClassVar[int] = 2
     provides: ClassVar[tuple[str, ...]] = (ANY_OF, EXPAND, UNIQUE)
 
     def make(self, name: str) -> Dataset:
@@ -108,10 +109,16 @@ class LiveMCPBench(FileImporter):
             by_name.setdefault(item.name, []).append(item.key)
         queries, labels = [], []
         for task in tasks:
-            labels += _labels(task, by_name, name)
-            tags = (task.category.lower(), *(("unresolved",) if _unresolved(task, by_name) else ()))
-            request = Request(id=task.id, text=task.text)
-            queries.append(DatasetQuery(request=request, split=split_of(task.id), tags=tags))
+            own = _labels(task, by_name, name)
+            labels += own
+            unresolved = _unresolved(task, by_name)
+            query = DatasetQuery(
+                request=Request(id=task.id, text=task.text),
+                split=split_of(task.id),
+                tags=(task.category.lower(), *(("unresolved",) if unresolved else ())),
+                partly_labelled=unresolved and bool(own),
+            )
+            queries.append(query)
         return Dataset(
             name=name,
             version=self.version,

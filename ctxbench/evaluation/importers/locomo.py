@@ -25,6 +25,7 @@ from ctxbench.evaluation.importers.files import (
     raise_all,
     within,
 )
+from ctxbench.evaluation.importers.formats.autorag import minimal_groups
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.requests import Request
@@ -64,7 +65,7 @@ _REMARKS = (
         "A few per cent of the labels are wrong, by the corrections of others, and some questions give the evidence "
         "of one hop only."
     ),
-    "A question with evidence of no turn is tagged `unresolved`; it may need more than its labels say.",
+    "A question with evidence of no turn is tagged `unresolved` and labelled in part, so it is in no figure.",
     "Queries may get only what is of their own conversation; all of one conversation are in one split.",
 )
 
@@ -117,6 +118,7 @@ class LoCoMo(FileImporter):
             ),
         ),
     )
+    revision: ClassVar[int] = 2
     provides: ClassVar[tuple[str, ...]] = (TURNS, ANSWERABLE, OBSERVATIONS)
 
     def make(self, name: str) -> Dataset:
@@ -140,6 +142,7 @@ class LoCoMo(FileImporter):
                     own, whole = _observation_labels(query_id, question, conversation)
                 else:
                     own, whole = _turn_labels(query_id, question, conversation), True
+                whole = whole and not question.unknown
                 labels += own
                 query = _query(query_id, question, scopes[conversation.id], conversation.id)
                 queries.append(replace(query, partly_labelled=bool(own) and not whole))
@@ -297,24 +300,19 @@ def _turn_labels(query: str, question: _Question, read: _Conversation) -> list[L
 def _observation_labels(query: str, question: _Question, read: _Conversation) -> tuple[list[Label], bool]:
     """Labels of observations, and whether there is one for every turn of the evidence.
 
-    The observations of one turn are alternatives. Turns that share an observation share their alternatives, since an
-    item has one label for a query.
+    The observations of one turn are alternatives. What one turn's imply of another's is left out; those of turns that
+    share an observation otherwise cannot be said, and are left unlabelled.
     """
-    groups: list[dict[ItemKey, None]] = []
-    whole = True
-    for turn in question.evidence:
-        keys = dict.fromkeys(item.key for item in read.observations if turn in item.metadata["turns"])
-        whole = whole and bool(keys)
-        for other in [group for group in groups if not keys.keys().isdisjoint(group)]:
-            groups.remove(other)
-            keys |= other
-        if keys:
-            groups.append(keys)
+    of_turn = [[item.id for item in read.observations if turn in item.metadata["turns"]] for turn in question.evidence]
+    groups, _, overlap = minimal_groups(of_turn)
+    shared = Counter(item for group in groups for item in group)
     labels = []
     for number, group in enumerate(groups, start=1):
         name = f"turn {number}" if len(group) > 1 else ""
-        labels += [Label(query, key, Grade.REQUIRED, alternatives=name, source="derived") for key in group]
-    return labels, whole
+        if all(shared[item] == 1 for item in group):
+            keys = [ItemKey.parse(item) for item in group]
+            labels += [Label(query, key, Grade.REQUIRED, alternatives=name, source="derived") for key in keys]
+    return labels, all(of_turn) and not overlap
 
 
 def _counted(
@@ -328,7 +326,7 @@ def _counted(
         "questions without evidence": sum(not question.evidence for _, question in questions),
         "questions whose evidence was repaired": sum(question.repaired for _, question in questions),
         "evidence of no turn, left out": sum(question.unknown for _, question in questions),
-        "questions with evidence in several sessions": sum(
+        "questions with evidence in several sessions, after repair": sum(
             len({turn.split(":")[0] for turn in question.evidence}) > 1 for _, question in questions
         ),
         "questions repeated word for word in their conversation": sum(n - 1 for n in texts.values()),

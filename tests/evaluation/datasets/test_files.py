@@ -11,7 +11,7 @@ import pytest
 
 from ctxbench.errors import InputError, ParameterError, StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import read_dataset, validate, write_dataset
+from ctxbench.evaluation.datasets.files import create_dataset, read_dataset, validate, write_dataset
 from ctxbench.evaluation.datasets.labels import Label
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Request
@@ -470,8 +470,13 @@ def test_partly_labelled_queries_are_read_back(folder: Path) -> None:
 def test_other_files_of_the_folder_stay(folder: Path) -> None:
     (folder / "notes").mkdir()
     (folder / "notes" / "guide.md").write_text("how we labelled", "utf-8")
+    (folder / "qrels" / "old").mkdir()
+    (folder / "qrels" / "old" / "test.tsv").write_text("before", "utf-8")
+    (folder / "qrels" / "why.md").write_text("because", "utf-8")
     write_dataset(read_dataset(folder), folder)
     assert (folder / "notes" / "guide.md").read_text("utf-8") == "how we labelled"
+    assert (folder / "qrels" / "old" / "test.tsv").read_text("utf-8") == "before"
+    assert (folder / "qrels" / "why.md").read_text("utf-8") == "because"
 
 
 def test_what_is_frozen_is_checked_and_not_overwritten(folder: Path) -> None:
@@ -482,10 +487,42 @@ def test_what_is_frozen_is_checked_and_not_overwritten(folder: Path) -> None:
     write_dataset(frozen, folder)  # the same again is no change
     other = frozen.take([frozen.queries[0].id])
     assert "frozen" not in other.card  # it is not what was frozen
-    with pytest.raises(ParameterError, match="is frozen"):
-        write_dataset(other, folder)
+    first, *rest = dataset.labels
+    for changed in (
+        other,
+        dataset,
+        replace(frozen, version="2"),
+        replace(frozen, labels=(replace(first, source="person"), *rest)),
+    ):
+        with pytest.raises(ParameterError, match="is frozen"):
+            write_dataset(changed, folder)
+    assert read_dataset(folder).card["frozen"] == dataset.hash
     edit(folder / "corpus.jsonl", "Read the description first", "Read it first")
     [fault] = validate(folder)
     assert fault.message.startswith(f"the card says frozen: {dataset.hash[:12]}..., but the files hold ")
     assert fault.path == folder / "dataset.yaml"
     assert fault.line > 1
+
+
+def test_a_dataset_whose_card_cannot_be_read_is_not_replaced(folder: Path) -> None:
+    dataset = read_dataset(folder)
+    card = folder / "dataset.yaml"
+    card.write_text("<<<<<<< ours\n" + card.read_text("utf-8"), "utf-8")
+    before = files(folder)
+    with pytest.raises(InputError):
+        write_dataset(dataset, folder)
+    assert files(folder) == before
+
+
+def test_a_new_dataset_takes_no_other_ones_place(folder: Path, tmp_path: Path) -> None:
+    dataset = read_dataset(folder)
+    create_dataset(dataset, tmp_path / "new")
+    create_dataset(dataset, tmp_path / "new")  # the same again
+    part = dataset.take([dataset.queries[0].id])
+    before = files(folder)
+    with pytest.raises(ParameterError, match="holds another dataset, which would be lost"):
+        create_dataset(part, folder)
+    (folder / "queries.jsonl").write_text("{", "utf-8")
+    with pytest.raises(ParameterError, match="holds another dataset"):
+        create_dataset(dataset, folder)  # whatever stands there, it is somebody's
+    assert files(folder) == {**before, "queries.jsonl": b"{"}
