@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.evaluation.labelling.calibration import Case, Cases, Correction, Emulator, corrected
 from ctxbench.evaluation.labelling.pool import Pool
 
 # Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
@@ -88,38 +90,51 @@ class Predictor:
         return self._known[query_id]
 
     def _guess(self, query_id: str) -> Guess:
-        pool, row = self.pool, self.pool.row[query_id]
-        exposure = pool.exposures.get(query_id)
-        find = pool.dataset.catalog.find
-        labelled = [find(label.item) for label in pool.dataset.labels_of(query_id) if label.grade == 2]
+        case = self._case(query_id)
+        labels = self.pool.dataset.labels_of(query_id)
+        if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
+            return Guess(needed={}, called=case.called, outside=1e-6)  # only what might stand for the needed is open
+        return self._guess_of(case)
+
+    def _case(self, query_id: str) -> Case:
+        """What labels and log say of a query."""
+        find = self.pool.dataset.catalog.find
+        exposure = self.pool.exposures.get(query_id)
+        labelled = [find(label.item) for label in self.pool.dataset.labels_of(query_id) if label.grade == 2]
         seen = [find(key) for key in exposure.called] if exposure else []
-        called = tuple(dict.fromkeys(place for place in (*labelled, *seen) if place is not None))
-        query = pool.dataset.queries[row]
-        if labelled and not query.partly_labelled:  # only what might stand for the needed ones is open
-            return Guess(needed={}, called=called, outside=1e-6)
-        shown = {place for key in exposure.offered if (place := find(key)) is not None} if exposure else set()
+        named = [find(key) for key in exposure.wanted] if exposure else []
+        shown = [find(key) for key in exposure.offered] if exposure else []
+        return Case(
+            row=self.pool.row[query_id],
+            called=tuple(dict.fromkeys(place for place in (*labelled, *seen) if place is not None)),
+            shown=frozenset(place for place in shown if place is not None) if exposure else None,
+            signals=exposure is not None and bool(exposure.signals),
+            wanted=tuple(place for place in named if place is not None),
+        )
+
+    def _guess_of(self, case: Case) -> Guess:
+        called, shown = case.called, case.shown or frozenset()
         table = self._beside if called else self._alone
-        like_called = {other for item in called for other in pool.likenesses.of(item)}
+        like_called = {other for item in called for other in self.pool.likenesses.of(item)}
         needed = {}
-        for place, item in enumerate(candidates(pool, row), start=1):
+        for place, item in enumerate(candidates(self.pool, case.row), start=1):
             if item in called:
                 continue
             chance = table[_bucket(place)]
             if item in shown:
                 chance *= _PASSED_OVER if called else 0.5
-            elif exposure is not None and exposure.signals:
+            elif case.signals:
                 odds = _SIGNAL * chance / (1.0 - chance)
                 chance = odds / (1.0 + odds)
             if item in like_called:
                 chance *= 0.3  # one of the two is enough
             needed[item] = min(chance, 0.9)
-        outside = _OUTSIDE * (_SIGNAL if exposure is not None and exposure.signals else 1.0)
+        outside = _OUTSIDE * (_SIGNAL if case.signals else 1.0)
         mass = sum(needed.values()) + outside
-        lacking = max(self._needs(row) - len(called), _LACKING if called else 0.5)
+        lacking = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
         scale = min(max(lacking / mass, 0.2), 5.0)
         needed = {item: min(chance * scale, 0.9) for item, chance in needed.items()}
-        named = [find(key) for key in exposure.wanted] if exposure else []
-        needed |= {item: _WANTED for item in named if item is not None and item not in called}
+        needed |= {item: _WANTED for item in case.wanted if item not in called}
         return Guess(needed=needed, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
@@ -142,22 +157,46 @@ class Predictor:
     def guesses(self, queries: Iterable[str]) -> Guesses:
         """The chances that selectors are complete, for several queries."""
         ids = tuple(queries)
-        both = pairs(len(self.pool.offers))
-        complete = np.empty((len(ids), len(self.pool.offers)))
-        first, second = np.empty((len(ids), len(both))), np.empty((len(ids), len(both)))
-        differ = np.empty((len(ids), len(both)), dtype=np.bool_)
-        answers = np.empty(len(ids))
-        for place, query_id in enumerate(ids):
-            row, guess = self.pool.row[query_id], self.guess(query_id)
-            offered = [one.offered[row] for one in self.pool.offers]
-            complete[place] = [self._chance(guess, [one]) for one in offered]
-            for column, (i, j) in enumerate(both):
-                together = self._chance(guess, [offered[i], offered[j]])
-                first[place, column] = max(complete[place, i] - together, 0.0)
-                second[place, column] = max(complete[place, j] - together, 0.0)
-                differ[place, column] = offered[i] != offered[j]
-            answers[place] = 1.0 + sum(guess.needed.values()) + (1.0 - _CALLED if guess.called else 0.0)
-        return Guesses(queries=ids, complete=complete, first=first, second=second, differ=differ, answers=answers)
+        n, both = len(self.pool.offers), pairs(len(self.pool.offers))
+        sets = [(i,) for i in range(n)] + both
+        found = [self.guess(query_id) for query_id in ids]
+        cases = self._cases([self._case(query_id) for query_id in ids], found, sets)
+        chances = corrected(self._correction, cases)
+        complete, together = chances[:, :n], chances[:, n:]
+        first = np.maximum(complete[:, [i for i, _ in both]] - together, 0.0)
+        second = np.maximum(complete[:, [j for _, j in both]] - together, 0.0)
+        differ = np.zeros((len(ids), len(both)), dtype=np.bool_)
+        for column, (i, j) in enumerate(both):
+            one, other = self.pool.offers[i].offered, self.pool.offers[j].offered
+            differ[:, column] = [one[case.row] != other[case.row] for case in cases.cases]
+        wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
+        lacking = np.array([sum(guess.needed.values()) for guess in found])
+        return Guesses(
+            queries=ids,
+            complete=complete,
+            first=first * differ,
+            second=second * differ,
+            differ=differ,
+            answers=1.0 + lacking + wrong,
+        )
+
+    def _cases(self, cases: Sequence[Case], guesses: Sequence[Guess], sets: Sequence[tuple[int, ...]]) -> Cases:
+        """Cases with the chances that all selectors of each set are complete, as guessed item by item."""
+        chances = np.array(
+            [
+                [self._chance(guess, [self.pool.offers[i].offered[case.row] for i in chosen]) for chosen in sets]
+                for case, guess in zip(cases, guesses, strict=True)
+            ],
+            dtype=np.float64,
+        ).reshape(len(cases), len(sets))
+        return Cases(pool=self.pool, cases=tuple(cases), sets=tuple(sets), chances=chances)
+
+    @cached_property
+    def _correction(self) -> Correction:
+        """What the fully labelled queries say of guesses, each taken as if the log had shown a part of it."""
+        cases = Emulator(self.pool).cases()
+        alone = [(i,) for i in range(len(self.pool.offers))]
+        return Correction.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
 
     def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
         """That every one of these offers holds all that is needed; items count as independent of each other."""

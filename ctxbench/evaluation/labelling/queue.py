@@ -23,9 +23,9 @@ from ctxbench.fileio import write_atomic
 from ctxbench.jsonio import dump_json, read_json
 
 PLAN = 100.0  # answers that the strata are made for
-MOST = 12  # strata
+MOST = 16  # strata
 SMALLEST = 20  # queries of a stratum, at least; and a share of
-SMALLEST_SHARE = 0.04
+SMALLEST_SHARE = 0.025
 _CUTS = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)  # quantiles at which a stratum may be cut
 _WORTH_IT = 0.985  # a split must bring the expected variance down to this
 
@@ -139,9 +139,9 @@ def _weights(selectors: Sequence[str], focus: Sequence[str]) -> FloatArray:
     """How much each figure counts, shape (n_selectors + n_pairs,); in sum 1."""
     names = figure_names(selectors)
     chosen = np.array([name in focus or not focus for name in names], dtype=np.float64)
-    if not focus:  # selectors and pairs count alike as kinds
+    if not focus:
         n, k = len(selectors), len(names) - len(selectors)
-        chosen = np.array([1.0 / n] * n + [1.0 / k] * k)
+        chosen = np.array([_ALONE / n] * n + [(1.0 - _ALONE) / max(k, 1)] * k)
     return np.asarray(chosen / chosen.sum())
 
 
@@ -234,6 +234,7 @@ def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> Float
     return np.asarray(spread * (size / total) ** 2 * np.maximum(1.0 / (n + _HALF) - 1.0 / size, 0.0))
 
 
+_ALONE = 0.7  # how much the selectors' own figures count together, against their differences
 _HALF = 0.5  # answers that no answer counts as, so that the first one is worth something finite
 _BELIEF = 0.85  # how far the guesses are believed, against even chances
 
