@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
+    from ctxbench.evaluation.curation.carrying import Carried
     from ctxbench.evaluation.datasets.dataset import Dataset
 
 
@@ -85,7 +86,6 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
         ParameterError: both or what cannot be: a cached dataset is not changed in place.
     """
     from ctxbench.evaluation.curation.splitting import split_dataset
-    from ctxbench.evaluation.datasets.files import write_dataset
 
     if out is not None and in_place:
         raise ParameterError("--out and --in-place exclude each other")
@@ -93,12 +93,11 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
         raise ParameterError(f"{name} is no folder of a dataset; what is in the cache is not changed: write with --out")
     found = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
     target = Path(name) if in_place else out
-    if target is not None:
-        write_dataset(found.dataset, target)
+    written = None if target is None else _written(found.dataset, target, source=name, answers=True, in_place=in_place)
     if as_json:
-        print_json({**found.as_dict(), "written": None if target is None else str(target)})
+        print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
-    typer.echo("\n".join(split_lines(found)))
+    typer.echo("\n".join([*split_lines(found), *(written.lines() if written else ())]))
     typer.echo(f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place")
 
 
@@ -118,19 +117,17 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
     """Carry a dataset to a changed catalog; written to `out`, else only reported."""
     from ctxbench.evaluation.curation.rebase import rebase_dataset
     from ctxbench.evaluation.curation.renames import read_renames
-    from ctxbench.evaluation.datasets.files import write_dataset
     from ctxbench.sources.catalogs import read_catalog
 
     mapping = None if how.renames is None else read_renames(how.renames)
     found = rebase_dataset(
         _opened(name), read_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
     )
-    if out is not None:
-        write_dataset(found.dataset, out)
+    written = None if out is None else _written(found.dataset, out, source=name, answers=False)
     if as_json:
-        print_json({**found.as_dict(), "written": None if out is None else str(out)})
+        print_json({**found.as_dict(), "written": None if out is None else str(out), **_carried(written)})
         return
-    typer.echo("\n".join(rebase_lines(found, shown=None if every else 10)))
+    typer.echo("\n".join([*rebase_lines(found, shown=None if every else 10), *(written.lines() if written else ())]))
     typer.echo(f"written to {out}" if out else "nothing was written; add --out FOLDER")
 
 
@@ -143,6 +140,23 @@ def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as
         print_json(found.as_dict())
     else:
         typer.echo("\n".join(export_lines(found, plain=plain)))
+
+
+def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:
+    """Write a dataset made of another, in its place or with what labelling left beside that one."""
+    from ctxbench.evaluation.curation.carrying import Carried, carry_labelling
+    from ctxbench.evaluation.datasets.files import create_dataset, write_dataset
+    from ctxbench.evaluation.datasets.store import dataset_folder
+
+    if in_place:
+        write_dataset(dataset, folder)
+        return Carried()
+    create_dataset(dataset, folder)
+    return carry_labelling(dataset_folder(source), folder, answers=answers)
+
+
+def _carried(written: Carried | None) -> dict[str, Any]:
+    return {"labelling": None if written is None else written.as_dict()}
 
 
 def _opened(name: str) -> Dataset:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ctxbench.evaluation.curation.splitting import Resplit
     from ctxbench.evaluation.curation.stats import DatasetStats
 
+_REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
+
 
 def stats_lines(found: DatasetStats, *, shown: int | None = 10) -> list[str]:
     """What a dataset holds, as lines; of each list the first `shown`, None = all."""
@@ -95,7 +97,8 @@ def split_lines(found: Resplit) -> list[str]:
     lines = _table(["split", "queries before", "queries now", "of them judged", "groups"], rows)
     lines.append(f"{found.moved:,} queries are of another split now")
     if found.cut:
-        lines.append(f"tuning reaches to {found.cut}; {found.late:,} queries of test are no later, but belong to later")
+        late = f"{found.late:,} queries of test are of that very time, or earlier and kept with later ones"
+        lines.append(f"tuning reaches to {found.cut}; {late}")
     return lines
 
 
@@ -109,7 +112,7 @@ def diff_lines(found: Difference, *, shown: int | None = 10) -> list[str]:
         if parts:
             lines += _section(_parts_title(what, parts), _part_lines(parts), shown)
     if found.reordered:
-        lines += ["items that are in both stand in another order, which breaks ties otherwise", ""]
+        lines += [_REORDERED, ""]
     moved = [f"{one.query}: {one.before} -> {one.after}" for one in found.splits]
     if moved:
         lines += _section(f"splits: {len(moved):,} queries moved", moved, shown)
@@ -177,6 +180,8 @@ def rebase_lines(found: Rebased, *, shown: int | None = 10) -> list[str]:
     ):
         if rows:
             lines += _section(f"{title}: {len(rows):,}", rows, shown)
+    if found.reordered:
+        lines += [_REORDERED, ""]
     lines.append(f"queries for which an item is new and unlabelled: {found.open_queries:,} of {len(after):,}")
     listed = sum(query.request.available is not None for query in after.queries)
     if found.added and listed:

@@ -85,11 +85,11 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
 def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
     """Make a dataset, write it, and print what was counted on the way."""
-    from ctxbench.evaluation.datasets.files import write_dataset
+    from ctxbench.evaluation.datasets.files import create_dataset
 
     converted = make()
     dataset = converted.dataset
-    write_dataset(dataset, out)
+    create_dataset(dataset, out)
     if as_json:
         print_json({**converted.as_dict(), "written": str(out)})
         return

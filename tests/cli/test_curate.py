@@ -11,6 +11,10 @@ import pytest
 from ctxbench.cli import curate
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.datasets import read_dataset
+from ctxbench.evaluation.labelling.answers import Answer, state_of
+from ctxbench.evaluation.labelling.folder import opened
+from ctxbench.evaluation.labelling.queue import Queue
+from ctxbench.evaluation.labelling.weights import read_weights, write_weights
 
 
 def splitting(**given):
@@ -81,6 +85,69 @@ def test_a_split_is_shown_written_to_a_folder_or_in_place(tiny, tmp_path, capsys
     curate.split(str(folder), splitting(version="2"), out=None, in_place=True, as_json=False)
     assert read_dataset(folder).version == "2"
     assert read_dataset(folder).counts["splits"] == {"tuning": 4, "test": 6}
+
+
+def labelled(tiny, folder):
+    """A copy of the tiny dataset in which one question was answered; its log, queue and weights."""
+    shutil.copytree(tiny, folder)
+    with opened(folder) as found:
+        query = next(query for query in found.dataset.queries if query.id == "q05")
+        before = state_of(found.dataset, query).as_row()
+        found.log.add(Answer(number=1, kind="nothing", query="q05", before=before))
+    Queue(selectors=("bm25",), seed=0, strata=()).write(folder / "labelling" / "queue.json")
+    write_weights(folder, {"q05": 2.5}, {"q05": 0})
+    return folder
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in (folder / "labelling").iterdir()}
+
+
+def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
+    folder, out = labelled(tiny, tmp_path / "d"), tmp_path / "out"
+    names = ["labelling/answers.jsonl", "labelling/queue.json", "labelling/weights.jsonl"]
+    for _ in range(2):  # an earlier copy is replaced
+        curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
+        assert f"carried along: {', '.join(names)}" in capsys.readouterr().out.splitlines()
+        assert files_of(out) == files_of(folder)
+    with opened(out) as found:
+        assert [answer.query for answer in found.log.answers] == ["q05"]
+        assert found.notes == []
+        found.log.add(Answer(number=2, kind="nothing", query="q10"))
+    before = files_of(out)
+    curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
+    assert f"left out, since the folder holds answers of its own: {', '.join(names)}" in capsys.readouterr().out
+    assert files_of(out) == before
+    before = files_of(folder)
+    curate.split(str(folder), splitting(), out=None, in_place=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["labelling"] == {"carried": [], "left_out": []}
+    assert files_of(folder) == before
+
+
+def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny, changed, tmp_path, capsys):
+    folder, out = labelled(tiny, tmp_path / "d"), tmp_path / "out"
+    curate.rebase(str(folder), rebasing(changed), out=out, every=False, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert "carried along: labelling/weights.jsonl" in lines
+    left = "labelling/answers.jsonl, labelling/queue.json"
+    assert f"left out, since they are about the catalog as it was: {left}" in lines
+    assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
+    assert list(files_of(out)) == ["weights.jsonl"]
+    curate.rebase(str(folder), rebasing(changed), out=out, every=False, as_json=True)
+    assert json.loads(capsys.readouterr().out)["labelling"] == {
+        "carried": ["labelling/weights.jsonl"],
+        "left_out": left.split(", "),
+    }
+    curate.rebase(str(folder), rebasing(changed), out=None, every=False, as_json=True)
+    assert json.loads(capsys.readouterr().out)["labelling"] is None
+
+
+def test_rebase_tells_of_another_order(tiny, tmp_path, capsys):
+    rows = (Path(tiny) / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "corpus.jsonl").write_text("".join(rows[::-1]), "utf-8")
+    curate.rebase(str(tiny), rebasing(tmp_path / "corpus.jsonl"), out=None, every=False, as_json=False)
+    expected = "items that are in both stand in another order, which breaks ties otherwise"
+    assert expected in capsys.readouterr().out.splitlines()
 
 
 def test_what_is_frozen_or_cached_is_not_split_in_place(tiny, tmp_path):
@@ -156,3 +223,25 @@ def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
     assert out[-1] == f"written to {tmp_path / 'out'}"
     curate.export(str(tiny), form="trec", out=tmp_path / "out", plain=True, run=None, as_json=True)
     assert json.loads(capsys.readouterr().out)["not_held"]["named scopes"] == 1
+
+
+def test_what_is_written_takes_no_other_dataset_s_place(tiny, changed, tmp_path):
+    hand = Path(shutil.copytree(tiny, tmp_path / "hand"))
+    for label in (hand / "qrels").glob("*.tsv"):
+        label.write_text(label.read_text("utf-8").replace("\t1\tdirect", "\t0\tdirect"), "utf-8")
+    card = (hand / "dataset.yaml").read_text("utf-8")
+    (hand / "dataset.yaml").write_text(card[: card.index("counts:")] + card[card.index("scopes:") :], "utf-8")
+    before = read_dataset(hand).hash
+    with pytest.raises(ParameterError, match="holds another dataset, which would be lost"):
+        curate.split(str(tiny), splitting(folds=2), out=hand, in_place=False, as_json=False)
+    with pytest.raises(ParameterError, match="holds another dataset, which would be lost"):
+        curate.rebase(str(tiny), rebasing(changed), out=hand, every=False, as_json=False)
+    assert read_dataset(hand).hash == before
+
+
+def test_a_split_takes_what_a_log_offered_along(tiny, tmp_path, capsys):
+    folder = Path(shutil.copytree(tiny, tmp_path / "log"))
+    (folder / "exposure.jsonl").write_text('{"query": "q01"}\n', "utf-8")
+    curate.split(str(folder), splitting(), out=tmp_path / "new", in_place=False, as_json=False)
+    assert (tmp_path / "new" / "exposure.jsonl").read_bytes() == (folder / "exposure.jsonl").read_bytes()
+    assert "carried along: exposure.jsonl" in capsys.readouterr().out

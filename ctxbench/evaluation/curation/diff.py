@@ -9,6 +9,7 @@ from typing import Any
 
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import Label
+from ctxbench.jsonio import dump_json
 
 GRADES = {2: "required", 1: "helpful", 0: "irrelevant"}
 
@@ -145,21 +146,21 @@ def diff_datasets(a: Dataset, b: Dataset) -> Difference:
 
 
 def _parts(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Parts:
-    changed = []
-    for name, row in before.items():
-        if name in after and row != after[name]:
-            changed.append(Changed(name, _fields(row, after[name])))
+    common = {name: differing(row, after[name]) for name, row in before.items() if name in after}
     return Parts(
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
-        changed=tuple(changed),
+        changed=tuple(Changed(name, fields) for name, fields in common.items() if fields),
     )
 
 
-def _fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields that are in one only or differ, in order of appearance."""
-    missing = object()
-    return tuple(name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing))
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields that are in one only or differ, in order of appearance.
+
+    Values are compared as the JSON that is hashed and sent: the order of keys counts, and 1 is not `true`.
+    """
+    texts = [{name: dump_json(value) for name, value in row.items()} for row in (before, after)]
+    return tuple(name for name in {**before, **after} if texts[0].get(name) != texts[1].get(name))
 
 
 def _without_split(row: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def _what(change: LabelChange) -> str:
     if change.before is not None and change.after is not None:
         if change.before["grade"] != change.after["grade"]:
             return f"{GRADES[change.before['grade']]} -> {GRADES[change.after['grade']]}"
-        return ", ".join(_fields(change.before, change.after))
+        return ", ".join(differing(change.before, change.after))
     there = change.after if change.before is None else change.before
     return GRADES[there["grade"]] if there is not None else ""
 
@@ -199,7 +200,7 @@ def _card(a: Dataset, b: Dataset) -> tuple[Changed, ...]:
     derived = ("counts", "scopes")
     before = {name: value for name, value in a.card.items() if name not in derived}
     after = {name: value for name, value in b.card.items() if name not in derived}
-    return tuple(Changed(name, ()) for name in _fields(before, after))
+    return tuple(Changed(name, ()) for name in differing(before, after))
 
 
 def _scopes(a: Dataset, b: Dataset) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:

@@ -6,13 +6,13 @@ queries.jsonl        _id, text, metadata
 qrels/<split>.tsv    BEIR: query-id, corpus-id, score, with a header
 qrels/<split>.qrels  TREC: query 0 document relevance
 runs/<selector>.run  TREC, with `run`: query Q0 document rank score tag
-export.json          the card, and what the format does not hold
+export.json          the names of these files, the card, and what the format does not hold
 ```
 
 Labels of queries that our metrics leave out (unlabelled, partly labelled, or in need of nothing) are not in qrels, so
 that means over qrels are means over the same queries. They stand in `metadata.ctxbench`, as does everything else that
 the format has no place for: other programs pass over it, and our importers give the equal dataset back. `plain` leaves
-`metadata` and `export.json` out.
+`metadata` out, and all of `export.json` but the names.
 
 Scores of runs are ranks turned round: strictly falling whole numbers, so that no program breaks ties its own way.
 """
@@ -23,13 +23,13 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from ctxbench.candidates import Origin
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.errors import InputError, ParameterError, StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.importers.formats.beir import HEADER
@@ -38,7 +38,7 @@ from ctxbench.evaluation.metrics.inputs import DEPTH, Grade
 from ctxbench.evaluation.results import RunFolder, file_name
 from ctxbench.evaluation.slices import Slice
 from ctxbench.fileio import atomic_folder, write_atomic
-from ctxbench.jsonio import dump_json, dump_jsonl
+from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 
 FORMATS = ("beir", "trec")
 
@@ -90,7 +90,7 @@ def export_dataset(
 
     Args:
         dataset: any.
-        folder: a new or empty one, or an earlier export, which is replaced.
+        folder: a new or empty one, or an earlier export and nothing else, which is replaced.
         form: `beir` or `trec`.
         plain: only what the format itself holds.
         run: with `trec`, the folder of a finished run on this dataset; the ranking of each selector is written to
@@ -105,8 +105,7 @@ def export_dataset(
         raise ParameterError(f"a dataset is exported as {' or '.join(FORMATS)}, got {form!r}")
     if run is not None and form != "trec":
         raise ParameterError("runs are written in TREC's format only; export with `--format trec`")
-    if folder.exists() and not (folder / EXPORT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ParameterError(f"{folder} is there and is no export; name a new or empty folder")
+    _refuse_other(folder)
     parts = {} if run is None else _answers(dataset, Path(run))
     ranked = {name: answers for name, answers in parts.items() if answers.ranked}
     judged = _judged(dataset)
@@ -117,8 +116,9 @@ def export_dataset(
         for name, answers in ranked.items():
             write_atomic(temporary / "runs" / f"{file_name(name)}.run", _run(dataset, name, answers))
         lost = not_held(dataset)
-        if not plain:
-            write_atomic(temporary / EXPORT, dump_json(_about(dataset, form, lost), indent=2))
+        about = {"format": form, "plain": plain, "files": _files(temporary)}
+        kept = {} if plain else {"dataset": _card(dataset), "not_held": lost}
+        write_atomic(temporary / EXPORT, dump_json({**about, **kept}, indent=2))
     return Exported(
         folder=folder,
         format=form,
@@ -130,6 +130,40 @@ def export_dataset(
         without_ranking=tuple(name for name, answers in parts.items() if not answers.ranked),
         other_values=_other_values(dataset, judged) if ranked else {},
     )
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _refuse_other(folder: Path) -> None:
+    """Check that an export may be written to `folder`: it is missing, empty, or holds an export and nothing else.
+
+    Raises:
+        ParameterError: it is a file, or holds something else.
+    """
+    if not folder.exists():
+        return
+    what = "it is a file"
+    if folder.is_dir():
+        own = _own_names(folder / EXPORT)
+        other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in own), None)
+        if other is None:
+            return
+        what = f"it holds {other.relative_to(folder)}, which is no file of an export ({EXPORT} lists those)"
+    raise ParameterError(f"{folder} would be replaced, but {what}; name another folder, or delete it")
+
+
+def _own_names(path: Path) -> set[str]:
+    """The files and folders that an export wrote, by its `export.json`; none if that is missing or no such file."""
+    try:
+        data = read_json(path) if path.is_file() else None
+    except InputError:
+        return set()
+    files = data.get("files") if isinstance(data, dict) else None
+    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+        return set()
+    return {EXPORT, *files, *(str(parent) for name in files for parent in PurePosixPath(name).parents)}
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
@@ -219,12 +253,17 @@ def _beir(labels: Iterable[Label]) -> str:
 
 
 def _trec(labels: Iterable[Label]) -> str:
-    return "".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels)
+    return _marked("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
 
 
-def _about(dataset: Dataset, form: str, lost: Mapping[str, int]) -> dict[str, Any]:
+def _marked(text: str) -> str:
+    """The text of a file; one that starts with U+FEFF gets a second one, since readers take the first for a mark."""
+    return f"\ufeff{text}" if text.startswith("\ufeff") else text
+
+
+def _card(dataset: Dataset) -> dict[str, Any]:
     card = {name: value for name, value in dataset.card.items() if name not in ("format", "counts")}
-    return {"format": form, "dataset": {**card, "hash": dataset.hash}, "not_held": dict(lost)}
+    return {**card, "hash": dataset.hash}
 
 
 def _answers(dataset: Dataset, run: Path) -> dict[str, Slice]:
@@ -262,7 +301,7 @@ def _run(dataset: Dataset, selector: str, answers: Slice) -> str:
             f"{query} Q0 {ids[item]} {rank} {len(ranking) - rank + 1} {tag}\n"
             for rank, item in enumerate(ranking, start=1)
         ]
-    return "".join(lines)
+    return _marked("".join(lines))
 
 
 def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:

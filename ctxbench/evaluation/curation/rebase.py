@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ctxbench.errors import ParameterError
-from ctxbench.evaluation.curation.diff import Changed
+from ctxbench.evaluation.curation.diff import Changed, differing
 from ctxbench.evaluation.curation.renames import Doubt, Rename, check_renames, propose_renames
 from ctxbench.evaluation.curation.similar import WORDS_THRESHOLD, near_by_words
 from ctxbench.evaluation.datasets.dataset import Dataset
@@ -73,6 +73,7 @@ class Rebased:
         gone: ids of items without a successor.
         added: ids of new items, which no query is labelled for.
         changed: items under the same identity (or a new one) with other fields.
+        reordered: items that were carried over stand in another order, which breaks ties otherwise.
         lost_labels: labels that could not be carried over.
         lost_places: items gone from scopes and from requests.
         look: queries to look at, because of a new item.
@@ -90,6 +91,7 @@ class Rebased:
     gone: tuple[str, ...]
     added: tuple[str, ...]
     changed: tuple[Changed, ...]
+    reordered: bool
     lost_labels: tuple[LostLabel, ...]
     lost_places: tuple[LostPlace, ...]
     look: tuple[Look, ...]
@@ -111,6 +113,7 @@ class Rebased:
                 "gone": list(self.gone),
                 "new": list(self.added),
                 "changed": [{"id": item.id, "fields": list(item.fields)} for item in self.changed],
+                "reordered": self.reordered,
             },
             "labels": {
                 "kept": len(self.dataset.labels),
@@ -168,7 +171,7 @@ def rebase_dataset(
     check_renames(given, dataset.catalog, catalog)
     taken = set(given.values())
     gone = [i for i in dataset.catalog if i.key not in given and catalog.find(i.key) is None]
-    fresh = [i for i in catalog if dataset.catalog.find(i.key) is None and i.key not in taken]
+    fresh = [i for i in catalog if i.key not in taken and (i.key in given or dataset.catalog.find(i.key) is None)]
     proposed, doubts = propose_renames(gone, fresh)
     followed = tuple(Rename(old, new, "given") for old, new in given.items()) + (proposed if accept else ())
     move = _Move(dataset, catalog, {rename.old: rename.new for rename in followed})
@@ -190,6 +193,7 @@ def rebase_dataset(
         gone=lost_gone,
         added=tuple(i.id for i in added),
         changed=changed,
+        reordered=move.reordered(),
         lost_labels=lost,
         lost_places=tuple(move.lost_places),
         look=_look(carried, {i.key for i in added}, threshold),
@@ -246,10 +250,16 @@ class _Move:
                 identity = {"_id", "type", "server", "name"}
                 if item.title == "" == self.catalog[position].title:
                     identity.add("title")  # it is the name
-                fields = [n for n in {**before, **after} if n not in identity and before.get(n) != after.get(n)]
+                fields = tuple(name for name in differing(before, after) if name not in identity)
                 if fields:
-                    found[position] = Changed(self.catalog.ids[position], tuple(fields))
+                    found[position] = Changed(self.catalog.ids[position], fields)
         return tuple(found[position] for position in sorted(found))
+
+    def reordered(self) -> bool:
+        """Whether items that were carried over stand in another order."""
+        positions = [self.catalog.find(self._new(item.key)) for item in self.old.catalog]
+        kept = [position for position in positions if position is not None]
+        return kept != sorted(kept)
 
     def _new(self, key: ItemKey) -> ItemKey:
         return self.renames.get(key, key)

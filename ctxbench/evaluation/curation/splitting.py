@@ -27,7 +27,7 @@ class Resplit:
         bundles: how many sets of queries that stay together there are, by new split.
         moved: queries whose split is another one now.
         cut: the latest time of a tuning query, for a split by time; else empty.
-        late: test queries asked no later than `cut`: they belong together with later ones.
+        late: test queries asked no later than `cut`: at that very time, or earlier and kept together with later ones.
     """
 
     dataset: Dataset
@@ -63,12 +63,14 @@ def split_dataset(
 
     By hash, a query's split follows from its group (else its conversation, else its id) alone: with `share` 0.5 it is
     that of `split_of`. By time, `tuning` holds the earlier queries: what belongs together is placed by its last query,
-    so that no tuning query is later than `cut`; a test query may be earlier.
+    so that no tuning query is later than `cut`. A test query may be earlier, or of the very time of `cut`: what ends
+    at the same time is ordered by name, and the cut may fall in its midst.
 
     Args:
         dataset: any.
         by: `hash` or `time` (a time without an offset is taken as UTC).
-        share: of queries in `tuning`, above 0 and below 1; as close as what stays together allows.
+        share: of queries in `tuning`, above 0 and below 1. By time, as close as what stays together allows (at least
+            one set of queries is in each split); by hash, it is the chance of each set, and `tuning` may be empty.
         folds: with 2 or more, splits `fold-1`, `fold-2` ... by hash in place of tuning and test.
         version: of the result; None = as it is.
 

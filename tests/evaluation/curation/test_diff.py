@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ctxbench.evaluation.curation.diff import Changed, Moved, diff_datasets
 from ctxbench.evaluation.datasets import Label
 from ctxbench.items import Catalog
@@ -59,3 +61,26 @@ def test_the_order_of_items_counts(make):
     assert found.reordered
     assert not found.items
     assert not found.equal
+
+
+VALUES = [{"x": {"default": 1}, "y": {}}, {"y": {}, "x": {"default": 1}}, {"x": {"default": True}, "y": {}}]
+VALUES += [{"x": {"default": 1.0}, "y": {}}, {"x": {"default": None}}, {"x": {}}]
+
+
+@pytest.mark.parametrize("field", ["schema", "metadata"])
+def test_equal_means_the_same_hash_down_to_the_order_of_keys_and_1_against_true(make, field):
+    made = [
+        make.dataset([make.tool("a", **{field: value})], [make.query("q")], [("q", "a", 2)])
+        for value in [*VALUES, VALUES[0]]
+    ]
+    for a in made:
+        for b in made:
+            found = diff_datasets(a, b)
+            assert found.equal == (a.hash == b.hash)
+            assert found.items.changed == (() if found.equal else (Changed("tool:s:a", (field,)),))
+    assert len({data.hash for data in made}) == len(VALUES)
+
+
+def test_the_card_is_compared_down_to_1_against_true(make, tiny):
+    a, b = (replace(tiny, about={**tiny.about, "notes": [value]}) for value in (1, True))
+    assert diff_datasets(a, b).card == (Changed("notes", ()),)

@@ -85,6 +85,23 @@ def test_unlabelled_partly_labelled_sources_and_odd_ids_are_read_back_equal(make
     assert exported.not_held["labels of queries that metrics leave out"] == 3
 
 
+@pytest.mark.parametrize("notes", [0, "", False, [], None])
+@pytest.mark.parametrize("form", ["beir", "trec"])
+def test_notes_that_are_false_are_read_back_equal(tiny, tmp_path, form, notes):
+    data = replace(tiny, about={**tiny.about, "notes": notes})
+    export_dataset(data, tmp_path / "out", form=form)
+    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    assert back.card == data.card
+
+
+@pytest.mark.parametrize("form", ["beir", "trec"])
+def test_a_query_id_that_starts_like_a_byte_order_mark_is_read_back_equal(make, tmp_path, form):
+    data = make.dataset(["a"], [make.query("\ufeffq1")], [("\ufeffq1", "a", 2)])
+    export_dataset(data, tmp_path / "out", form=form)
+    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    assert (back.hash, back.labels) == (data.hash, data.labels)
+
+
 def test_bfcl_is_read_back_equal(tmp_path):
     if not BFCL().available():
         pytest.skip("the wheel bfcl-eval is not installed")
@@ -109,7 +126,11 @@ def test_beirs_loader_reads_the_folder(tiny, tmp_path):
 
 def test_plain_files_hold_texts_splits_and_grades_alone(tiny, tmp_path):
     exported = export_dataset(tiny, tmp_path / "out", form="beir", plain=True)
-    assert not (tmp_path / "out" / "export.json").exists()
+    assert json.loads((tmp_path / "out" / "export.json").read_text("utf-8")) == {
+        "format": "beir",
+        "plain": True,
+        "files": ["corpus.jsonl", "qrels/test.tsv", "qrels/tuning.tsv", "queries.jsonl"],
+    }
     back = import_beir(tmp_path / "out", Settings(grades={1: 1, 2: 2})).dataset
     assert [q.request.text for q in back.queries] == [q.request.text for q in tiny.queries]
     judged = {label.query for label in tiny.labels} - {"q05", "q10"}
@@ -131,14 +152,46 @@ def test_a_text_that_was_changed_beside_its_metadata_is_a_fault(tiny, tmp_path):
     assert caught.value.faults[0].line == 7
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_export_gives_way_to_another(tiny, tmp_path):
+    for form, plain in (("beir", False), ("trec", False), ("beir", True), ("beir", True), ("trec", False)):
+        export_dataset(tiny, tmp_path / "out", form=form, plain=plain)
+        suffix = {path.suffix for path in (tmp_path / "out" / "qrels").iterdir()}
+        assert suffix == {".tsv" if form == "beir" else ".qrels"}
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "qrels/mine.tsv", "runs/mine.run", "sub/dataset.yaml"])
+def test_a_file_that_no_export_wrote_is_kept(tiny, tmp_path, name):
+    out = tmp_path / "out"
+    export_dataset(tiny, out, form="trec")
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).write_text("mine")
+    before = contents(out)
+    with pytest.raises(ParameterError, match=f"would be replaced, but it holds {name.split('/m')[0].split('/d')[0]}"):
+        export_dataset(tiny, out, form="beir")
+    assert contents(out) == before
+
+
+def test_a_folder_is_no_export_for_its_export_json_alone(tiny, tmp_path):
+    write_dataset(tiny, tmp_path / "data")
+    for text in ("{}", "{", "[]", '{"files": 1}', '{"files": [1]}', '{"files": ["corpus.jsonl"]}'):
+        (tmp_path / "data" / "export.json").write_text(text)
+        before = contents(tmp_path / "data")
+        with pytest.raises(ParameterError, match="which is no file of an export"):
+            export_dataset(tiny, tmp_path / "data", form="beir")
+        assert contents(tmp_path / "data") == before
+
+
 def test_what_stands_in_the_way_is_kept(tiny, tmp_path):
-    export_dataset(tiny, tmp_path / "out", form="beir")
-    export_dataset(tiny, tmp_path / "out", form="trec")  # an export gives way to another
-    assert not list((tmp_path / "out").glob("qrels/*.tsv"))
     write_dataset(tiny, tmp_path / "dataset")
     for there in (tmp_path / "dataset", tmp_path):
-        with pytest.raises(ParameterError, match="is no export"):
+        with pytest.raises(ParameterError, match="which is no file of an export"):
             export_dataset(tiny, there, form="beir")
+    with pytest.raises(ParameterError, match="it is a file"):
+        export_dataset(tiny, tmp_path / "dataset" / "dataset.yaml", form="beir")
     with pytest.raises(ParameterError, match="beir or trec"):
         export_dataset(tiny, tmp_path / "new", form="csv")
     with pytest.raises(ParameterError, match="--format trec"):

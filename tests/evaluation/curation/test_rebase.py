@@ -199,3 +199,52 @@ def test_nothing_is_dropped_that_is_not_listed_and_the_result_is_valid(make, tin
     write_dataset(found.dataset, tmp_path / "d")
     assert read_dataset(tmp_path / "d").hash == found.dataset.hash
     found.dataset.batch()  # every request can be resolved
+
+
+def test_a_new_item_under_the_name_of_a_renamed_one_is_new(make):
+    data = make.dataset(
+        [make.tool("a", "Opens an issue."), make.tool("c")],
+        [make.query("q1"), make.query("q2", available=(make.key("a"),))],
+        [("q1", "a", 2), ("q2", "a", 2)],
+    )
+    catalog = Catalog([make.tool("a", "Deletes it all."), make.tool("b", "Opens an issue."), make.tool("c")])
+    found = rebase_dataset(data, catalog, renames={make.key("a"): make.key("b")})
+    assert (found.added, found.open_queries) == (("tool:s:a",), 1)  # q2 may get `b` alone
+    assert (found.gone, found.changed) == ((), ())
+    assert [label.item for label in found.dataset.labels] == [make.key("b")] * 2
+    swapped = Catalog([make.tool("c"), make.tool("a", "Opens an issue.")])
+    both = rebase_dataset(data, swapped, renames={make.key("a"): make.key("c"), make.key("c"): make.key("a")})
+    assert both.added == ()
+
+
+def test_another_order_of_the_catalog_is_reported(make):
+    data = make.dataset(["a", "b", "c"], [make.query("q")], [("q", "a", 2)])
+    for names, reordered in (("abc", False), ("cab", True), ("xaybz", False), ("ca", True)):
+        found = rebase_dataset(data, Catalog([make.tool(name) for name in names]))
+        assert found.reordered is found.as_dict()["items"]["reordered"] is reordered
+    renames = {make.key("a"): make.key("z")}
+    assert not rebase_dataset(data, Catalog([make.tool(n) for n in "zbc"]), renames=renames).reordered
+    assert rebase_dataset(data, Catalog([make.tool(n) for n in "bcz"]), renames=renames).reordered
+
+
+@pytest.mark.parametrize("after", [{"y": {}, "x": {"default": 1}}, {"x": {"default": True}, "y": {}}])
+def test_an_item_whose_schema_differs_in_order_or_in_1_against_true_is_changed(make, after):
+    old = make.tool("a", schema={"x": {"default": 1}, "y": {}})
+    data = make.dataset([old], [make.query("q")], [("q", "a", 2)])
+    found = rebase_dataset(data, Catalog([replace(old, schema=after)]))
+    assert [(one.id, one.fields) for one in found.changed] == [("tool:s:a", ("schema",))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_item_of_either_catalog_is_accounted_for(make, tiny, seed):
+    rng = random.Random(seed)
+    items = list(tiny.catalog)
+    left = [*rng.sample(items, 8), *(make.tool(f"new{i}") for i in range(3))]
+    used = {item.key for item in left}
+    renames = {item.key: make.key(f"new{i}") for i, item in enumerate(rng.sample(items, 2))}  # some are there still
+    found = rebase_dataset(tiny, Catalog(left), renames=renames)
+    new = {one.new.id for one in found.renamed}
+    same = {item.id for item in items if item.key in used and item.key not in renames}
+    assert {*found.added, *new, *same} == {item.id for item in left}
+    assert {*found.gone, *(one.old.id for one in found.renamed), *same} == {item.id for item in items}
+    assert len(found.added) + len(new) + len(same) == len(left)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.cli.curate_text import split_lines
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.curation.splitting import bundles_of, split_dataset
 from ctxbench.evaluation.datasets import split_of
@@ -70,6 +71,16 @@ def test_by_time_a_conversation_is_placed_by_its_last_query(make):
     found = split_dataset(make.dataset(["t"], queries, [(q.id, "t", 2) for q in queries]), by="time")
     assert splits(found) == {"a1": "test", "b": "tuning", "c": "tuning", "a2": "test"}
     assert found.late == 1  # a1 is earlier, but belongs to a2
+
+
+def test_by_time_the_cut_may_fall_among_queries_of_the_same_time(make):
+    queries = [make.query(f"q{i}", time="2026-03-01T00:00:00") for i in range(10)]
+    data = make.dataset(["t"], queries, [(q.id, "t", 2) for q in queries])
+    found = split_dataset(data, by="time", share=0.3)
+    assert found.after == {"tuning": 3, "test": 7}
+    assert (found.cut, found.late) == ("2026-03-01T00:00:00+00:00", 7)
+    late = "7 queries of test are of that very time, or earlier and kept with later ones"
+    assert split_lines(found)[-1] == f"tuning reaches to {found.cut}; {late}"
 
 
 def test_what_cannot_be_split_is_refused(make, tiny):

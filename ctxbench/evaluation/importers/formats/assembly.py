@@ -79,7 +79,7 @@ class Export:
 
     @classmethod
     def beside(cls, folder: Path, faults: list[Fault]) -> Export | None:
-        """Read `export.json` of a folder; None if it has none.
+        """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
 
         Raises:
             InputError: it is no JSON object of the expected form.
@@ -88,6 +88,8 @@ class Export:
         if not path.is_file():
             return None
         data = read_json(path)
+        if isinstance(data, dict) and data.get("plain") is True:
+            return None
         card = data.get("dataset") if isinstance(data, dict) else None
         wanted = {"name": str, "version": str, "scopes": dict}
         if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in wanted.items()):
@@ -191,22 +193,25 @@ class Assembly:
             form: the format's name, for the card.
             files: that it was made of, for the card.
             labelling: who or what labelled, and how.
-            where: the folder or file that names the dataset and what is wrong with it.
+            where: the folder or file that names the dataset.
 
         Raises:
             InputError: all faults at once.
         """
         judged = self._by_query()
-        meaning = self._meaning(where)
+        meaning = self._meaning()
         pairs = [self._query(query, judged.get(query.id, {}), meaning) for query in self.queries]
-        self._raise(where)
+        if self.faults:
+            raise self._error()
         card = dict(self.export.card) if self.export else {}
-        own = {name: card[name] for name in ("licence", "source", "labelling", "notes", "frozen") if card.get(name)}
+        own: dict[str, Any] = {
+            name: card[name] for name in ("licence", "source", "labelling", "notes", "frozen") if name in card
+        }
         if own and self.settings.licence:
             own["licence"] = self.settings.licence
         dataset = Dataset(
             name=self.settings.name or card.get("name") or dataset_name(None, where),
-            version=self.settings.version or card.get("version") or "1",
+            version=self.settings.version or card.get("version", "1"),
             catalog=Catalog(self.items),
             queries=tuple(query for query, _ in pairs),
             labels=tuple(label for _, labels in pairs for label in labels),
@@ -217,9 +222,9 @@ class Assembly:
         made = about(self.settings, form=form, files=files, labelling=labelling, tally=self.tally)
         return self.tally.converted(replace(dataset, about=own or made))
 
-    def _raise(self, where: Path) -> None:
-        if self.faults:
-            raise InputError(self.faults, subject=str(where))
+    def _error(self) -> InputError:
+        """All faults at once, under the files that they stand in."""
+        return InputError(self.faults, subject=_names(fault.path for fault in self.faults))
 
     def _by_query(self) -> dict[str, dict[str, Judgment]]:
         """The judgments by query and document; what repeats is counted, what contradicts is a fault."""
@@ -245,17 +250,16 @@ class Assembly:
                 self.faults.append(Fault(f"{what} in {there}; one of the two is wrong", one.path, one.line))
         return found
 
-    def _meaning(self, where: Path) -> Mapping[int, int]:
+    def _meaning(self) -> Mapping[int, int]:
         """What each score means."""
         grades = self.settings.grades
         if grades is None and self.export is not None:
             grades = {1: 1, 2: 2}
         try:
-            return grading((one.score for one in self.judgments), grades, where)
+            return grading((one.score for one in self.judgments), grades, _names(one.path for one in self.judgments))
         except InputError as error:
             self.faults += error.faults
-            self._raise(where)
-            raise
+            raise self._error() from error
 
     def _query(
         self, published: PublishedQuery, judged: Mapping[str, Judgment], meaning: Mapping[int, int]
@@ -316,6 +320,11 @@ class Assembly:
                 alternatives=row.take("alternatives", str, ""),
                 source=row.take("source", str, ""),
             )
+
+
+def _names(paths: Iterable[Path | str | None]) -> str:
+    """The files that are named, each once."""
+    return ", ".join(dict.fromkeys(str(path) for path in paths if path is not None))
 
 
 def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterable[tuple[int, dict[str, Any]]]:

@@ -56,7 +56,8 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
     Both files are `.json` (a list of objects, or pandas' columns), `.jsonl`, `.csv` or, where pandas and pyarrow are
     installed, `.parquet`. A group of several documents becomes alternatives. Where documents of one group stand in
     another as well: a group that holds all documents of another one is implied by it and left out; what overlaps
-    otherwise cannot be said by labels, and the query is kept unlabelled.
+    otherwise cannot be said by labels, and the query is kept unlabelled. Documents that are not in the corpus are left
+    out first: what overlapped in these alone does not overlap.
 
     Raises:
         StorageError: a file is missing, cannot be read, or is Parquet and cannot be read here (says what to do).
@@ -95,7 +96,8 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
         queries=tuple(queries),
         labels=tuple(labels),
     )
-    tally.add(UNLABELLED, *(name for name in dataset.unlabelled if name not in tally.ids[PARTLY]))
+    counted = {*tally.ids[PARTLY], *tally.ids[OVERLAP]}
+    tally.add(UNLABELLED, *(name for name in dataset.unlabelled if name not in counted))
     card = about(settings, form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, tally=tally)
     return tally.converted(replace(dataset, about=card))
 
@@ -125,18 +127,19 @@ def _resolved(
     query: str, groups: Sequence[Sequence[str]], known: set[str], tally: Tally
 ) -> tuple[list[list[str]], bool]:
     """The groups that labels can say, and whether something required is not in the corpus."""
-    left, implied, overlap = minimal_groups(groups)
-    tally.add(IMPLIED, *[query] * implied)
+    missing = [name for name in dict.fromkeys(name for group in groups for name in group) if name not in known]
+    tally.add(NO_DOCUMENT, *(f"{query} {name}" for name in missing))
+    needed, implied, _ = minimal_groups(groups)  # a group that is not there implies others just as well
+    there = [[name for name in group if name in known] for group in needed]
+    left, more, overlap = minimal_groups(there)
+    tally.add(IMPLIED, *[query] * (implied + more))
     if overlap:
         tally.add(OVERLAP, query)
         return [], False
-    there = [[document for document in group if document in known] for group in left]
-    missing = [document for group in left for document in group if document not in known]
-    tally.add(NO_DOCUMENT, *(f"{query} {document}" for document in missing))
-    partly = any(not group for group in there) and any(there)
+    partly = not all(there) and bool(left)
     if partly:
         tally.add(PARTLY, query)
-    return [group for group in there if group], partly
+    return left, partly
 
 
 def _labels(query: str, groups: Sequence[Sequence[str]], item_type: str) -> Iterator[Label]:

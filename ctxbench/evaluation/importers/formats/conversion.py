@@ -27,7 +27,7 @@ from ctxbench.fileio import read_bytes
 from ctxbench.items import ITEM_TYPES, Catalog, Item, ItemKey
 
 OURS = "ctxbench"  # the key of `metadata` under which an export keeps what the format has no place for
-EXPORT = "export.json"  # beside exported files: the card, and what the format does not hold
+EXPORT = "export.json"  # beside exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
 RENAMED = "query ids with blanks, which were percent-encoded"
 _TUNING = ("train", "training", "dev", "valid", "validation")

@@ -114,10 +114,28 @@ def test_what_labels_cannot_say_is_kept_unlabelled_and_counted(tmp_path, corpus)
         {"qid": "all gone", "query": "x", "retrieval_gt": [["gone"]]},
     ]
     found = import_autorag(write(tmp_path / "qa.jsonl", rows), corpus=corpus)
-    assert list(found.counted.values()) == [3, 1, 2, 1, 1, 1]
+    assert list(found.counted.values()) == [3, 1, 1, 1, 1, 1]
     assert found.dataset.unlabelled == ("overlap", "partly", "all%20gone")
     assert labels_of(found.dataset) == [("implied", "a", 2, ""), ("partly", "a", 2, ""), ("fewer", "a", 2, "")]
     assert len(found.dataset) == 5
+
+
+@pytest.mark.parametrize(
+    ("groups", "labels", "counted"),
+    [  # counted: documents not there, partly, unlabelled, implied, overlap
+        ([["a", "x"], ["x", "c"]], ["a", "c"], [1, 0, 0, 0, 0]),
+        ([["a", "x"], ["a", "b"]], ["a"], [1, 0, 0, 1, 0]),
+        ([["a", "b", "x"], ["b", "c", "y"]], [], [2, 0, 0, 0, 1]),
+        ([["x"], ["x", "a"], ["b"]], ["b"], [1, 1, 0, 1, 0]),
+        ([["x"], ["y", "a"]], ["a"], [2, 1, 0, 0, 0]),
+        ([["x"], ["y"]], [], [2, 0, 1, 0, 0]),
+    ],
+)
+def test_groups_are_judged_by_the_documents_that_are_there(tmp_path, corpus, groups, labels, counted):
+    row = {"qid": "q", "query": "x", "retrieval_gt": groups}
+    found = import_autorag(write(tmp_path / "qa.jsonl", [row]), corpus=corpus)
+    assert [label.item.name for label in found.dataset.labels] == labels
+    assert list(found.counted.values()) == [*counted, 0]
 
 
 def test_faults_are_listed_with_their_lines(tmp_path):

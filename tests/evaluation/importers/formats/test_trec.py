@@ -94,6 +94,19 @@ def test_faults_have_file_and_line(files):
         import_trec({}, queries=root / "queries.tsv", corpus=root / "corpus.jsonl")
 
 
+def test_faults_are_said_of_the_files_that_they_stand_in(files):
+    root = files(**{"dev.qrels": "1 0 d1 2\n", "test.qrels": "1 0 d1\n2 0 d1 1\n"})
+    both = f"{root / 'dev.qrels'}, {root / 'test.qrels'}"
+    with pytest.raises(InputError) as caught:
+        imported(root)
+    assert caught.value.subject == str(root / "test.qrels")
+    (root / "test.qrels").write_text("2 0 d1 1\n")
+    with pytest.raises(InputError, match="the scores are graded") as caught:
+        imported(root, {"dev": root / "dev.qrels", "test": root / "test.qrels"})
+    assert caught.value.subject == both
+    assert [fault.path for fault in caught.value.faults] == [both]
+
+
 RUN = "q1 Q0 d1 1 0.5 t\nq1 Q0 d3 2 0.5 t\nq1 Q0 d2 9 0.75 t\nq2 Q0 d1 1 -1e-3 t\n"
 
 
