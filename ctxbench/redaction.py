@@ -17,9 +17,17 @@ from ctxbench.errors import Fault, InputError, ParameterError, suggest
 from ctxbench.jsonio import line_of, load_yaml
 from ctxbench.redaction_rules import KINDS, RULES, Rule, is_name
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
+_LEARNT_FROM = 6  # characters of an id that is only digits or only letters; shorter ones hit too much else
 _TOKEN = re.compile(r"\S+")
 _KIND = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_ORDINARY = """
+admin administrator account agent anonymous assistant client customer default demo developer employee engineer
+example guest internal manager member nobody operator owner people person private production public robot runner
+sandbox service staging support system tester testing unknown user username users viewer visitor worker
+workspace
+"""
+_ROLES = frozenset(_ORDINARY.split())
 _FIELDS = ("patterns", "keep", "without")
 
 
@@ -29,19 +37,23 @@ class Redactor:
     It keeps the secrets in memory to know them again; write it nowhere.
     """
 
-    def __init__(self, rules: Sequence[Rule] = RULES, *, keep: Iterable[str] = ()) -> None:
+    def __init__(
+        self, rules: Sequence[Rule] = RULES, *, keep: Iterable[str] = (), ordinary: Iterable[str] = ()
+    ) -> None:
         """Take the rules in the order in which they are applied.
 
         Args:
             rules: see `RULES` and `read_rules`.
             keep: texts that are never replaced, such as names of tools.
+            ordinary: words that are no one's name or id, such as those of a catalog; they are not learnt.
         """
         self._rules = tuple(rules)
         self._keep = frozenset(keep)
         self._placeholders: dict[tuple[str, str], str] = {}
         self._distinct: Counter[str] = Counter()
         self._replaced: Counter[str] = Counter()
-        self._learned: dict[str, list[tuple[str, str]]] = {}  # by first word: (secret, kind), longest first
+        self._ordinary = _ROLES | {word.casefold() for word in ordinary}
+        self._learned: dict[str, dict[int, dict[str, str]]] = {}  # by first word and length, longest first: kinds
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -79,26 +91,22 @@ class Redactor:
     def learn(self, value: str, kind: str) -> None:
         """Replace a value wherever it stands as whole words from now on, for example the name of a user.
 
-        Of a name of several words the first and the last are learnt, too. What would hit ordinary words (shorter than
-        4 characters, or letters in small case only) is not learnt.
+        Of several words only the whole is learnt. A single word is not learnt if it would hit other things: words of
+        roles (admin, service) and the ordinary ones, what has less than 4 characters, and less than 6 if it is only
+        digits or only letters.
         """
         words = value.split()
-        if len(words) > 1 and is_name(value):
-            for part in (value, words[0], words[-1]):
-                self._learn(part, "name")
-        elif is_name(value):
-            self._learn(value, "name")
-        elif not (len(value) < 4 or (value.isalpha() and value.islower()) or value.isdigit()):
-            self._learn(value, self._kind_of(value, kind))
-
-    def _learn(self, value: str, kind: str) -> None:
-        first = _WORD.search(value)
-        if first is None or first.start() or len(value) < 4 or value in self._keep:
+        plain = value.isalpha() or value.isdecimal()
+        if not words or len(value) < (_LEARNT_FROM if plain else 4) or value in self._keep:
             return
-        entries = self._learned.setdefault(first.group(), [])
-        if (value, kind) not in entries:
-            entries.append((value, kind))
-            entries.sort(key=lambda entry: -len(entry[0]))
+        if len(words) == 1 and value.casefold() in self._ordinary:
+            return
+        first = _WORD.search(value)
+        if first is not None:
+            secret = value[first.start() :]
+            lengths = self._learned.setdefault(first.group(), {})
+            lengths.setdefault(len(secret), {}).setdefault(secret, self._kind_of(value, kind))
+            self._learned[first.group()] = dict(sorted(lengths.items(), reverse=True))
 
     def _known(self, text: str) -> str:
         """Replace what was learnt."""
@@ -106,13 +114,15 @@ class Redactor:
             return text
         parts, done = [], 0
         for word in _WORD.finditer(text):
-            if word.start() < done:
+            start = word.start()
+            if start < done:
                 continue
-            for secret, kind in self._learned.get(word.group(), ()):
-                end = word.start() + len(secret)
-                if text.startswith(secret, word.start()) and not text[end : end + 1].isalnum():
-                    parts += [text[done : word.start()], self._placeholder(kind, secret)]
-                    done = end
+            for length, secrets in self._learned.get(word.group(), {}).items():
+                secret = text[start : start + length]
+                kind = secrets.get(secret)
+                if kind is not None and not text[start + length : start + length + 1].isalnum():
+                    parts += [text[done:start], self._placeholder(kind, secret)]
+                    done = start + length
                     break
         return "".join([*parts, text[done:]]) if parts else text
 
@@ -227,8 +237,8 @@ def _own_rule(entry: Any) -> Rule | str:
     return Rule(kind, compiled)
 
 
-def redactor(path: Path | str | None = None, *, keep: Iterable[str] = ()) -> Redactor:
-    """A redactor with the built-in rules, and those of a file in front of them.
+def redactor(path: Path | str | None = None, *, keep: Iterable[str] = (), ordinary: Iterable[str] = ()) -> Redactor:
+    """A redactor with the built-in rules, and those of a file in front of them; `keep` and `ordinary` as there.
 
     Raises:
         StorageError, InputError: as `read_rules`.
@@ -238,6 +248,6 @@ def redactor(path: Path | str | None = None, *, keep: Iterable[str] = ()) -> Red
     if "" in kept:
         raise ParameterError("a text to keep must not be empty")
     if path is None:
-        return Redactor(keep=kept)
+        return Redactor(keep=kept, ordinary=ordinary)
     rules, own = read_rules(path)
-    return Redactor(rules, keep=(*kept, *own))
+    return Redactor(rules, keep=(*kept, *own), ordinary=ordinary)

@@ -65,9 +65,27 @@ def is_random(text: str) -> bool:
         return False
     if all(c in "0123456789abcdefABCDEF" for c in plain):
         return False
-    pairs = list(pairwise(["", *classes]))
-    changes = sum(a != b and (a, b) != ("u", "l") for a, b in pairs[1:])
-    return changes >= 0.35 * (len(plain) - 1) or sum(b == "d" != a for a, b in pairs) >= 3
+    return _is_mixed(classes) or sum(b == "d" != a for a, b in pairwise(["", *classes])) >= 3
+
+
+def is_random_base64(text: str) -> bool:
+    """Whether a run of base64, which may hold `/` and so look like a path, is well mixed.
+
+    As in `is_random`, or any change of class between 0.3 of the neighbours and 3 pairs of capitals, which paths of
+    joined words do not have.
+    """
+    plain = [c for c in text.rstrip("=") if c.isalnum()]
+    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in plain]
+    if len(set(classes)) < 3 or len(text.rstrip("=")) - len(plain) > 0.1 * len(text):
+        return False
+    pairs = list(pairwise(classes))
+    changes, capitals = sum(a != b for a, b in pairs), sum(a == b == "u" for a, b in pairs)
+    return _is_mixed(classes) or (changes >= 0.3 * len(pairs) and capitals >= 3)
+
+
+def _is_mixed(classes: list[str]) -> bool:
+    changes = sum(a != b and (a, b) != ("u", "l") for a, b in pairwise(classes))
+    return changes >= 0.35 * (len(classes) - 1)
 
 
 def is_name(text: str) -> bool:
@@ -87,6 +105,25 @@ def _is_no_word(text: str) -> bool:
     return not text.startswith("<") and any(c.isdigit() for c in text) and len(set(text)) > 3
 
 
+def _is_value(text: str) -> bool:
+    """Whether what stands behind `password:` may be one: no word of a sentence on passwords, and no variable."""
+    return text[0] not in "<$" and text.rstrip(".,;!?").casefold() not in _NO_VALUES
+
+
+def _is_set(text: str) -> bool:
+    """Whether what stands behind `token=` may be one: as `_is_value`, and no count of tokens."""
+    return _is_value(text) and not (text.isdecimal() and len(text) < 6)
+
+
+def _is_token(text: str) -> bool:
+    """Whether what stands behind `token:` may be one, rather than how a sentence goes on."""
+    return _is_set(text) and (len(text) >= 12 or any(not c.isalpha() for c in text.rstrip(".,;!?")))
+
+
+def _is_login(text: str) -> bool:
+    return text.casefold() not in ("git", "hg", "svn", "user", "username", "root")
+
+
 def _is_phone(text: str) -> bool:
     return 8 <= sum(c.isdecimal() for c in text) <= 15
 
@@ -95,6 +132,11 @@ def _is_person_folder(text: str) -> bool:
     return text.casefold() not in ("shared", "public", "default", "runner", "ubuntu", "user", "username", "you", "me")
 
 
+_SENTENCES = """
+please required optional none null true false expired missing invalid wrong empty string unknown valid changed
+reset what where when which that this there here with from your have does needed undefined protected
+"""
+_NO_VALUES = frozenset(_SENTENCES.split())  # behind `password:`: the sentence goes on
 _NAME_REST = re.compile(r"(?:[^\W\d_A-Z]|['’-][^\W\d_]|(?<=^c)[A-Z])+")
 _ORDINARY = """
 world there team all everyone everybody folks guys again sir madam claude chatgpt gpt copilot gemini cursor assistant
@@ -114,7 +156,6 @@ _CLOSING = (
     r"|sincerely|yours(?: sincerely| truly)?|(?:viele|liebe|mit freundlichen) gr(?:ü|ue)(?:ß|ss)en?)"
 )
 _AFTER = r"(?=[ ]*(?:[,.!?:;\n–—]|$)|[ ](?:can|could|would|will|please|i|is|do|are|thanks|here|the|we|just|this|my)\b)"
-_SHORT = r"(?<![\w.+%'@/-])"  # tried once a run, so that a long run costs no quadratic time
 
 
 def _name(before: str, after: str = "", words: str = "{0,1}") -> re.Pattern[str]:
@@ -129,15 +170,19 @@ _TOKENS = (  # as their owners print them
     r"|pypi-[\w-]{30,}|SG\.[\w-]{16,}\.[\w-]{16,}|dop_v1_[0-9a-f]{32,}|shpat_[0-9a-fA-F]{20,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|lin_api_\w{20,}|sntrys_[\w=+/-]{20,}"
 )
+_SPELT_OUT = r"(?i:password|passwd|pwd|passphrase|passcode|passwort)(?i:[_-]?(?:\d{1,2}|base64|value|text))?"
 _ASSIGNED = (
-    r"(?i:(?:api|access|secret|private|client|auth)[ _-]?(?:key|token|secret)|secret|token|bearer|credentials?)"
-    r"[\"']?(?:\s*[:=]\s*|\s+is\s+|\s+)[\"']?(?:(?i:bearer|basic)\s+)?(?P<secret>[A-Za-z0-9_.~+/=-]{8,})"
+    r"(?i:(?:api|access|secret|private|client|auth|account|shared|signing|encryption)[ _-]?(?:key|token|secret)"
+    r"|secret|token|credentials?)(?i:[_-](?:key|base|value|base64))*"
 )
-_SPELT_OUT = (
-    r"(?i:\b(?:password|passwd|pwd|passphrase|passcode|passwort|pin)\b)[\"']?(?:\s*[:=]\s*|\s+is\s+)[\"']?"
-    r"(?P<secret>[^\s\"'<>]{4,})"
+_QUOTE = r"[\\\"']*"
+_BARE = r"(?:(?![;&]\w+=)[^\s\"'<>]){4,200}(?<![.,;])"  # a value without quotes, up to a blank or the next setting
+_VALUE = (  # in quotes up to the quote, whatever it holds
+    rf"(?:(?i:bearer|basic)\s+)?\\*(?P<quote>[\"'])?(?P<secret>(?(quote)(?:(?!\\*(?P=quote))[^\n]){{4,200}}|{_BARE}))"
 )
+_SIMPLE = r"(?P<secret>[A-Za-z0-9_.~+/=-]{8,})"
 
+_KEYED = ("key", "token", "secret", "credential")
 _DIGITS = tuple("0123456789")
 _GREETED = ("hi", "hello", "hey", "dear", "good", "hallo", "guten", "liebe")
 _CLOSED = ("best", "kind", "warm", "regards", "cheers", "thank", "sincerely", "yours", "grüss", "gruess")
@@ -145,20 +190,37 @@ _NAMED = ("customer", "contact", "client", "patient", "full", "behalf")
 
 RULES: tuple[Rule, ...] = (
     Rule("key", re.compile(_PRIVATE_KEY), ("private key",)),
-    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/@:<>\"']*:[^\s/@<>\"']+)(?=@)"), ("://",)),
+    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/<>\"'?#,]{1,400})(?=@)"), ("://",), _is_login),
+    Rule(
+        "key",
+        re.compile(r"(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[\w/-]+)"),
+        ("hooks.slack.com", "webhooks"),
+    ),
     Rule("key", re.compile(rf"(?<!\w)(?:{_TOKENS})"), ("-", "_", "akia", "asia", "aiza", "ya29.", "sg.", "eyj")),
     Rule(
         "key",
         re.compile(r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+(?P<secret>[A-Za-z0-9_.~+/=-]{6,})"),
         ("authorization",),
     ),
-    Rule("key", re.compile(_ASSIGNED), ("key", "token", "secret", "bearer", "credential"), _is_no_word),
-    Rule("key", re.compile(_SPELT_OUT), ("pass", "pwd", "pin"), _has_digit_or_mark),
-    Rule("key", re.compile(rf"{_SHORT}[A-Za-z0-9_+-]{{32,}}(?![\w/])={{0,2}}"), _DIGITS, is_random),
+    Rule("key", re.compile(rf"{_SPELT_OUT}{_QUOTE}\s*[:=]\s*{_VALUE}"), ("pass", "pwd"), _is_value),
+    Rule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*=\s*{_VALUE}"), _KEYED, _is_set),
+    Rule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*:\s*{_VALUE}"), _KEYED, _is_token),
+    Rule("key", re.compile(rf"(?<![\w-])--[\w-]{{0,40}}(?:{_SPELT_OUT}|{_ASSIGNED})[ ]+{_VALUE}"), ("--",), _is_token),
+    Rule("key", re.compile(rf"(?<!\w){_ASSIGNED}\s+is\s+[\"']?{_SIMPLE}"), _KEYED, _is_no_word),
+    Rule("key", re.compile(rf"(?i:\bbearer)[\"']?[\s:=]+[\"']?{_SIMPLE}"), ("bearer",), _is_no_word),
+    Rule(
+        "key",
+        re.compile(rf"(?<!\w){_SPELT_OUT}\s+is\s+[\"']?(?P<secret>[^\s\"'<>]{{4,}})"),
+        ("pass", "pwd"),
+        _has_digit_or_mark,
+    ),
+    Rule("key", re.compile(r"(?i:\bpin)(?:\s*[:=]\s*|\s+is\s+)[\"']?(?P<secret>\d{4,12})(?![\w-])"), ("pin",)),
+    Rule("key", re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{40,}(?![\w+/])={0,2}"), _DIGITS, is_random_base64),
+    Rule("key", re.compile(r"(?<!\w)[A-Za-z0-9_][A-Za-z0-9_+-]{31,}(?!\w)={0,2}"), _DIGITS, is_random),
     Rule(
         "mail",
-        re.compile(rf"{_SHORT}(?!git@[\w.-]+:)[\w.+%'-]{{1,64}}@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{{2,}}(?![\w-])"),
-        ("@",),
+        re.compile(r"(?<!\w)(?!git@[\w.-]+[:/])\w[\w.+'-]{0,63}(?:@|%40)[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])"),
+        ("@", "%40"),
     ),
     Rule(
         "user",
@@ -203,8 +265,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "name",
-        _name(r"(?i:\bthis is|\bi['’]m|\bi am)[ ]+", r"(?=,?[ ](?:from|at|here|of)\b)"),
-        (" from", " at", " here", " of"),
+        _name(r"(?i:\bthis is|\bi['’]m|\bi am)[ ]+", r"(?=,?[ ](?:from|at|here)\b)"),
+        (" from", " at", " here"),
         is_name,
     ),
     Rule(

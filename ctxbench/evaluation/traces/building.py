@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ctxbench.evaluation.datasets.dataset import split_of
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.labelling.exposure import Exposure
 from ctxbench.evaluation.metrics.inputs import Grade
-from ctxbench.evaluation.traces.conversations import Turn
-from ctxbench.evaluation.traces.names import AMBIGUOUS, Names
-from ctxbench.evaluation.traces.records import Shared, Tally, iso
+from ctxbench.evaluation.traces.conversations import Turn, reuses_ids
+from ctxbench.evaluation.traces.names import AMBIGUOUS, Names, Resolved
+from ctxbench.evaluation.traces.records import Call, Shared, Tally, iso
 from ctxbench.evaluation.traces.settings import TraceSettings
 from ctxbench.evaluation.traces.signals import signals
 from ctxbench.items import Catalog, ItemKey
@@ -86,10 +86,13 @@ class Builder:
         available = self._available(turn)
         scope = self._scope(available)
         offered, full = self._offered(turn, scope)
+        listed = frozenset(offered)
+        turn.calls = tuple(self._settled(call, listed) for call in turn.calls)
         found = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in found)
         called, wanted, doubt = self._called(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
+        doubt = doubt or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
         complete = full and scope.tools_only and not found and not doubt
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
@@ -106,7 +109,7 @@ class Builder:
                 session=self._session(turn),
                 explicit=self._keys(first.explicit),
                 available=available,
-                tool_results=tuple((tool, self._text(text)) for tool, text in first.tool_results),
+                tool_results=tuple((self._text(tool), self._text(text)) for tool, text in first.tool_results),
                 user=self._identifier(first.user, "user"),
                 workspace=self._identifier(first.workspace, "workspace"),
                 conversation=conversation,
@@ -129,9 +132,11 @@ class Builder:
     # ------------------------------------------------------------------------------------------ what was offered
 
     def _offered(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
-        """What was offered in any call of the turn, in the order of the catalog, and whether that was everything."""
+        """What was offered in any call of the turn, in the order of the catalog, and whether each had everything."""
         counts = self.tally.counts
-        lists = list(dict.fromkeys(record.offered for record in turn.records if record.offered is not None))
+        given = [record.offered for record in turn.records]
+        given += [below.offered for record in turn.records for below in record.below]
+        lists = list(dict.fromkeys(names for names in given if names is not None))
         everything = any(record.everything for record in turn.records)
         if not lists and not everything:
             everything = self.settings.assume_full
@@ -141,10 +146,61 @@ class Builder:
             self.times.update(names)
         if everything:
             keys = self._ordered(frozenset(keys) | scope.searchable)
-        full = everything or (bool(lists) and scope.searchable <= set(keys))
-        full = full and not any(record.partial for record in turn.records)
+        full = (everything or bool(lists)) and self._each_full(turn, scope) and self._certain(turn, scope)
         counts["turns_full" if full else "turns_partial"] += 1
         return keys, full
+
+    def _each_full(self, turn: Turn, scope: _Scope) -> bool:
+        """Whether every model call that could call anything was offered everything.
+
+        One without a list could call if it did. Where no model call has a list, it is as the settings say.
+        """
+        whole = {names: scope.searchable <= set(self._set(names)) for names in self._lists(turn)}
+        said = bool(whole) or any(record.everything for record in turn.records)
+        for record in turn.records:
+            if record.partial or not (record.everything or self._had_all(record.offered, record.calls, whole, said)):
+                return False
+            if not all(self._had_all(below.offered, below.calls, whole, said) for below in record.below):
+                return False
+        return True
+
+    @staticmethod
+    def _lists(turn: Turn) -> set[tuple[str, ...]]:
+        given = {record.offered for record in turn.records}
+        given |= {below.offered for record in turn.records for below in record.below}
+        return {names for names in given if names is not None}
+
+    def _had_all(
+        self,
+        offered: tuple[str, ...] | None,
+        calls: tuple[Call, ...],
+        whole: Mapping[tuple[str, ...], bool],
+        said: bool,
+    ) -> bool:
+        if offered is None:
+            return not calls if said else self.settings.assume_full
+        return whole[offered] or (not offered and any(whole.values()))
+
+    def _certain(self, turn: Turn, scope: _Scope) -> bool:
+        """Whether all that the request may get is known, and is anything at all."""
+        first = turn.records[0]
+        same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
+        known = first.scope is None or first.scope in self.scopes
+        missing = [name for name in first.available or () if self.names.resolve(name).key is None]
+        self.tally.counts["available_unknown"] += bool(missing)
+        return same and known and not missing and bool(scope.searchable)
+
+    def _settled(self, call: Call, offered: frozenset[ItemKey]) -> Call:
+        """A call whose status was read from words: there was such a tool if it was offered, so it only failed."""
+        if call.guessed and call.status == "unknown_tool" and self._one(call.name, offered).key in offered:
+            return replace(call, status="error")
+        return call
+
+    def _one(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
+        """What a called name stands for; of several items, the one that was offered."""
+        resolved = self.names.resolve(name)
+        among = [key for key in resolved.candidates if key in offered]
+        return replace(resolved, key=among[0], rule="offered") if len(among) == 1 else resolved
 
     def _set(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
         """The items of a list of names, those that are not resolved left out; equal lists give one object."""
@@ -200,7 +256,7 @@ class Builder:
         wanted: dict[ItemKey, None] = {}
         doubt = False
         for call in turn.calls:
-            resolved = self.names.resolve(call.name)
+            resolved = self._one(call.name, listed)
             self.times[call.name] += 1
             counts[f"calls_{call.status}"] += 1
             key = resolved.key

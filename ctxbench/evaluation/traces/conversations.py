@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from ctxbench.evaluation.traces.messages import same_tool
 from ctxbench.evaluation.traces.records import Call, Record, Tally
 from ctxbench.requests import Message
 
 _WORDS = re.compile(r"\w+")
 _AGAIN = re.compile(
-    r"\s*(?:no[,.! ]|nope|wrong|that(?:'s| is| was) (?:not|wrong)|not what i|i meant|i said|as i said|again[,:. ]"
+    r"\s*(?!(?:no|again)[,.! ]+(?:thanks|thank you|problem|worries|need|rush|hurry|more|further|questions?|that is all"
+    r"|that's all|idea|doubt)\b)"
+    r"(?:no[,.! ]|nope|wrong|that(?:'s| is| was) (?:not|wrong)|not what i|i meant|i said|as i said|again[,:. ]"
     r"|try again|still (?:not|no|does|wrong)|you (?:did not|didn't|should have)"
     r"|it (?:did not|didn't|does not|doesn't) work)",
     re.IGNORECASE,
@@ -75,42 +78,64 @@ def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> I
 def merged_calls(records: Sequence[Record], tally: Tally) -> tuple[Call, ...]:
     """The calls of a turn, each once, however often and in which form the log has it.
 
-    A call with an id is that id's; the span of its execution says how it ended, else any record that says it failed.
-    Of calls without an id, those in messages and those that were executed are the same calls; where a call stands in
-    the messages of several records, it is one.
+    A call is known by its id, its name and how often both stood before it in the same messages: some models begin
+    their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
+    failed if any of them says so. The span of its execution says how it ended; one without an id is of the next call of
+    that name.
     """
-    by_id: dict[str, Call] = {}
+    spoken: dict[tuple[str | None, str, int], Call] = {}
     listed: list[Call] = []
-    spoken: Counter[Call] = Counter()
-    executed: list[Call] = []
     for record in records:
-        seen: set[str] = set()
-        for call in record.calls:
-            if call.id is not None:
-                tally.counts["calls_twice"] += call.id in seen or (not record.cumulative and call.id in by_id)
-                seen.add(call.id)
-                if call.id not in by_id or call.status != "ok":
-                    by_id[call.id] = call
-            elif not record.cumulative:
-                listed.append(call)
-        if record.cumulative:
-            spoken |= Counter(call for call in record.calls if call.id is None)
-        executed += record.executed
-    ended: set[str] = set()
-    for call in executed:
+        messages = [record.calls] if record.cumulative else []
+        for calls in (*messages, *(below.calls for below in record.below)):
+            seen: Counter[tuple[str | None, str]] = Counter()
+            for call in calls:
+                place = call.id, call.name, seen[call.id, call.name]
+                seen[call.id, call.name] += 1
+                if place not in spoken or call.status != "ok":
+                    spoken[place] = call
+        listed += () if record.cumulative else record.calls
+    for call in listed:
+        place = call.id, call.name, 0
         if call.id is None:
-            continue
-        tally.counts["calls_twice"] += call.id in ended
-        ended.add(call.id)
-        by_id[call.id] = call
-    unnamed = [call for call in executed if call.id is None]
-    left = Counter(call.name for call in unnamed)
-    for call in spoken.elements():
-        if left[call.name]:
-            left[call.name] -= 1  # the span of this call says how it ended
+            place = None, call.name, sum(known[:2] == place[:2] for known in spoken)
+        elif place in spoken:
+            tally.counts["calls_twice"] += 1
+        if place not in spoken or call.status != "ok":
+            spoken[place] = call
+    return _ended(spoken, [call for record in records for call in record.executed], tally)
+
+
+def _ended(spoken: dict[tuple[str | None, str, int], Call], executed: list[Call], tally: Tally) -> tuple[Call, ...]:
+    """Calls as the spans of their execution say that they ended, and those that only such spans have."""
+    open_, done = dict(spoken), []
+    ended: dict[tuple[str | None, str], Call] = {}
+    more: list[Call] = []
+    for call in executed:
+        same = [place for place in open_ if same_tool(place[1], call.name)]
+        place = next((place for place in same if place[0] == call.id), None)
+        if place is None:  # one of the two has no id
+            place = next((place for place in same if None in (place[0], call.id)), None)
+        if place is not None:
+            spoken[place] = replace(call, name=place[1])
+            del open_[place]
+            done.append(place)
+        elif call.id is not None and (
+            (call.id, call.name) in ended or any(p[0] == call.id and same_tool(p[1], call.name) for p in done)
+        ):
+            tally.counts["calls_twice"] += 1
+            if call.status != "ok":
+                spoken |= {p: replace(call, name=p[1]) for p in done if p[0] == call.id and same_tool(p[1], call.name)}
         else:
-            unnamed.append(call)
-    return (*by_id.values(), *listed, *unnamed)
+            more.append(call)
+            ended[call.id, call.name] = call
+    return (*spoken.values(), *more)
+
+
+def reuses_ids(calls: Iterable[Call]) -> bool:
+    """Whether one id stands for calls of several tools, so that results may have gone to the wrong one."""
+    names: dict[str, str] = {}
+    return any(call.id is not None and names.setdefault(call.id, call.name) != call.name for call in calls)
 
 
 def asks_again(text: str, following: str) -> bool:
@@ -165,9 +190,12 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
     latest: dict[int, list[Record]] = {}
     for record in members:
         found = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
+        if found is None and groups and _goes_on(record, groups[-1]):
+            found = latest[record.key] = groups[-1]
         if found is not None and record.text is not None:
             same_unit = record.unit is not None and record.unit == found[0].unit
-            if not (record.users > 1 or same_unit or (record.continued and not found[-1].finished)):
+            going = record.continued and not found[-1].finished
+            if not (record.users > 1 or same_unit or going):
                 found = None  # the same words again, with nothing between: the user said them again
         if found is None:
             found = []
@@ -180,6 +208,15 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
         places = sorted(range(len(groups)), key=lambda i: spoken[i])
         return [groups[i] for i in places]
     return groups
+
+
+def _goes_on(record: Record, group: list[Record]) -> bool:
+    """Whether a record is of the turn before it though its first messages differ: a window of messages has moved on."""
+    before = group[-1]
+    if record.text is None or not record.continued or record.text != group[0].text or before.finished:
+        return False
+    known = {(call.id, call.name) for one in group for call in one.calls if call.id is not None}
+    return any((call.id, call.name) in known for call in record.calls)
 
 
 def _number(turns: list[Turn], tally: Tally) -> None:
@@ -200,11 +237,15 @@ def _number(turns: list[Turn], tally: Tally) -> None:
 def _follow(turns: list[Turn], tally: Tally, *, history: int) -> None:
     """Give turns what was said before them, and say where the next one asks the same."""
     said: list[Message] = []
+    known = lost = 0
     for i, turn in enumerate(turns):
         first = turn.records[0]
         turn.history = first.history or (tuple(said[-history:]) if history else ())
         turn.calls = merged_calls(turn.records, tally)
+        lost += max(max(record.earlier for record in turn.records) - known - lost, 0)
+        known += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)
         answers = max((record.after for record in turn.records), key=len)
         said += [*([Message("user", turn.text)] if turn.text else []), *answers]
         del said[: -history or None]
+    tally.counts["calls_of_earlier_turns"] += lost

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctxbench.errors import InputError, ParameterError, StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_dataset
+from ctxbench.evaluation.datasets.files import CARD, QRELS, QUERIES, read_dataset, write_files
+from ctxbench.evaluation.labelling.answers import FOLDER, LOG
 from ctxbench.evaluation.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.evaluation.traces.building import SOURCE, Builder, writable
 from ctxbench.evaluation.traces.conversations import conversations
@@ -19,10 +21,13 @@ from ctxbench.evaluation.traces.reading import Notify, read_records, silent
 from ctxbench.evaluation.traces.records import Tally
 from ctxbench.evaluation.traces.report import TraceReport
 from ctxbench.evaluation.traces.settings import TraceSettings
+from ctxbench.fileio import atomic_folder
 from ctxbench.items import Catalog, ItemKey
 from ctxbench.jsonio import load_yaml
 from ctxbench.redaction import Redactor, redactor
+from ctxbench.sources.catalogs import CORPUS
 
+_WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5
 _FIELDS = 20  # names of fields that the card lists
 
@@ -124,7 +129,9 @@ def import_traces(
 
 
 def write_import(made: TraceImport, folder: Path | str) -> None:
-    """Write a dataset of traces with its exposures into a folder; an earlier import there is replaced.
+    """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
+
+    Files that are of neither stay. Exposures never stand beside queries of another import, however this ends.
 
     Raises:
         ParameterError: the folder holds something else, or labels that do not come from a log and would be lost.
@@ -132,23 +139,48 @@ def write_import(made: TraceImport, folder: Path | str) -> None:
     """
     target = Path(folder)
     refuse_overwriting(target)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        try:
-            (target / EXPOSURE).unlink()  # never beside queries that it does not belong to
-        except PermissionError as error:
-            raise StorageError(f"cannot write {target / EXPOSURE}: {error.strerror or error}") from error
-    write_dataset(made.dataset, target)
-    write_exposures(made.exposures, target)
+    with atomic_folder(target) as temporary:
+        if target.is_dir():
+            _keep_others(target, temporary)
+        write_files(made.dataset, temporary)
+        write_exposures(made.exposures, temporary)
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """Copy what an import does not write.
+
+    Raises:
+        StorageError: it cannot be read or written.
+    """
+    try:
+        for path in old.iterdir():
+            if path.name in (CARD, CORPUS, QUERIES, QRELS, EXPOSURE):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.copytree(path, new / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, new / path.name, follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(f"cannot write {old}: {error.strerror or error}; nothing was changed there") from error
 
 
 def refuse_overwriting(folder: Path) -> None:
     """Refuse a folder whose dataset holds more than an import of traces.
 
     Raises:
-        ParameterError: somebody has labelled there, it is another dataset, or it cannot be read.
+        ParameterError: somebody has labelled there (answers that are not in the dataset yet count), it is something
+            else, or it cannot be read.
     """
     if not (folder / CARD).is_file():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ParameterError(f"{folder} is there and is no dataset; name a new folder, or an import to replace")
         return
+    answers = folder / FOLDER / LOG
+    if answers.is_file() and answers.stat().st_size:
+        raise ParameterError(
+            f"{folder} holds answers of `data label` ({FOLDER}/{LOG}), which would be lost; name another folder, or "
+            "delete it"
+        )
     try:
         there = read_dataset(folder)
     except InputError:
@@ -180,13 +212,14 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
-    """A redactor that keeps the names of a catalog's items and servers.
+    """A redactor that keeps the names of a catalog's items and servers, and takes no word of a catalog for a user.
 
     Raises:
         StorageError, InputError: the file of own patterns is missing or wrong.
     """
     names = {name for item in catalog for name in (item.id, item.name, item.server) if name}
-    return redactor(patterns, keep=names)
+    texts = (text for item in catalog for text in (item.name, item.server or "", item.description))
+    return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
 
 
 def _refuse_other_catalog(builder: Builder) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault
-from ctxbench.evaluation.traces.messages import exchange, read_messages
+from ctxbench.evaluation.traces.messages import exchange, fill, read_messages
 from ctxbench.evaluation.traces.names import named
 from ctxbench.evaluation.traces.records import STATUSES, Call, Record, Shared, Tally, get, seconds
 
@@ -84,12 +84,8 @@ class TurnReader:
         except (TypeError, ValueError, RecursionError):
             wrong.append("field 'messages' must be a list of messages with role and content")
             return
-        found = exchange(messages, history=self._history)
-        record.text = found.text
-        record.history, record.after = self._shared.messages(found.history), self._shared.messages(found.after)
-        record.users, record.key = found.users, found.key
-        record.continued, record.finished = found.continued, found.finished
-        record.calls, record.cumulative = found.calls, data.get("called") is None
+        fill(record, exchange(messages, history=self._history), self._shared)
+        record.cumulative = data.get("called") is None
 
     def _offered(self, record: Record, data: dict[str, Any], wrong: list[str]) -> None:
         exposure = data.get("exposure")
@@ -102,8 +98,7 @@ class TurnReader:
             wrong.append("field 'exposure' says partial, but 'offered' is '*'")
         if offered != "*":
             names = self.names(data, "offered", wrong)
-            record.offered = None if names is None else tuple(i for i in names if i != "*")
-            record.offered = names if record.offered == names else record.offered
+            record.offered = names if names is None or "*" not in names else tuple(i for i in names if i != "*")
         record.available = self.names(data, "available", wrong)
         scope = data.get("scope")
         if scope is not None and not isinstance(scope, str):
@@ -136,7 +131,7 @@ class TurnReader:
                 )
                 continue
             call_id = get(entry, "call", "call_id") if isinstance(entry, dict) else None
-            calls.append(Call(name, status, None if call_id is None else str(call_id)))
+            calls.append(Call(name, status, None if call_id is None else str(call_id) or None))
         return tuple(calls)
 
     def _rest(self, record: Record, data: dict[str, Any], wrong: list[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.evaluation.traces.records import Call, get
+from ctxbench.evaluation.traces.records import Call, Record, Shared, get
 from ctxbench.requests import Message
 
 _UNKNOWN_TOOL = re.compile(
@@ -17,8 +17,16 @@ _UNKNOWN_TOOL = re.compile(
     r"|is not a (?:known|valid) (?:tool|function)|Tool_?Not_?Found",
     re.IGNORECASE | re.DOTALL,
 )
-_ERROR = re.compile(r"\W*(?:error|exception|traceback|fatal|failed)\b", re.IGNORECASE)
+_ERROR = re.compile(
+    r"\W*(?:traceback \(most|an (?:error|exception) (?:occurred|was)"
+    r"|(?:\w+\.)*\w*(?:error|exception)[\"']?(?!\s*:\s*(?:null|false|0|\[\]|\"\"))\s*(?:[:!\])(]|$|\d|[-–—]\s|(?:code|occurred|in|at|while|when|with|from)\b|\w+ing\b)"
+    r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
+    re.IGNORECASE,
+)
+_RAISED = re.compile(r"Tool_?Not_?Found")  # the name of an exception, which says it without the name of the tool
+_MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # of a result that is an object: an error if true
 _LOOKED_AT = 400  # characters at the start of a result in which an error is looked for
+_OTHER = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +34,32 @@ class Said:
     """One message.
 
     Attributes:
-        role: `user`, `assistant`, `system` or `tool`; a user's message that only holds results is `tool`.
+        role: `user`, `assistant`, `system` or `tool`; a user's message that holds results is `tool`, since what
+            stands beside them is the client's.
         text: all that is text in it.
         calls: (call id or None, name).
-        results: (call id or None, status).
+        results: what calls gave.
     """
 
     role: str
     text: str
     calls: tuple[tuple[str | None, str], ...] = ()
-    results: tuple[tuple[str | None, str], ...] = ()
+    results: tuple[Result, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call gave.
+
+    Attributes:
+        call: its id, or None.
+        text: of the result.
+        failed: the message says that it is an error; None if it says nothing.
+    """
+
+    call: str | None
+    text: str
+    failed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +74,8 @@ class Exchange:
         continued: something comes after it.
         finished: the last message is an answer, without a call.
         calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
+        earlier: how many calls stand before it.
+        asked: tells each of the user's messages from other texts, oldest first.
     """
 
     text: str | None
@@ -60,6 +86,8 @@ class Exchange:
     continued: bool
     finished: bool
     calls: tuple[Call, ...]
+    earlier: int = 0
+    asked: tuple[int, ...] = ()
 
 
 def read_messages(value: Any) -> list[Said]:
@@ -101,7 +129,17 @@ def exchange(messages: Sequence[Said], *, history: int) -> Exchange:
         continued=bool(after) and bool(places),
         finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
         calls=calls_of(after),
+        earlier=sum(len(said.calls) for said in messages[: last + 1]),
+        asked=tuple(hash(messages[i].text) for i in places),
     )
+
+
+def fill(record: Record, found: Exchange, shared: Shared) -> None:
+    """Give a record what its messages say."""
+    record.text, record.users, record.key = found.text, found.users, found.key
+    record.history, record.after = shared.messages(found.history), shared.messages(found.after)
+    record.continued, record.finished, record.calls = found.continued, found.finished, found.calls
+    record.earlier, record.asked = found.earlier, found.asked
 
 
 def calls_of(messages: Iterable[Said]) -> tuple[Call, ...]:
@@ -115,25 +153,61 @@ def calls_of(messages: Iterable[Said]) -> tuple[Call, ...]:
         for call_id, name in said.calls:
             waiting.append(len(calls))
             calls.append(Call(name, "ok", call_id))
-        for call_id, status in said.results:
-            place = next((i for i in waiting if call_id is None or calls[i].id == call_id), None)
+        for result in said.results:
+            place = next((i for i in waiting if result.call is None or calls[i].id == result.call), None)
             if place is not None:
                 waiting.remove(place)
-                calls[place] = Call(calls[place].name, status, calls[place].id)
+                status = result_status(result.text, calls[place].name, failed=result.failed)
+                calls[place] = Call(calls[place].name, status, calls[place].id, guessed=True)
     return tuple(calls)
 
 
-def error_status(text: str) -> str:
-    """`unknown_tool` or `error`, for a call that failed with this message."""
-    return "unknown_tool" if _UNKNOWN_TOOL.search(text[:_LOOKED_AT]) else "error"
+def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
+    """The status of a call of a tool that ended with this result.
 
+    A result that is JSON says so by a member that is true; any other by how it begins. That there is no such tool is
+    only taken from a result that names the tool: others may be about something else that is missing.
 
-def result_status(text: str) -> str:
-    """The status of a call that ended with this result: an error says so in its first word."""
+    Args:
+        text: of the result.
+        name: of the tool.
+        failed: the log says that it failed, or did not; None if it says nothing.
+    """
     head = text[:_LOOKED_AT].lstrip()
-    if len(text) < _LOOKED_AT and _UNKNOWN_TOOL.search(head):
+    wrong = _is_error(text) if failed is None else failed
+    if wrong and _RAISED.search(head):
         return "unknown_tool"
-    return error_status(head) if _ERROR.match(head) else "ok"
+    if (wrong or len(text) < _LOOKED_AT) and _UNKNOWN_TOOL.search(head) and _names(head, name):
+        return "unknown_tool"
+    return "error" if wrong else "ok"
+
+
+def same_tool(one: str, other: str) -> bool:
+    """Whether two names may be of one tool: they are equal, or one has a server in front of the other."""
+    first, second = (_OTHER.sub("_", name.casefold()).strip("_") for name in (one, other))
+    return first == second or first.endswith(f"_{second}") or second.endswith(f"_{first}")
+
+
+def _is_error(text: str) -> bool:
+    plain = text.strip()
+    if plain[:1] in ("{", "["):
+        try:
+            value = json.loads(plain)
+        except (ValueError, RecursionError):
+            return bool(_ERROR.match(plain[:_LOOKED_AT]))
+        if isinstance(value, dict):
+            denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
+            return denied or any(value.get(name) for name in _MEMBERS)
+        return False
+    return bool(_ERROR.match(plain[:_LOOKED_AT]))
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text holds the name of a tool, with or without the server in front of it."""
+    words = f"_{_OTHER.sub('_', text.casefold())}_"
+    parts = _OTHER.sub("_", name.casefold()).strip("_")
+    last = re.split(r"__+|[./:]+", name.casefold().strip("_"))[-1]
+    return bool(parts) and (f"_{parts}_" in words or f"_{_OTHER.sub('_', last).strip('_') or parts}_" in words)
 
 
 def plain_text(value: Any) -> str:
@@ -172,8 +246,11 @@ def _said(entry: Any) -> Said:
     role = str(entry.get("role") or "user").casefold()
     text = plain_text(content)
     if role in ("tool", "function") and not results:
-        results = [(_text_or_none(get(entry, "tool_call_id", "id")), result_status(text))]
-    if role == "user" and results and not text:
+        failed = entry.get("is_error")
+        results = [
+            Result(_text_or_none(get(entry, "tool_call_id", "id")), text, failed if isinstance(failed, bool) else None)
+        ]
+    if role == "user" and results:
         role = "tool"
     role = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}.get(
         role, role
@@ -187,11 +264,12 @@ def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:
     return _text_or_none(get(part, "id", "call_id")), str(name or "")
 
 
-def _result(part: Mapping[str, Any]) -> tuple[str | None, str]:
+def _result(part: Mapping[str, Any]) -> Result:
     text = plain_text(get(part, "response", "result", "content") or "")
-    call_id = _text_or_none(get(part, "id", "tool_use_id", "tool_call_id"))
-    return call_id, error_status(text) if part.get("is_error") is True else result_status(text)
+    call_id = _text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
+    return Result(call_id, text, True if part.get("is_error") is True else None)
 
 
 def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
+    """An id as text; an empty one is none."""
+    return None if value is None else str(value) or None

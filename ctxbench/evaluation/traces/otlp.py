@@ -12,6 +12,11 @@ from typing import Any
 
 from ctxbench.evaluation.traces.records import get, seconds
 
+SAID = ("messages", "text", "called", "offered")
+"""Fields of a line of which any makes it a turn."""
+
+_OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "body")
+
 
 @dataclass(slots=True, kw_only=True)
 class Event:
@@ -45,10 +50,19 @@ class Span:
 
 
 def holds_spans(data: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is an export, a span or a log record rather than a turn."""
-    return any(name in data for name in ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")) or (
-        get(data, "traceId", "trace_id") is not None or isinstance(data.get("context"), dict)
-    )
+    """Whether a JSON object is an export, a span or a log record rather than a turn.
+
+    A turn may name the trace it comes from, and hold an object called `context`: what has a field of a turn and no
+    span's id, or nothing else of a span's, is a turn.
+    """
+    if any(name in data for name in ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")):
+        return True
+    context = data.get("context")
+    inner = context if isinstance(context, dict) else {}
+    span_id = get(data, "spanId", "span_id") or get(inner, "spanId", "span_id")
+    if any(name in data for name in SAID) and not (span_id and any(name in data for name in _OF_SPANS)):
+        return False
+    return bool(span_id) or get(data, "traceId", "trace_id") is not None or get(inner, "trace_id") is not None
 
 
 def read_spans(data: Mapping[str, Any]) -> Iterator[Span]:

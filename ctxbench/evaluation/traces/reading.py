@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.evaluation.traces.lines import TURN_FIELDS, TurnReader
-from ctxbench.evaluation.traces.otlp import holds_spans, read_spans
+from ctxbench.evaluation.traces.otlp import SAID, holds_spans, read_spans
 from ctxbench.evaluation.traces.records import Record, Shared, Tally
 from ctxbench.evaluation.traces.spans import SpanReader
 from ctxbench.fileio import iter_lines, read_text
@@ -20,7 +20,6 @@ Notify: TypeAlias = Callable[[str, int, int], None]
 """Called with what is done, how much of it is done, and how much there is."""
 
 _WHOLE = ("{", "[", "[{")  # first lines of JSON that is spread over lines; JSON lines end theirs
-_SAID = ("messages", "text", "called", "offered")  # one of these makes a row a turn
 
 
 def silent(_text: str, _done: int, _total: int) -> None:
@@ -58,7 +57,7 @@ def read_records(paths: Sequence[Path], tally: Tally, *, history: int, notify: N
             before = len(tally.faults)
             if holds_spans(data):
                 _take_spans(data, spans, place, tally, Fault("", path, line))
-            elif any(name in data for name in _SAID):
+            elif any(name in data for name in SAID):
                 record = turns.read(data, place, path, line)
                 records += [] if record is None else [record]
             else:

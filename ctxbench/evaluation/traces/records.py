@@ -22,11 +22,21 @@ class Call:
         name: as the log has it.
         status: `ok`, `error` (it was made and failed) or `unknown_tool` (there was no such tool to call).
         id: of the call, by which it is known when it is logged twice; None if the log has none.
+        guessed: the status was read from the words of a result.
     """
 
     name: str
     status: str = "ok"
     id: str | None = None
+    guessed: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A model call further down, of a sub-agent or a helper: what it was offered (None = not said) and called."""
+
+    offered: tuple[str, ...] | None
+    calls: tuple[Call, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +67,10 @@ class Record:
         cumulative: `calls` come from messages, which later records of the turn hold again.
         executed: calls as the spans of their execution have them.
         unit: records of one unit (a trace, an agent's invocation) with the same `key` are of one turn.
+        below: model calls of sub-agents and helpers that belong to this one.
+        earlier: how many calls stand before the user's last message.
+        asked: tells each of the user's messages from other texts, oldest first.
+        doubtful: which text is the user's, or what belongs to it, is not certain.
     """
 
     place: int
@@ -85,6 +99,10 @@ class Record:
     cumulative: bool = False
     executed: tuple[Call, ...] = ()
     unit: str | None = None
+    below: tuple[Below, ...] = ()
+    earlier: int = 0
+    asked: tuple[int, ...] = ()
+    doubtful: bool = False
 
 
 @dataclass

@@ -13,11 +13,17 @@ from ctxbench.evaluation.traces.names import AMBIGUOUS, UNKNOWN
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
         *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_without_parent"),
-        *("spans_without_content", "logs_without_span", "records_without_request"),
+        *(
+            "spans_without_content",
+            "spans_other",
+            "model_calls_of_helpers",
+            "logs_without_span",
+            "records_without_request",
+        ),
     ),
     "turns": (
         *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
-        *("scopes_unknown", "session_not_available"),
+        *("available_unknown", "scopes_unknown", "session_not_available"),
     ),
     "queries": (
         *("queries_complete", "queries_partly", "queries_unlabelled", "queries_nothing"),
@@ -26,7 +32,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
     "labels": ("labels_full", "labels_partial"),
     "calls": (
         *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
-        *("calls_outside_catalog", "calls_ambiguous", "calls_without_request"),
+        *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
     ),
     "order": (
         *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
@@ -143,6 +149,12 @@ _WORDS = {
     "logs_without_span": "{n:,} log records belong to no span of the log",
     "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
     "calls_without_request": "{n:,} calls belong to no user's message and are left out",
+    "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
+    "as a line of its own; they are left out",
+    "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
+    "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
+    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; their "
+    "exposure counts as partial",
     "calls_error": "{n:,} calls failed and are no labels",
     "calls_unknown_tool": "{n:,} calls were of unknown tools",
     "calls_outside_catalog": "{n:,} calls were of tools that the catalog does not have",

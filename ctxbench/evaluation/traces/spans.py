@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxbench.evaluation.traces.messages import Said, error_status, exchange, read_messages
+from ctxbench.evaluation.traces.messages import Said, exchange, fill, read_messages, result_status, same_tool
 from ctxbench.evaluation.traces.names import named
 from ctxbench.evaluation.traces.otlp import Event, Span
-from ctxbench.evaluation.traces.records import Call, Record, Shared, Tally, get
+from ctxbench.evaluation.traces.records import Below, Call, Record, Shared, Tally, get
 
 _OPERATIONS = {
     "chat": "chat", "text_completion": "chat", "generate_content": "chat",
@@ -91,6 +91,7 @@ class SpanReader:
         attributes = span.attributes
         node = Node(trace=span.trace, id=span.id, parent=span.parent, place=place, start=span.start)
         node.kind = _kind(attributes)
+        self._tally.counts["spans_other"] += not node.kind
         conversation = get(attributes, "gen_ai.conversation.id", "session.id", "gen_ai.thread.id")
         user = get(attributes, "user.id", "enduser.id")
         node.conversation = None if conversation is None else str(conversation)
@@ -158,11 +159,8 @@ class SpanReader:
 
     def _take(self, record: Record, said: list[Said], answers: list[Said]) -> None:
         answers = [Said("assistant", one.text, one.calls, one.results) for one in answers]
-        found = exchange([*said, *answers], history=self._history)
-        record.text = found.text
-        record.history, record.after = self._shared.messages(found.history), self._shared.messages(found.after)
-        record.users, record.key, record.calls = found.users, found.key, found.calls
-        record.continued, record.finished = bool(said) and said[-1].role != "user", found.finished
+        fill(record, exchange([*said, *answers], history=self._history), self._shared)
+        record.continued = bool(said) and said[-1].role != "user"
 
 
 class _Trace:
@@ -187,7 +185,7 @@ class _Trace:
                 if main is None:
                     self._tally.counts["spans_without_content"] += 1
                 else:
-                    _join(main, record)
+                    main.below = (*main.below, Below(record.offered, record.calls))
         self._attach_calls(order, mains)
         for node_id, record in mains.items():
             self._name(record, self._nodes[node_id])
@@ -198,21 +196,24 @@ class _Trace:
         mains: dict[str, Record] = {}
         users: dict[str, int] = {}
         said: set[tuple[str, int]] = set()
-        for node in order:
-            agents = [above for above in self._above[node.id] if above.kind == "agent"]
-            nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._above[node.id])
-            record = node.record
-            if node.kind != "chat" or record is None or nested or record.text is None:
+        texts: set[tuple[str, str | None]] = set()
+        outer = self._outer(order)
+        helpers = helpers_of(outer, self._executing(order, outer))
+        for node, record, agent in outer:
+            unit = agent.id if agent is not None else ""
+            if node.id in helpers:
+                self._tally.counts["model_calls_of_helpers"] += 1
                 continue
-            unit = agents[0].id if agents else ""
-            if agents and record.users <= users.get(unit, 0) and (unit, record.key) not in said:
-                continue  # a helper of the same agent, with messages of its own
+            fewer = agent is not None and record.users <= users.get(unit, 0) and (unit, record.key) not in said
+            if fewer and (unit, record.text) in texts:
+                continue  # the same request, from a window of messages that has moved on
+            texts.add((unit, record.text))
             said.add((unit, record.key))
             users[unit] = max(record.users, users.get(unit, 0))
             record.unit = f"{self._trace}/{unit}"
             mains[node.id] = record
-            if agents and agents[0].record is not None and record.offered is None:
-                record.offered = agents[0].record.offered
+            if agent is not None and agent.record is not None and record.offered is None:
+                record.offered = agent.record.offered
         for node in order:
             outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._above[node.id])
             if outermost and node.record is not None and node.record.text is not None and node.id not in users:
@@ -222,24 +223,72 @@ class _Trace:
 
     def _main_of(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
         """The record that something further down belongs to: above it, of the same agent, or the latest before it."""
-        for above in reversed(self._above[node.id]):
-            if above.id in mains:
-                return mains[above.id]
+        above = self._main_above(node, mains)
+        if above is not None:
+            return above
         agents = [above.id for above in self._above[node.id] if above.kind == "agent"]
         unit = f"{self._trace}/{agents[0] if agents else ''}"
         same = [record for record in mains.values() if record.unit == unit] or list(mains.values())
         before = [record for record in same if record.time is None or record.time <= self._begin(node)]
         return before[-1] if before else same[0] if same else None
 
+    def _main_above(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
+        """The record of the nearest model call above, or the one that this model call belongs to."""
+        for above in reversed(self._above[node.id]):
+            if above.id in mains:
+                return mains[above.id]
+            if above.kind == "chat":
+                return self._main_of(above, mains)
+        return None
+
+    def _outer(self, order: list[Node]) -> list[tuple[Node, Record, Node | None]]:
+        """The model calls below no other agent, tool or model call, each with its agent."""
+        out: list[tuple[Node, Record, Node | None]] = []
+        for node in order:
+            agents = [above for above in self._above[node.id] if above.kind == "agent"]
+            nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._above[node.id])
+            if node.kind == "chat" and node.record is not None and not nested and node.record.text is not None:
+                out.append((node, node.record, agents[0] if agents else None))
+        return out
+
+    def _executing(self, order: list[Node], outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
+        """The model calls that a tool's span is below of, or follows within the same agent."""
+        agents = {node.id: agent.id if agent is not None else "" for node, _, agent in outer}
+        latest: dict[str, str] = {}
+        found: set[str] = set()
+        for node in order:
+            if node.id in agents:
+                latest[agents[node.id]] = node.id
+            elif node.call is not None:
+                chats = [above.id for above in self._above[node.id] if above.id in agents]
+                around = [above.id for above in self._above[node.id] if above.kind == "agent"]
+                found.add(chats[-1] if chats else latest.get(around[0] if around else "", ""))
+        return found
+
+    @staticmethod
+    def _by_id(call: Call, mains: Mapping[str, Record], begin: float) -> Record | None:
+        """The record whose messages hold a call's id: under its name, and the latest before it, where several do."""
+        holds = [
+            (
+                not any(same_tool(one.name, call.name) for one in same),
+                (record.time or 0.0) > begin,
+                -(record.time or 0.0),
+                i,
+            )
+            for i, record in enumerate(mains.values())
+            if (same := [one for one in record.calls if one.id == call.id])
+        ]
+        return list(mains.values())[min(holds)[-1]] if call.id is not None and holds else None
+
     def _attach_calls(self, order: list[Node], mains: Mapping[str, Record]) -> None:
-        by_id = {call.id: record for record in reversed(list(mains.values())) for call in record.calls if call.id}
         for node in order:
             if node.call is None:
                 continue
             if any(above.call is not None and above.call.name == node.call.name for above in self._above[node.id]):
                 self._tally.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
-            record = (by_id.get(node.call.id) if node.call.id else None) or self._main_of(node, mains)
+            record = self._main_above(node, mains)
+            record = record or self._by_id(node.call, mains, self._begin(node)) or self._main_of(node, mains)
             if record is None:
                 self._tally.counts["calls_without_request"] += 1
             else:
@@ -276,11 +325,48 @@ class _Trace:
         return tuple(reversed(chain))
 
 
-def _join(main: Record, record: Record) -> None:
-    """Give a model call what one that belongs to it was offered and called."""
-    main.calls = (*main.calls, *record.calls)
-    if record.offered is not None:
-        main.offered = tuple(dict.fromkeys((*(main.offered or ()), *record.offered)))
+def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], executing: Collection[str]) -> set[str]:
+    """The model calls of agents that are no part of the conversation, such as one that finds a title for it.
+
+    Where an agent's own messages are recorded, those are of it whose messages hold its user's. Else, where some of an
+    agent's model calls have tools or call them, a model call with neither that shares no message of the user's with
+    those is a helper; where two that share none have tools, the first that calls some is the agent's, and `doubtful`.
+
+    Args:
+        outer: model calls in order, each with its agent; those without an agent are no helpers.
+        executing: model calls that spans of tools follow.
+    """
+    units: dict[str, list[tuple[Node, Record, Node]]] = {}
+    for node, record, agent in outer:
+        if agent is not None:
+            units.setdefault(agent.id, []).append((node, record, agent))
+    found: set[str] = set()
+    for members in units.values():
+        own = members[0][2].record
+        asked = set(own.asked[-1:]) if own is not None else set()
+        first = [m for m in members if asked & set(m[1].asked)]
+        if not first:
+            tooled = [m for m in members if m[1].offered or m[1].calls or m[0].id in executing]
+            calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in executing]
+            first = calling[:1] or tooled[:1] or members[:1]
+            linked = {a for _, record, _ in _linked(members, first) for a in record.asked}
+            first[0][1].doubtful = any(not linked & set(record.asked) for _, record, _ in tooled)
+        kept = {node.id for node, _, _ in _linked(members, first)}
+        found |= {node.id for node, _, _ in members if node.id not in kept}
+    return found
+
+
+def _linked(
+    members: list[tuple[Node, Record, Node]], first: list[tuple[Node, Record, Node]]
+) -> list[tuple[Node, Record, Node]]:
+    """The model calls that share messages of the user's with the first ones, or with others that do."""
+    asked = {one for _, record, _ in first for one in record.asked}
+    while True:
+        kept = [member for member in members if asked & set(member[1].asked)]
+        more = {one for _, record, _ in kept for one in record.asked}
+        if more <= asked:
+            return kept
+        asked |= more
 
 
 def _kind(attributes: Mapping[str, Any]) -> str:
@@ -302,8 +388,9 @@ def _executed(span: Span) -> Call | None:
     call_id = span.attributes.get("gen_ai.tool.call.id")
     error = span.attributes.get("error.type")
     thrown = " ".join(str(e.data.get("exception.message") or "") for e in span.events if e.name == "exception")
-    status = error_status(f"{error or ''} {span.message} {thrown}") if span.failed or error else "ok"
-    return Call(name, status, None if call_id is None else str(call_id))
+    failed = bool(span.failed or error)
+    status = result_status(f"{error or ''} {span.message} {thrown}", name, failed=True) if failed else "ok"
+    return Call(name, status, None if call_id is None else str(call_id) or None, guessed=True)
 
 
 def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:

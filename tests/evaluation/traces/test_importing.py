@@ -104,9 +104,16 @@ def test_labels_say_that_they_come_from_a_trace(made):
 
 def test_exposure_is_the_union_over_the_calls_of_a_turn(made):
     one = made(row(offered=ALL[:2], called=["create_issue"]), row(offered=ALL[2:], called=["deploy"]))
-    assert state(one) == (["create_issue", "deploy"], "wholly")
     assert one.exposures[0].offered == (CREATE, SEARCH, RUNS, DEPLOY)
-    assert one.exposures[0].full
+
+
+def test_exposure_is_full_only_if_each_model_call_that_could_call_was_offered_everything(made):
+    halves = made(row(offered=ALL[:2], called=["create_issue"]), row(offered=ALL[2:], called=["deploy"]))
+    assert (state(halves), halves.exposures[0].full) == ((["create_issue", "deploy"], "partly"), False)
+    silent = made(row(called=["create_issue"]), row(offered=None, called=["deploy"]))
+    assert state(silent) == (["create_issue", "deploy"], "partly")
+    answering = made(row(called=["create_issue"]), row(offered=[], called=[]), row(offered=None, called=[]))
+    assert state(answering) == (["create_issue"], "wholly")
 
 
 def test_a_disabled_or_manual_item_cannot_be_required(made):
@@ -555,3 +562,185 @@ def test_counts_add_up_for_every_turn(made):
     assert counts["turns"] == 24 == counts["turns_full"] + counts["turns_partial"]
     states = ("complete", "partly", "unlabelled", "nothing")
     assert sum(counts[f"queries_{name}"] for name in states) == 24
+
+
+# ------------------------------------------------------------------------------------------------ what is doubtful
+
+
+def asked(text="Do it."):
+    return {"role": "user", "content": text}
+
+
+def said(*named, text=None):
+    """A message of the assistant's with calls: (id, name)."""
+    calls = [{"id": i, "function": {"name": n}} for i, n in named]
+    return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+def gave(call_id, text="fine"):
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def listed(*messages, **fields):
+    """A line whose calls stand in its messages."""
+    return {"conversation": "c", "messages": list(messages), "offered": ALL} | fields
+
+
+def test_calls_of_several_tools_under_one_id_are_all_labels_and_doubtful(made):
+    one = made(
+        listed(asked(), said(("call_0", "deploy")), gave("call_0"), said(("call_0", "list_runs")), gave("call_0"))
+    )
+    assert state(one) == (["list_runs", "deploy"], "partly")
+
+
+def test_calls_of_one_tool_under_one_id_are_as_many_as_there_are(made):
+    once = [said(("call_0", "deploy")), gave("call_0")]
+    one = made(listed(asked(), *once, *once), listed(asked(), *once))
+    assert state(one) == (["deploy"], "wholly")
+    assert one.report.counts["calls_ok"] == 2
+
+
+def test_an_empty_id_is_none(made):
+    one = made(listed(asked(), said(("", "deploy"), ("", "list_runs")), gave(""), gave("", "Error: quota")))
+    assert state(one) == (["deploy"], "partly")
+    assert (one.report.counts["calls_ok"], one.report.counts["calls_error"]) == (1, 1)
+    named = made(row(called=[{"tool": "deploy", "call": ""}, {"tool": "list_runs", "call": ""}]))
+    assert state(named) == (["list_runs", "deploy"], "wholly")
+
+
+def test_a_call_without_an_id_failed_if_a_later_line_says_so(made):
+    first = said((None, "deploy"))
+    assert state(made(listed(asked(), first), listed(asked(), first, gave(None, "Error: quota")))) == ([], "unlabelled")
+
+
+def test_a_name_of_what_the_request_may_get_that_the_catalog_does_not_have_leaves_exposure_partial(made):
+    one = made(row(called=["deploy"], available=["deploy", "undeploy"], offered="*"))
+    assert (state(one), one.exposures[0].full) == ((["deploy"], "partly"), False)
+    assert one.report.counts["available_unknown"] == 1
+
+
+@pytest.mark.parametrize(
+    "fields", [{"available": []}, {"available": ["undeploy"], "called": ["deploy"]}, {"scope": "nowhere"}]
+)
+def test_where_nobody_knows_what_the_request_may_get_exposure_is_partial(made, fields):
+    assert not made(row(offered="*", **fields)).exposures[0].full
+
+
+@pytest.mark.parametrize("fields", [{"trace_id": "t1"}, {"context": {"page": 3}}, {"span_id": "s1", "trace_id": "t1"}])
+def test_a_turn_may_name_its_trace_and_hold_a_context(made, fields):
+    assert state(made(row(called=["deploy"], **fields))) == (["deploy"], "wholly")
+
+
+def test_a_message_with_a_result_is_no_message_of_the_users(made):
+    result = {"type": "tool_result", "tool_use_id": "k", "content": "fine"}
+    messages = [
+        asked("Open it."),
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "deploy", "input": {}}]},
+        {"role": "user", "content": [result, {"type": "text", "text": "<reminder>The list is empty.</reminder>"}]},
+        {"role": "assistant", "content": "Done."},
+    ]
+    one = made(listed(*messages))
+    assert [query.request.text for query in one.dataset.queries] == ["Open it."]
+    assert state(one) == (["deploy"], "wholly")
+
+
+def test_calls_of_earlier_turns_that_have_no_line_are_counted(made):
+    first = [asked("One."), said(("1", "deploy")), gave("1"), {"role": "assistant", "content": "Done."}]
+    second = [asked("Two."), said(("2", "list_runs")), gave("2")]
+    whole = made(listed(*first, *second))
+    assert (len(whole.dataset), state(whole)) == (1, (["list_runs"], "wholly"))
+    assert whole.report.counts["calls_of_earlier_turns"] == 1
+    assert made(listed(*first), listed(*first, *second)).report.counts["calls_of_earlier_turns"] == 0
+
+
+def test_a_window_of_messages_that_moves_on_is_one_turn(made):
+    old = [asked("Old."), {"role": "assistant", "content": "Yes."}]
+    now = [asked("New."), said(("1", "deploy")), gave("1"), said(("2", "list_runs")), gave("2")]
+    one = made(listed(*old, *now[:2]), listed(old[1], *now[:4]), listed(*now))
+    assert [query.request.text for query in one.dataset.queries] == ["New."]
+    assert state(one) == (["list_runs", "deploy"], "wholly")
+
+
+def test_an_unknown_tool_is_one_that_was_not_offered(made):
+    lines = asked(), said(("1", "deploy")), gave("1", "Unknown tool: deploy"), said(("2", "list_runs")), gave("2")
+    assert made(listed(*lines)).dataset.queries[0].tags == ("full-exposure",)
+    assert made(listed(*lines)).report.counts["calls_error"] == 1
+    assert "unknown-tool" in made(listed(*lines, offered=["list_runs"])).dataset.queries[0].tags
+
+
+def test_an_ambiguous_name_is_the_item_that_was_offered(made):
+    twins = Catalog([Item(type="tool", server=server, name="search") for server in ("wiki", "tracker")])
+    one = made(row(offered=["wiki.search"], called=["search"]), catalog=twins)
+    assert [label.item.id for label in one.dataset.labels] == ["tool:wiki:search"]
+    assert made(row(offered="*", called=["search"]), catalog=twins).dataset.labels == ()
+
+
+def test_a_turn_without_text_is_never_wholly_labelled(made):
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    assert state(made(row(messages=[image], called=["deploy"]))) == (["deploy"], "partly")
+
+
+@pytest.mark.parametrize(
+    ("following", "again"),
+    [
+        ("No, the other one.", True),
+        ("Nope", True),
+        ("Again, please", True),
+        ("No, thanks!", False),
+        ("no problem, now list the builds", False),
+        ("again, thank you", False),
+    ],
+)
+def test_an_answer_that_begins_with_no_is_no_complaint_if_it_is_thanks(made, following, again):
+    one = made(row("Open a bug.", called=["deploy"]), row(following, turn=1))
+    assert ("asked-again" in one.dataset.queries[0].tags) is again
+
+
+# ------------------------------------------------------------------------------------------------ writing
+
+
+def test_exposures_and_queries_are_written_in_one_step(made, tmp_path, monkeypatch):
+    write_import(made(row(called=["deploy"])), tmp_path / "out")
+    (tmp_path / "out" / "notes.md").write_text("mine")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+
+    def full(*_):
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr("ctxbench.evaluation.traces.importing.write_exposures", full)
+    with pytest.raises(StorageError, match="full"):
+        write_import(made(row("Other.", called=["list_runs"])), tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == before
+    monkeypatch.undo()
+    write_import(made(row("Other.", called=["list_runs"])), tmp_path / "out")
+    assert read_dataset(tmp_path / "out").queries[0].request.text == "Other."
+    assert read_exposures(tmp_path / "out")["c-0"].called == (RUNS,)
+    assert (tmp_path / "out" / "notes.md").read_text() == "mine"
+
+
+def test_an_import_with_answers_is_not_replaced(made, tmp_path):
+    write_import(made(row(called=["deploy"])), tmp_path / "out")
+    (tmp_path / "out" / "labelling").mkdir()
+    (tmp_path / "out" / "labelling" / "answers.jsonl").write_text("")
+    refuse_overwriting(tmp_path / "out")
+    (tmp_path / "out" / "labelling" / "answers.jsonl").write_text("{}\n")
+    with pytest.raises(ParameterError, match=r"answers of `data label`"):
+        refuse_overwriting(tmp_path / "out")
+
+
+def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
+    (tmp_path / "notes.md").write_text("mine")
+    with pytest.raises(ParameterError, match="is no dataset"):
+        write_import(made(row()), tmp_path)
+
+
+def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
+    one = made(
+        row("Ask annamueller and 424242.", conversation="chat_annamueller_1", user="annamueller", called=["deploy"]),
+        row("Ok.", conversation="d", user="424242"),
+        tools := row("Read.", conversation="e", tool_results=[{"tool": "of anna@x.example", "text": "ok"}]),
+    )
+    assert tools["conversation"] == "e"
+    first, _, third = one.dataset.queries
+    assert (first.id, first.request.text) == ("chat__user-1__1-0", "Ask <user-1> and <user-2>.")
+    assert third.request.tool_results == (("of <mail-1>", "ok"),)

@@ -103,11 +103,28 @@ def test_a_call_without_ids_gets_the_next_result():
         ("Unknown tool: list_runs", "unknown_tool"),
         ("Error: tool 'list_runs' not found", "unknown_tool"),
         ("No such tool available: list_runs", "unknown_tool"),
+        ('{"error": null, "data": [1]}', "ok"),
+        ('{"failed": 0, "errors": [], "passed": 12}', "ok"),
+        ('{"error": {"code": 404}}', "error"),
+        ('{"success": false}', "error"),
+        ('[{"error": "of a row"}]', "ok"),
+        ('{"error": "cut off...', "error"),
+        ("Failed builds: 3", "ok"),
+        ("Failed to connect", "error"),
+        ("Error budget: 99.9%", "ok"),
+        ("Exception list is empty", "ok"),
+        ("requests.exceptions.HTTPError: 404", "error"),
+        ("[error] quota", "error"),
+        ("function foo: 3 usages not found elsewhere", "ok"),
+        ("No such tool in the shed", "ok"),
+        ("Unknown tool: other_tool", "ok"),
+        ("Error: function other is not defined", "error"),
+        ("ToolNotFoundError: no list", "unknown_tool"),
         ("the document says: unknown tool. " + "x" * 500, "ok"),
     ],
 )
 def test_a_result_says_how_its_call_ended(text, status):
-    assert result_status(text) == status
+    assert result_status(text, "list_runs") == status
 
 
 @pytest.mark.parametrize("value", [3, [3], ["a"], {"messages": 3}, [{"role": "user", "content": 3}], None])

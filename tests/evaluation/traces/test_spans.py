@@ -164,7 +164,19 @@ def test_structured_content_is_read_as_json_text_is(made):
         ({"code": "STATUS_CODE_OK"}, {}, "calls_ok"),
         ({"code": 2, "message": "timeout"}, {}, "calls_error"),
         ({"code": "STATUS_CODE_ERROR"}, {}, "calls_error"),
+        ({"code": 2, "message": "Unknown tool: deploy"}, {}, "calls_error"),  # it was offered, so there was one
+    ],
+)
+def test_the_span_of_a_call_says_how_it_ended(made, status, more, expected):
+    one = made(export(AGENT, FIRST, tool("x", "deploy", "1", parent="a", at=2, status=status, **more)))
+    assert {name: n for name, n in one.report.counts.items() if name.startswith("calls_") and n} == {expected: 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "expected"),
+    [
         ({"code": 2, "message": "Unknown tool: deploy"}, {}, "calls_unknown_tool"),
+        ({"code": 2, "message": "Unknown tool: other"}, {}, "calls_error"),
         (
             {"code": 2},
             {"events": [("exception", {"exception.message": "Tool deploy not found"})]},
@@ -172,8 +184,9 @@ def test_structured_content_is_read_as_json_text_is(made):
         ),
     ],
 )
-def test_the_span_of_a_call_says_how_it_ended(made, status, more, expected):
-    one = made(export(AGENT, FIRST, tool("x", "deploy", "1", parent="a", at=2, status=status, **more)))
+def test_a_call_of_what_was_not_offered_may_be_of_an_unknown_tool(made, status, more, expected):
+    first = chat("c1", [ASK], calls(("1", "deploy")), parent="a", at=1, offered=["list_runs"])
+    one = made(export(AGENT, first, tool("x", "deploy", "1", parent="a", at=2, status=status, **more)))
     assert {name: n for name, n in one.report.counts.items() if name.startswith("calls_") and n} == {expected: 1}
 
 
@@ -370,3 +383,82 @@ def test_values_lose_otlps_wrapping():
     (one,) = read_spans(span("a", "chat", x=[1, True, {"y": "z"}]))
     assert one.attributes["gen_ai.x"] == [1, True, {"y": "z"}]
     assert one.start == 1772323200.0
+
+
+def test_a_tools_span_belongs_to_the_model_call_above_it_whoever_has_its_call_id(made):
+    first = chat("c1", [user("One.")], calls(("1", "deploy")), conversation__id="conv", at=1)
+    second = chat("c2", [user("One."), user("Two.")], calls(("2", "list_runs")), conversation__id="conv", at=5)
+    one = made(export(first, second, tool("x", "create_issue", "1", parent="c2", at=6)))
+    assert labels(one) == {"conv-0": ["deploy"], "conv-1": ["create_issue", "list_runs"]}
+
+
+def test_a_tools_span_beside_the_model_calls_goes_by_its_call_id_and_name(made):
+    first = chat("c1", [user("One.")], calls(("call_0", "deploy")), conversation__id="conv", at=1)
+    second = chat("c2", [user("One."), user("Two.")], calls(("call_0", "list_runs")), conversation__id="conv", at=5)
+    failed = tool("x", "deploy", "call_0", at=6, status={"code": 2})
+    assert labels(made(export(first, second, failed))) == {"conv-0": [], "conv-1": ["list_runs"]}
+
+
+def test_the_lists_of_a_sub_agent_do_not_make_exposure_full(made):
+    main = chat("c1", [user("Do it.")], calls(("1", "create_issue")), parent="a", at=1, offered=["create_issue"])
+    inner = chat("c2", [user("Sub task.")], parent="b", at=3, offered=["list_runs", "deploy"])
+    one = made(export(AGENT, main, tool("x", "create_issue", "1", parent="a", at=2),
+                      span("b", "invoke_agent", parent="x", at=2), inner))  # fmt: skip
+    assert labels(one) == {"conv-0": ["create_issue"]}
+    assert (one.exposures[0].full, len(one.exposures[0].offered)) == (False, 3)
+    assert one.dataset.queries[0].partly_labelled
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_a_model_call_of_an_agents_that_finds_a_title_is_no_query(made, at):
+    title = chat("t", [user("Find a title for: Deploy it.")], {"role": "assistant", "parts": []}, parent="a", at=at,
+                 offered=None)  # fmt: skip
+    one = made(export(AGENT, title, FIRST, tool("x1", "deploy", "1", parent="a", at=2), SECOND_CALL))
+    assert [query.request.text for query in one.dataset.queries] == ["Deploy it."]
+    assert labels(one) == {"conv-0": ["deploy"]}
+    assert not one.dataset.queries[0].partly_labelled
+    assert one.report.counts["model_calls_of_helpers"] == 1
+
+
+def test_two_requests_with_tools_in_one_agent_are_doubtful(made):
+    other = chat("o", [user("Plan it.")], calls(("7", "list_runs")), parent="a", at=4)
+    one = made(export(AGENT, FIRST, SECOND_CALL, other))
+    assert [(query.request.text, query.partly_labelled) for query in one.dataset.queries] == [("Deploy it.", True)]
+
+
+def test_the_messages_of_the_agent_say_which_request_is_the_users(made):
+    agent = span("a", "invoke_agent", conversation__id="conv", input__messages=json.dumps([user("Deploy it.")]))
+    plan = chat("o", [user("Plan it.")], calls(("7", "list_runs")), parent="a", at=0)
+    one = made(export(agent, plan, FIRST, SECOND_CALL))
+    assert [query.request.text for query in one.dataset.queries] == ["Deploy it."]
+
+
+def test_spans_of_no_known_kind_are_counted(made):
+    one = made(export(AGENT, FIRST, span("h", parent="a", name="GET /")))
+    assert one.report.counts["spans_other"] == 1
+
+
+def test_a_window_of_messages_that_moves_on_within_an_agent_keeps_requests_apart(made):
+    done = {"role": "assistant", "parts": [{"type": "text", "content": "Done."}]}
+    second = chat("c3", [ASK, done, user("And the builds?")], calls(("2", "list_runs")), parent="a", at=5)
+    moved = chat(
+        "c4", [user("And the builds?"), calls(("2", "list_runs")), response("2", "ok")], done, parent="a", at=6
+    )
+    third = chat(
+        "c5", [user("And the builds?"), done, user("A ticket.")], calls(("3", "create_issue")), parent="a", at=7
+    )
+    one = made(export(AGENT, FIRST, second, moved, third))
+    assert [query.request.text for query in one.dataset.queries] == ["Deploy it.", "And the builds?", "A ticket."]
+    assert list(labels(one).values()) == [["deploy"], ["list_runs"], ["create_issue"]]
+
+
+def test_a_span_without_a_call_id_says_how_the_call_of_that_name_ended(made):
+    one = made(export(AGENT, FIRST, tool("x", "deploy", parent="a", at=2, status={"code": 2})))
+    assert labels(one) == {"conv-0": []}
+    assert one.report.counts["calls_error"] == 1
+
+
+def test_a_helper_that_has_tools_but_calls_none_is_no_query_and_leaves_a_doubt(made):
+    title = chat("t", [user("Find a title for: Deploy it.")], parent="a", at=0)
+    one = made(export(AGENT, title, FIRST, SECOND_CALL))
+    assert [(query.request.text, query.partly_labelled) for query in one.dataset.queries] == [("Deploy it.", True)]
