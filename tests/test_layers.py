@@ -26,8 +26,8 @@ LAYERS = (
 )
 INSIDE_EVALUATION = (
     "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.rows datasets.files importers "
-    "datasets.store datasets fetching labelling.exposure labelling.weights labelling.answers traces provenance slices "
-    "evidence results curation preparing summary dataset_run runner latency labelling"
+    "datasets.store datasets fetching labelling.exposure labelling.weights labelling.regrading labelling.answers "
+    "traces provenance slices evidence results curation preparing summary dataset_run runner latency labelling"
 )
 
 

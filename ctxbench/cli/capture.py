@@ -11,8 +11,8 @@ import typer
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, progress
-from ctxbench.errors import ParameterError
-from ctxbench.sources.snapshots import Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
+from ctxbench.errors import ParameterError, StorageError
+from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class Wanted:
         references: folders of Markdown files.
         only, skip: names of servers.
         timeout: seconds that each server gets.
+        partial: replace an earlier catalog although servers failed, whose items are then gone.
     """
 
     mcp_config: Path | None = None
@@ -33,6 +34,7 @@ class Wanted:
     only: Sequence[str] = ()
     skip: Sequence[str] = ()
     timeout: float = 30.0
+    partial: bool = False
 
 
 def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
@@ -48,7 +50,7 @@ def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
         raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
     refuse_other(out)
     with progress() as shown:
-        return keep(list(_sources(wanted, shown)), out=out, as_json=as_json)
+        return keep(list(_sources(wanted, shown)), out=out, as_json=as_json, partial=wanted.partial)
 
 
 def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
@@ -83,9 +85,18 @@ def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: b
     return keep([tool_list(path, server=server)], out=out, as_json=as_json)
 
 
-def keep(sources: Sequence[Source], *, out: Path, as_json: bool) -> int:
-    """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed."""
+def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True) -> int:
+    """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed.
+
+    Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced.
+    """
     snapshot = capture(*sources)
+    if snapshot.failed and not partial and (out / CAPTURE).is_file():
+        why = "; ".join(f"{part.name}: {part.error}" for part in snapshot.failed)
+        raise StorageError(
+            f"{out} is kept as it was, since {len(snapshot.failed)} of {len(snapshot.parts)} failed and their items "
+            f"would be gone from it; --partial replaces it all the same, --skip NAME leaves a server out ({why})"
+        )
     card = write_snapshot(snapshot, out)
     if as_json:
         print_json({"folder": str(out), **card})

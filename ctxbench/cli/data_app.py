@@ -97,11 +97,14 @@ def data_capture(
     only: Annotated[list[str] | None, typer.Option(help="Ask this server only; repeatable.")] = None,
     skip: Annotated[list[str] | None, typer.Option(help="Leave this server out; repeatable.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that each server gets.")] = 30.0,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Replace an earlier catalog although servers failed.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Capture what an agent has as a catalog: tools of MCP servers, rules, references.
 
-    Exit code 1 if some servers failed; the others are kept.
+    Exit code 1 if some servers failed; the others are kept, but an earlier catalog is not replaced by less.
 
     For example:
 
@@ -116,6 +119,7 @@ def data_capture(
         only=only or [],
         skip=skip or [],
         timeout=timeout,
+        partial=partial,
     )
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
     from ctxbench.evaluation.labelling.exposure import Exposure
     from ctxbench.evaluation.labelling.pool import Pool
-    from ctxbench.evaluation.labelling.session import Candidate, Prompt, Reply, Report, Session
+    from ctxbench.evaluation.labelling.report import Report
+    from ctxbench.evaluation.labelling.session import Candidate, Prompt, Reply, Session
     from ctxbench.items import Item
 
 SHOWN = 9  # candidates on one screen
@@ -255,6 +256,11 @@ def _print_report(report: Report, when: str) -> None:
                 f"  {title:<12}  {figure.name:<{wide}}  {figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]  "
                 f"{_halving(report.halving[figure.name])}"
             )
+    if report.unsure:
+        typer.echo(
+            f"  {report.unsure} queries are in doubt (skipped, or not asked what would do as well): the intervals "
+            "count them both ways"
+        )
     if not math.isnan(report.minutes_per_answer):
         typer.echo(
             f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query"
@@ -278,6 +284,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "differences": [row(figure) for figure in report.differences],
         "answers": report.answers,
         "queries": report.queries,
+        "unsure": report.unsure,
         "minutes_per_answer": None if math.isnan(per_answer) else per_answer,
         "answers_per_query": report.answers_per_query,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,11 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         dataset = open_dataset(name, notify=shown.say)
     if not (listed or as_json) and patch is None:
         raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
+    if patch is not None and not (listed or as_json) and patch.exists():
+        raise ParameterError(
+            f"{patch} holds corrections already; apply it with `ctxbench data review {name} --apply {patch}`, or name "
+            "another file"
+        )
     pool = make_pool_for(dataset, selectors, embedder, {})
     found = findings(pool)
     if as_json:
@@ -40,23 +46,29 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
             typer.echo(_finding_line(one))
         typer.echo(f"{len(found)} labels that {', '.join(pool.names)} contradict")
         return
-    corrections = _Review(dataset, found).run()
-    write_patch(corrections, patch)
+    asking = _Review(dataset, found, write=lambda made: write_patch(made, patch))
+    try:
+        corrections = asking.run()
+    except KeyboardInterrupt as stopped:
+        if asking.made:
+            stopped.add_note(f"what was accepted so far is in {patch}")
+        raise
+    if not patch.exists():
+        typer.echo("no label was changed; nothing is written")
+        return
     typer.echo(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
 
 
 def apply_patch(folder: Path, patch: Path) -> None:
-    """Apply a patch to the dataset in a folder."""
-    from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
-    from ctxbench.evaluation.labelling.folder import refuse_frozen
-    from ctxbench.evaluation.labelling.review import patched
+    """Apply a patch to the dataset in a folder; nobody labels it meanwhile."""
+    from ctxbench.evaluation.labelling.folder import opened
 
-    dataset = read_dataset(folder)
-    refuse_frozen(dataset, folder)
-    made, changed = patched(dataset, patch)
-    write_dataset(made, folder)
+    with opened(folder) as work:
+        say(*work.notes)
+        before = work.dataset
+        changed = work.correct(patch)
+        lost = len(set(work.dataset.unlabelled) - set(before.unlabelled))
     typer.echo(f"{changed} labels changed in {folder}")
-    lost = len(set(made.unlabelled) - set(dataset.unlabelled))
     if lost:
         typer.echo(f"{lost} queries have no required item any more and count as unlabelled")
 
@@ -70,8 +82,10 @@ def _finding_line(one: Finding) -> str:
 class _Review:
     """Asks about findings one by one."""
 
-    def __init__(self, dataset: Dataset, found: list[Finding]) -> None:
+    def __init__(self, dataset: Dataset, found: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
+        """`write` is called with all corrections whenever one was accepted or taken back."""
         self.dataset = dataset
+        self._write = write
         self.found = found
         self.keys = Keys()
         self.made: dict[int, list[Correction]] = {}
@@ -88,13 +102,17 @@ class _Review:
                     break
                 if key == "u":
                     place = max(place - 1, 0)
-                    self.made.pop(place, None)
+                    if self.made.pop(place, None) is not None:
+                        self._write(self._corrections())
                     continue
                 if not self._take(place, key):
                     self.keys.drop()
                     say(f"{key!r} is no answer here")
                     continue
                 place += 1
+        return self._corrections()
+
+    def _corrections(self) -> list[Correction]:
         return [one for number in sorted(self.made) for one in self.made[number]]
 
     def _take(self, place: int, key: str) -> bool:
@@ -114,7 +132,9 @@ class _Review:
             made = alternative(current, one.query, one.item, required[number - 1], why=one.kind)
         else:
             return False
-        self.made[place] = made
+        if made:
+            self.made[place] = made
+            self._write(self._corrections())
         return True
 
     def _so_far(self, query: str) -> Dataset:

@@ -56,16 +56,18 @@ def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:
 
     try:
         data = yaml.safe_load(text)
+        if isinstance(data, dict):
+            data = {str(name): value for name, value in data.items()}
     except yaml.MarkedYAMLError as error:
         line = 2 + (error.problem_mark.line if error.problem_mark else 0)  # behind the first line of dashes
         return None, f"line {line}: {error.problem}"
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, a number of 5,000 digits
         return None, str(error).splitlines()[0]
     if data is None:
         return {}, ""
     if not isinstance(data, dict):
         return None, "expected `name: value` lines"
-    return {str(name): value for name, value in data.items()}, ""
+    return data, ""
 
 
 def _by_line(lines: list[str]) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def _by_line(lines: list[str]) -> dict[str, Any]:
 
 
 def _plain(value: str) -> Any:
-    value = re.sub(r"[ \t]+#.*$", "", value).strip()
+    value = re.sub(r"(?<![ \t])[ \t]+#.*$", "", value).strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
     return {"true": True, "false": False, "": None}.get(value.lower(), value)
@@ -97,12 +99,28 @@ def truth(value: Any) -> bool:
 def texts(value: Any) -> tuple[str, ...]:
     """A list of texts, or one text with commas outside braces between them: `*.ts, src/{a,b}/**`."""
     if isinstance(value, str):
-        value = re.split(r",(?![^{}]*\})", value)
+        value = _split(value)
     if not isinstance(value, list):
         return ()
     return tuple(one.strip() for one in value if isinstance(one, str) and one.strip())
 
 
+def _split(value: str) -> list[str]:
+    """What stands between the commas outside braces."""
+    parts, start, depth = [], 0, 0
+    for mark in re.finditer(r"[{},]", value):
+        depth = max(depth + {"{": 1, "}": -1}.get(mark[0], 0), 0)
+        if mark[0] == "," and not depth:
+            parts.append(value[start : mark.start()])
+            start = mark.end()
+    return [*parts, value[start:]]
+
+
 def text_of(value: Any) -> str:
-    """A field as one line of text; empty if it is none."""
-    return " ".join(str(value).split()) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    """A field as one line of text; empty if it is none, or a number too long to be written."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return ""
+    try:
+        return " ".join(str(value).split())
+    except ValueError:  # an integer of more than 4,300 digits, which hexadecimal can give
+        return ""

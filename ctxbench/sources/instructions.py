@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,10 @@ from ctxbench.sources.snapshots import Part, Source
 
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "dist", "build", "target"})
 DEPTH = 5  # imports of imports that Claude Code follows
+_LARGEST = 1_000_000  # bytes of a file; no agent is given a longer one
 _MARKDOWN = (".md", ".mdc", ".markdown")
+_HEADING = re.compile(r"#{1,6}[ \t]+(.*)")
+_FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,10 @@ def _fixed(mode: str) -> Callable[[str, Page], tuple[str, str]]:
 
 
 _ANYWHERE = r"(?:.*/)?"
+_NO_RULE = r"(?!(?:.*/)?\.claude/rules/)"  # in there, every file is a rule, whatever it is called
 _CONVENTIONS = (
-    _Convention("AGENTS.md", "rule", re.compile(_ANYWHERE + r"AGENTS\.md"), _by_place),
-    _Convention("CLAUDE.md", "rule", re.compile(_ANYWHERE + r"CLAUDE(?:\.local)?\.md"), _by_place),
+    _Convention("AGENTS.md", "rule", re.compile(_NO_RULE + _ANYWHERE + r"AGENTS\.md"), _by_place),
+    _Convention("CLAUDE.md", "rule", re.compile(_NO_RULE + _ANYWHERE + r"CLAUDE(?:\.local)?\.md"), _by_place),
     _Convention("Claude rules", "rule", re.compile(_ANYWHERE + r"\.claude/rules/.+\.md"), _claude_rule),
     _Convention("Cursor rules", "rule", re.compile(_ANYWHERE + r"\.cursor/rules/.+\.mdc"), _cursor_rule),
     _Convention("Cursor rules", "rule", re.compile(r"\.cursorrules"), _fixed("always")),
@@ -119,7 +124,7 @@ class _Folder:
         self.notes.setdefault(part, []).append(text)
 
     def read(self, path: str, part: str) -> Page | None:
-        """A file's page; None, with a note, if it is not UTF-8, cannot be read, leads outside or was read already."""
+        """A file's page; None, with a note, if it cannot be used, leads outside or was read already."""
         real = os.path.realpath(self.root / path)
         if not Path(real).is_relative_to(os.path.realpath(self.root)):
             self.note(part, f"{path} leads out of the folder; left out")
@@ -129,8 +134,15 @@ class _Folder:
                 self.note(part, f"{path} is the same file as {self.same[real]}; taken once")
             return None
         try:
+            about = Path(real).stat()
+            if not stat.S_ISREG(about.st_mode):  # whoever reads a pipe waits for ever
+                self.note(part, f"{path} is no file; left out")
+                return None
+            if about.st_size > _LARGEST:
+                self.note(part, f"{path} has {about.st_size:,} bytes, more than {_LARGEST:,}; left out")
+                return None
             page = read_page(read_text(real))
-        except CtxbenchError as error:
+        except (CtxbenchError, OSError, ValueError) as error:
             self.note(part, f"{path} cannot be read and is left out: {' '.join(str(error).split())}")
             return None
         self.same[real] = path
@@ -155,8 +167,9 @@ class _Folder:
             notes = tuple(self.notes.get(name, ()))
             if items or notes:
                 modes = {mode: sum(item.include == mode for item in items) for mode in ("always", "manual", "agent")}
-                details = {"folder": self.root.name, "modes": {mode: n for mode, n in modes.items() if n}}
-                made.append(Part(name=name, kind="rules", items=items, details=details, notes=notes))
+                details = {"folder": self.root.resolve().name, "modes": {mode: n for mode, n in modes.items() if n}}
+                part = Part(name=name, kind="rules", items=items, details=details, notes=notes, origin=str(self.root))
+                made.append(part)
         return made
 
 
@@ -228,10 +241,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
 
 
 def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> Item:
-    heading = re.search(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", _without_code(page.text), re.MULTILINE)
-    title = (
-        text_of(page.fields.get("name")) or text_of(page.fields.get("title")) or (heading.group(1) if heading else "")
-    )
+    title = text_of(page.fields.get("name")) or text_of(page.fields.get("title")) or _heading(page.text)
     description = text_of(page.fields.get("description"))
     include, why = mode
     metadata: dict[str, Any] = {"sha256": hashlib.sha256(page.text.encode("utf-8", "surrogatepass")).hexdigest()}
@@ -274,14 +284,50 @@ def _follow(read: _Folder, path: str, *, importer: _File, depth: int) -> None:
 
 def _imports(text: str) -> Iterator[str]:
     """What stands behind an @ that starts a word, outside code."""
-    for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_code(text)):
-        yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
+    for line in _outside_fences(text):
+        for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line)):
+            yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
 
 
-def _without_code(text: str) -> str:
-    """The text without fenced blocks and code spans."""
-    text = re.sub(r"^[ \t]*(```+|~~~+).*?^[ \t]*\1[`~]*[ \t]*$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+def _heading(text: str) -> str:
+    """The first heading outside fenced blocks, without the marks that may close it; empty if there is none."""
+    for line in _outside_fences(text):
+        match = _HEADING.match(line)
+        if match:
+            heading = match[1].strip()
+            open_end = heading.rstrip("#")
+            heading = heading if open_end and not open_end.endswith((" ", "\t")) else open_end.rstrip()  # C# stays
+            if heading:
+                return heading
+    return ""
+
+
+def _outside_fences(text: str) -> Iterator[str]:
+    """The lines outside fenced blocks; as in CommonMark, a block that is never closed goes to the end."""
+    fence = ""
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if not fence and match:
+            fence = match[1]
+        elif not fence:
+            yield line
+        elif line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+            fence = ""
+
+
+def _without_spans(line: str) -> str:
+    """A line without code spans: from a run of backticks to the next one of the same length."""
+    runs = list(re.finditer("`+", line))
+    last = {len(run[0]): run.start() for run in runs}
+    kept, end, opened = [], 0, 0
+    for run in runs:
+        if opened:
+            if len(run[0]) == opened:
+                end, opened = run.end(), 0
+        elif last[len(run[0])] > run.start():
+            kept.append(line[end : run.start()])
+            opened = len(run[0])
+    return "".join([*kept, line[end:]])
 
 
 def _target(read: _Folder, path: str, name: str) -> str | None:

@@ -10,8 +10,10 @@ from typing import Any
 
 from ctxbench.jsonio import YamlPath, parse_json, read_text
 
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[\]}])')
+_TOKEN = re.compile(  # what is never closed goes to its end at once: looking on behind every mark would take for ever
+    r'(?P<kept>"(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*.*?\*/|(?P<open>/\*.*)', re.DOTALL
+)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|,(?=\s*[\]}])')
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s,:\[\]{}"]+', re.DOTALL)
 
 
@@ -31,7 +33,7 @@ def read_jsonc(path: Path | str) -> tuple[Any, str]:
 
 def plain_json(text: str) -> str:
     """Replace comments and trailing commas by blanks; every other character keeps its line and column."""
-    without = _TOKEN.sub(lambda m: m.group() if m.group()[0] == '"' else re.sub(r"[^\n]", " ", m.group()), text)
+    without = _TOKEN.sub(lambda m: m["kept"] or m["open"] or re.sub(r"[^\n]", " ", m.group()), text)
     return _TRAILING_COMMA.sub(lambda m: m.group(1) or " ", without)
 
 

@@ -31,6 +31,7 @@ class Part:
         details: anything else that is worth keeping, as JSON.
         notes: what was odd but did not stand in the way.
         error: what went wrong; holds no secret.
+        origin: the folder that it was read from, to tell parts of one name apart in messages; not kept.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Part:
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     error: str = ""
+    origin: str = ""
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -116,14 +118,14 @@ def capture(*sources: Source) -> Snapshot:
         InputError: two parts hold an item of the same identity, or nothing was captured at all (with every error).
     """
     parts = tuple(part for source in sources for part in source())
-    owner: dict[ItemKey, str] = {}
+    owner: dict[ItemKey, int] = {}
     faults = []
-    for part in parts:
+    for position, part in enumerate(parts):
         for item in part.items:
-            first = owner.setdefault(item.key, part.name)
-            if first != part.name:
-                what = f"item {item.id!r} comes from {first!r} and from {part.name!r}; give one of them another name"
-                faults.append(Fault(what))
+            first = owner.setdefault(item.key, position)
+            if first != position:
+                what = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
+                faults.append(Fault(f"{what}; give one of them another name, or capture them apart (--out)"))
     if faults:
         raise InputError(faults, subject="capture")
     if not any(part.items for part in parts):
@@ -184,6 +186,10 @@ def lacking(items: Sequence[Item]) -> dict[str, int]:
         "without_schema": sum(tool.schema is None for tool in tools),
     }
     return {name: count for name, count in counts.items() if count}
+
+
+def _whence(part: Part) -> str:
+    return f"{part.name!r} in {part.origin}" if part.origin else repr(part.name)
 
 
 def _nothing(parts: Sequence[Part]) -> list[Fault]:

@@ -64,7 +64,12 @@ def read_tool_list(path: Path | str, *, server: str | None = None) -> Part:
     if servers:
         details["servers"] = servers
     return Part(
-        name=Path(path).name, kind="tool list", items=tuple(reader.items), details=details, notes=tuple(reader.notes())
+        name=Path(path).name,
+        kind="tool list",
+        items=tuple(reader.items),
+        details=details,
+        notes=tuple(reader.notes()),
+        origin=str(Path(path).parent),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from ctxbench.jsonio import dump_json
 
 SCHEMA_KEYS = {"inputSchema": "mcp", "input_schema": "anthropic", "parameters": "openai"}
 SERVER_KEYS = ("server", "serverName", "server_name", "mcp_server")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _OWN_TYPES = (None, "function", "custom")  # of a definition; any other names a tool that the provider runs
 
 
@@ -98,7 +100,7 @@ def read_definition(data: Mapping[str, Any]) -> Definition:
     schema = body.get(given[0]) if given else None
     if schema is not None and not isinstance(schema, dict):
         wrong.append(f"field {given[0]!r} must be an object (a JSON schema), got {schema!r:.40}")
-    wrong += _unusable(data)
+    wrong += unusable(data)
     if wrong:
         raise ParameterError("; ".join(wrong))
     server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
@@ -147,15 +149,17 @@ def _title(body: Mapping[str, Any]) -> str:
     return next((title for title in candidates if isinstance(title, str) and title), "")
 
 
-def _unusable(value: object) -> list[str]:
-    """What no file and no prompt can hold: a number that is not finite (some readers of JSON let it pass)."""
-    stack, found = [value], False
+def unusable(value: object) -> list[str]:
+    """What no file and no prompt can hold, but some readers of JSON let pass."""
+    stack, found = [value], dict[str, None]()
     while stack:
         one = stack.pop()
         if isinstance(one, Mapping):
-            stack.extend(one.values())
+            stack.extend([*one, *one.values()])
         elif isinstance(one, list):
             stack.extend(one)
         elif isinstance(one, float) and not math.isfinite(one):
-            found = True
-    return ["it holds NaN or an infinite number, which JSON has not"] if found else []
+            found["it holds NaN or an infinite number, which JSON has not"] = None
+        elif isinstance(one, str) and _SURROGATE.search(one):
+            found["it holds half a character (a lone surrogate such as \\ud800), which UTF-8 has not"] = None
+    return list(found)

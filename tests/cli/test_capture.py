@@ -125,7 +125,37 @@ def test_what_cannot_be_captured_is_one_message(arguments: list[str], message: s
     assert not Path("kept").exists()
 
 
+def test_what_no_file_can_hold_is_a_fault_with_its_line(place: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    path = place / "half.json"
+    path.write_text('[{"name": "a", "inputSchema": {}},\n{"name": "t", "description": "\\ud800 x"}]')
+    done = cli("data", "import", path, "--out", "kept")
+    assert done.code == 2
+    assert "tool 't': it holds half a character (a lone surrogate such as \\ud800)" in done.err
+    assert "half.json, line 2" in done.err
+
+
+def test_two_folders_with_the_same_rule_are_named(place: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    for folder in ("A", "B"):
+        (place / folder).mkdir()
+        (place / folder / "AGENTS.md").write_text("Tabs.")
+    done = cli("data", "capture", "--rules", "A", "--rules", "B", "--out", "kept")
+    assert done.code == 2
+    assert "item 'rule:AGENTS.md' comes from 'AGENTS.md' in A and from 'AGENTS.md' in B" in done.err
+
+
 def test_import_needs_no_word_before_a_file_of_tools(tools: Path, cli) -> None:  # type: ignore[no-untyped-def]
     assert cli("data", "import", tools, "--out", "one").code == 0
     assert cli("data", "import", "tools", tools, "--out", "two").code == 0
     assert Path("one/corpus.jsonl").read_bytes() == Path("two/corpus.jsonl").read_bytes()
+
+
+def test_an_earlier_catalog_is_not_replaced_by_less(config: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    where = ["--mcp-config", config, "--out", "kept"]
+    assert cli("data", "capture", *where, "--only", "rich").code == 0
+    before = Path("kept/capture.yaml").read_bytes()
+    done = cli("data", "capture", *where)
+    assert done.code == 2
+    assert "kept is kept as it was, since 1 of 3 failed" in done.err
+    assert Path("kept/capture.yaml").read_bytes() == before
+    assert cli("data", "capture", *where, "--partial").code == 1
+    assert Path("kept/capture.yaml").read_bytes() != before

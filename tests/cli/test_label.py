@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -154,8 +155,6 @@ def test_keys_of_a_line_are_taken_one_by_one(piped):
 def test_review_lists_asks_and_applies(folder, piped, capfd):
     dataset = read_dataset(folder)
     key = dataset.catalog[3].key
-    from dataclasses import replace
-
     wrong = [label if label.query != "q0" else replace(label, item=key) for label in dataset.labels]
     queries = tuple(replace(query, partly_labelled=False) for query in dataset.queries)
     write_dataset(replace(dataset, queries=queries, labels=tuple(wrong)), folder)
@@ -173,3 +172,42 @@ def test_review_lists_asks_and_applies(folder, piped, capfd):
         apply_patch(folder, folder.parent / "patch.jsonl")
     with pytest.raises(ParameterError, match="--patch FILE"):
         review(str(folder), patch=None, listed=False, **OPTIONS)
+
+
+def test_corrections_are_on_disk_after_each_key_and_an_earlier_patch_is_kept(folder, piped, capfd, monkeypatch):
+    dataset = read_dataset(folder)
+    swapped = dict.fromkeys(("q0", "q1"), dataset.catalog[3].key)
+    queries = tuple(replace(query, partly_labelled=False) for query in dataset.queries)
+    labels = tuple(replace(one, item=swapped.get(one.query, one.item)) for one in dataset.labels)
+    write_dataset(replace(dataset, queries=queries, labels=labels), folder)
+    patch = folder.parent / "patch.jsonl"
+
+    piped("q")
+    review(str(folder), patch=patch, listed=False, **OPTIONS)
+    assert "nothing is written" in capfd.readouterr().out
+    assert not patch.exists()
+
+    keys = iter(["2"])
+
+    def pressed(self):
+        try:
+            return next(keys)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(Keys, "key", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        review(str(folder), patch=patch, listed=False, **OPTIONS)
+    kept = patch.read_text()
+    assert len(kept.splitlines()) == 1
+    with pytest.raises(ParameterError, match="holds corrections already"):
+        review(str(folder), patch=patch, listed=False, **OPTIONS)
+    assert patch.read_text() == kept
+
+
+def test_skips_are_counted_and_told(folder, piped, capfd):
+    piped("0", "s", "s", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    out, _ = capfd.readouterr()
+    assert "1 queries labelled through" in out
+    assert "2 queries are in doubt" in out

@@ -90,3 +90,17 @@ def test_a_text_is_one_line():
     assert text_of(" two\n lines ") == "two lines"
     assert text_of(5) == "5"
     assert [text_of(value) for value in (None, True, ["x"])] == ["", "", ""]
+
+
+def test_a_number_too_long_to_be_written_is_no_text():
+    number = "0x" + "f" * 5000
+    page = read_page(f"---\ndescription: {number}\n---\nText")
+    assert text_of(page.fields["description"]) == ""
+    assert "is no YAML" in read_page(f"---\n? {number}\n: x\n---\nText").odd
+
+
+def test_long_lines_are_read_in_one_go():
+    page = read_page("---\nglobs: *x" + " " * 200_000 + "y\n---\nText")
+    assert len(page.fields["globs"]) == 200_003
+    assert texts("a," * 200_000 + "{,}") == (*["a"] * 200_000, "{,}")
+    assert texts("{a," * 200_000) == ("{a," * 199_999 + "{a,",)

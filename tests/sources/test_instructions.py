@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,79 @@ def test_what_cannot_be_used_is_left_out_and_said(project, tmp_path):
     assert "line 1" in unreadable
     assert empty == "b/AGENTS.md holds no text; left out"
     assert outside == "CLAUDE.md leads out of the folder; left out"
+
+
+def test_a_rule_of_claude_is_one_whatever_it_is_called(project):
+    put(project, ".claude/rules/CLAUDE.md", "Short lines.")
+    put(project, "web/.claude/rules/AGENTS.md", "---\npaths: '*.ts'\n---\nTest.")
+    assert modes_of(project) == {".claude/rules/CLAUDE.md": "always", "web/.claude/rules/AGENTS.md": "agent"}
+    assert list(parts_of(project)) == ["Claude rules"]
+
+
+def test_a_pipe_is_not_waited_for(project):
+    os.mkfifo(project / "AGENTS.md")
+    put(project, "CLAUDE.md", "Tabs.")
+    assert list(items_of(project)) == ["CLAUDE.md"]
+    assert notes_of(project) == ["AGENTS.md is no file; left out"]
+
+
+def test_a_file_of_more_than_a_megabyte_is_left_out(project):
+    put(project, "AGENTS.md", "x" * 1_000_000)
+    put(project, "a/AGENTS.md", "x" * 1_000_001)
+    assert list(items_of(project)) == ["AGENTS.md"]
+    assert notes_of(project) == ["a/AGENTS.md has 1,000,001 bytes, more than 1,000,000; left out"]
+
+
+def test_a_number_too_long_to_be_written_is_no_description(project):
+    put(project, ".cursor/rules/a.mdc", "---\ndescription: 0x" + "f" * 5000 + "\n---\n# A\n\nText.")
+    assert [item.description for item in items_of(project).values()] == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# x" + " " * 300_000 + "y", "x" + " " * 300_000 + "y"),
+        ("#" + " " * 300_000, ""),
+        ("# " * 300_000 + "x", "# " * 299_999 + "x"),
+        ("```a\n" * 100_000 + "# no heading", ""),
+        ("~~~~\n# no\n```\n~~~\n~~~~\n# Yes ##", "Yes"),
+        ("# C# and `git` ##", "C# and `git`"),
+        ("#no\n## F#\r\n", "F#"),
+        ("# #\n# Second", "Second"),
+    ],
+)
+def test_headings(text, title, project):
+    put(project, "AGENTS.md", text)
+    assert [item.title for item in items_of(project).values()] == [title]
+
+
+@pytest.mark.parametrize(
+    ("text", "imported"),
+    [
+        ("`" * 20 + " ``a ` @a.md " * 50_000, True),
+        ("``@a.md ` @a.md``", False),
+        ("`x` @a.md `y`", True),
+        ("``` not a fence ``` @a.md", True),
+        ("```sh\n@a.md", False),
+    ],
+)
+def test_imports_stand_outside_code(text, imported, project):
+    put(project, "CLAUDE.md", text)
+    put(project, "a.md", "A.")
+    assert ("a.md" in items_of(project)) == imported
+
+
+def test_two_folders_with_one_rule_are_told_apart(project):
+    for name in ("a/shop", "b/shop"):
+        put(project, f"{name}/AGENTS.md", "Tabs.")
+    with pytest.raises(InputError, match=r"'AGENTS.md' in \S+a/shop and from 'AGENTS.md' in \S+b/shop"):
+        capture(rules_folder(project / "a/shop"), rules_folder(project / "b/shop"))
+
+
+def test_the_folder_here_has_a_name(project, monkeypatch):
+    put(project, "AGENTS.md", "Tabs.")
+    monkeypatch.chdir(project)
+    assert parts_of(Path())["AGENTS.md"].details["folder"] == "shop"
 
 
 def test_the_same_folder_gives_the_same_items_in_the_same_order(project):

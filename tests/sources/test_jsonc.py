@@ -54,3 +54,13 @@ def test_every_value_has_its_line() -> None:
         (): 1, ("a",): 2, ("a", 0): 2, ("a", 1): 3, ("a", 1, "b"): 3, ("a", 2): 3, ("a", 3): 3, ("c:d",): 4, ("e",): 5,
     }  # fmt: skip
     assert entry_lines("\n3") == {(): 2}
+
+
+@pytest.mark.parametrize("text", ["/* " * 100_000, '"' + '\\"' * 100_000, '"\n' * 100_000])
+def test_what_is_never_closed_is_looked_through_once(text: str) -> None:
+    assert plain_json(text) == text
+
+
+def test_a_comment_that_is_never_closed_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="malformed JSON"):
+        read_jsonc(write(tmp_path, "[1] /* open"))

@@ -59,6 +59,14 @@ def test_an_item_from_two_sources_is_a_fault() -> None:
         capture(lambda: (GIT,), lambda: (other,))
 
 
+def test_parts_of_one_name_are_told_apart_by_their_folders() -> None:
+    one, other = (Part(name="AGENTS.md", kind="rules", items=(RULE,), origin=folder) for folder in ("a/shop", "b/shop"))
+    with pytest.raises(
+        InputError, match=r"'rule:tests' comes from 'AGENTS.md' in a/shop and from 'AGENTS.md' in b/shop; give one"
+    ):
+        capture(lambda: (one,), lambda: (other,))
+
+
 def test_nothing_at_all_is_a_fault_with_every_reason() -> None:
     off = Part(name="off", kind="server", state="disabled")
     with pytest.raises(InputError, match=r"(?s)nothing was captured.*'gone': it is gone.*'off': it is disabled"):

@@ -89,6 +89,8 @@ def test_no_description_and_no_schema_are_no_fault() -> None:
         ({"type": "tool", "function": {"name": "f"}}, "its type is 'tool'; expected 'function'"),
         ({"type": 7, "name": "f"}, "field 'type' must be a text"),
         ({"name": "f", "parameters": {"default": float("nan")}}, "NaN"),
+        ({"name": "f", "description": "\ud800 x"}, "half a character"),
+        ({"name": "f", "parameters": {"properties": {"\udfff": {}}}}, "half a character"),
     ],
 )
 def test_what_is_wrong_is_said(data: dict[str, Any], message: str) -> None:

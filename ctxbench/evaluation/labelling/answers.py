@@ -17,6 +17,7 @@ from typing import Any
 from ctxbench.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.labelling.regrading import graded, standing_in
 from ctxbench.fileio import read_bytes, write_atomic
 from ctxbench.items import ItemKey
 from ctxbench.jsonio import dump_json, parse_json
@@ -38,12 +39,10 @@ class Answer:
         query: its id; of an undo, that of the answer taken back.
         item: the item asked about, or None.
         of: of an alternative, the item that it stands for.
-        yes: of an alternative, the answer.
+        yes: of an alternative, the answer; None if it cannot be said.
         seconds: how long the question stood there.
         at: when, ISO 8601.
         stratum: of the query in the queue; -1 for one that was not drawn.
-        weight: how many queries of its stratum the query stood for when it was answered: size by answered, itself
-            included. It falls as more are answered; `queue.weights` gives those of now.
         takes_back: the number of the answer taken back, 0 = none.
         before: of the first answer of a query, its state as `state_of` has it.
     """
@@ -57,7 +56,6 @@ class Answer:
     seconds: float = 0.0
     at: str = ""
     stratum: int = -1
-    weight: float = 0.0
     takes_back: int = 0
     before: Mapping[str, Any] | None = None
 
@@ -73,7 +71,6 @@ class Answer:
         if self.takes_back:
             row["takes_back"] = self.takes_back
         row |= {"seconds": round(self.seconds, 3), "at": self.at, "stratum": self.stratum}
-        row["weight"] = round(self.weight, 4)
         if self.before is not None:
             row["before"] = dict(self.before)
         return row
@@ -100,7 +97,6 @@ class Answer:
                 seconds=float(row.get("seconds", 0.0)),
                 at=str(row.get("at", "")),
                 stratum=int(row.get("stratum", -1)),
-                weight=float(row.get("weight", 0.0)),
                 takes_back=int(row.get("takes_back", 0)),
                 before=row.get("before"),
             )
@@ -117,8 +113,9 @@ class State:
         partly: more may be needed.
         nothing: it needs nothing.
         finished: a person said that this is all, or that nothing is needed.
-        skipped: a person could not say.
+        skipped: a person could not say what is needed, and has not said it since.
         judged: pairs (item, item it might stand for) that were asked about.
+        unsure: such pairs of which a person could not say.
     """
 
     labels: tuple[Label, ...] = ()
@@ -127,6 +124,7 @@ class State:
     finished: bool = False
     skipped: bool = False
     judged: frozenset[tuple[ItemKey, ItemKey]] = field(default_factory=frozenset)
+    unsure: frozenset[tuple[ItemKey, ItemKey]] = field(default_factory=frozenset)
 
     @property
     def required(self) -> tuple[Label, ...]:
@@ -184,23 +182,19 @@ def _step(state: State, answer: Answer) -> State:
         return replace(state, skipped=True)
     if kind == "done":
         confirmed = tuple(replace(i, source=PERSON) if i.grade == 2 else i for i in labels.values())
-        return replace(state, labels=confirmed, partly=False, nothing=False, finished=True)
+        return replace(state, labels=confirmed, partly=False, nothing=False, finished=True, skipped=False)
     if kind == "nothing":
         struck = tuple(replace(i, grade=0, alternatives="", source=PERSON) if i.grade == 2 else i for i in state.labels)
-        return replace(state, labels=struck, partly=False, nothing=True, finished=True)
+        return replace(state, labels=struck, partly=False, nothing=True, finished=True, skipped=False)
     if item is None:
         return state
     if kind == "alternative":
         return _judged(state, labels, answer)
     grade = {"needed": 2, "helpful": 1, "wrong": 0}[kind]
-    old = labels.get(item)
-    via = old.via if old is not None else "direct"
-    labels[item] = Label(answer.query, item, grade, via, "", PERSON)
-    if old is not None and old.alternatives and old.grade == 2:
-        labels = _without_lonely(labels)
+    made = graded(labels, answer.query, item, grade, source=PERSON)
     nothing = state.nothing and grade != 2
     known = not state.partly and (nothing or bool(state.required)) and kind == "helpful"
-    return replace(state, labels=tuple(labels.values()), nothing=nothing, partly=not known)
+    return replace(state, labels=tuple(made.values()), nothing=nothing, partly=not known)
 
 
 def _judged(state: State, labels: dict[ItemKey, Label], answer: Answer) -> State:
@@ -208,22 +202,13 @@ def _judged(state: State, labels: dict[ItemKey, Label], answer: Answer) -> State
     item, of = answer.item, answer.of
     if item is None or of is None:
         return state
-    judged = state.judged | {(item, of)}
+    if answer.yes is None:
+        return replace(state, unsure=state.unsure | {(item, of)})
+    state = replace(state, judged=state.judged | {(item, of)}, unsure=state.unsure - {(item, of)})
     stands = labels.get(of)
     if not answer.yes or stands is None or stands.grade != 2:
-        return replace(state, judged=judged)
-    group = stands.alternatives or f"like {of.id}"
-    labels[of] = replace(stands, alternatives=group)
-    labels[item] = Label(answer.query, item, 2, stands.via, group, PERSON)
-    return replace(state, labels=tuple(labels.values()), judged=judged)
-
-
-def _without_lonely(labels: dict[ItemKey, Label]) -> dict[ItemKey, Label]:
-    """A group of alternatives of which one is left is none any more."""
-    counts: dict[str, int] = {}
-    for label in labels.values():
-        counts[label.alternatives] = counts.get(label.alternatives, 0) + 1
-    return {k: replace(i, alternatives="") if counts[i.alternatives] == 1 else i for k, i in labels.items()}
+        return state
+    return replace(state, labels=tuple(standing_in(labels, answer.query, item, of, source=PERSON).values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +218,8 @@ class Applied:
     Attributes:
         dataset: the result.
         changed: queries that are otherwise than they were.
-        left: queries whose labels were changed by other means since they were answered; their answers are not in.
+        left: queries whose labels were changed by other means since they were answered, or whose answers name an item
+            that is no longer in the catalog; their answers are not in.
         gone: queries that the log answers and the dataset does not hold.
     """
 
@@ -257,10 +243,10 @@ def apply_answers(dataset: Dataset, answers: Sequence[Answer]) -> Applied:
         now = state_of(dataset, queries[query_id])
         before = state_before(entries[0])
         seen = [after(before, active(entries[:n])).as_row() for n in range(len(entries) + 1)]
-        if now.as_row() not in seen:
+        states[query_id] = after(before, active(entries))
+        if now.as_row() not in seen or not in_catalog(states[query_id], dataset):
             left.append(query_id)
             continue
-        states[query_id] = after(before, active(entries))
         if states[query_id].as_row() != now.as_row():
             changed.append(query_id)
     made = dataset
@@ -268,6 +254,11 @@ def apply_answers(dataset: Dataset, answers: Sequence[Answer]) -> Applied:
         made = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
     gone = tuple(query_id for query_id in by_query if query_id not in queries)
     return Applied(dataset=made, changed=tuple(changed), left=tuple(left), gone=gone)
+
+
+def in_catalog(state: State, dataset: Dataset) -> bool:
+    """Whether all items with labels are still in the dataset's catalog."""
+    return all(dataset.catalog.find(label.item) is not None for label in state.labels)
 
 
 def _with_states(dataset: Dataset, states: Mapping[str, State]) -> Dataset:

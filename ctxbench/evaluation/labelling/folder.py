@@ -10,10 +10,12 @@ from pathlib import Path
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_dataset
-from ctxbench.evaluation.labelling.answers import FOLDER, LOG, QUEUE, AnswerLog, Applied, apply_answers
+from ctxbench.evaluation.labelling.answers import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
 from ctxbench.evaluation.labelling.predict import Predictor
-from ctxbench.evaluation.labelling.queue import Queue, extended, make_queue, weights
+from ctxbench.evaluation.labelling.queue import Queue, extended, make_queue
+from ctxbench.evaluation.labelling.review import patched
 from ctxbench.evaluation.labelling.session import Session
+from ctxbench.evaluation.labelling.sources import with_sources
 from ctxbench.evaluation.labelling.weights import write_weights
 from ctxbench.fileio import exclusive
 
@@ -27,12 +29,14 @@ class LabelFolder:
         dataset: with all answers of the log in it.
         log: of answers.
         notes: what was found and done on opening, one line each.
+        left: queries whose answers do not count, since their labels were changed by other means.
     """
 
     path: Path
     dataset: Dataset
     log: AnswerLog
     notes: list[str]
+    left: tuple[str, ...] = ()
 
     def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> Session:
         """A session that goes on where the last one ended; the first one draws the sample.
@@ -43,7 +47,7 @@ class LabelFolder:
             focus: the figures that the sample is to narrow; of the first session only.
 
         Raises:
-            ParameterError: the sample is drawn already, for other figures.
+            ParameterError: the sample is drawn already, for other figures, or it is lost.
         """
         path = self.path / FOLDER / QUEUE
         queue = Queue.read(path)
@@ -52,7 +56,14 @@ class LabelFolder:
             raise ParameterError(
                 f"the sample in {path} was drawn to narrow {drawn}, and answers are weighed by it; leave --figure out"
             )
-        open_ = Session(predictor, Queue(selectors=predictor.pool.names, seed=seed, strata=()), self.log).unsettled()
+        if queue is None and any(answer.stratum >= 0 for answer in active(self.log.answers)):
+            raise ParameterError(
+                f"{path} is missing: it says which queries were drawn, and without it the answers in {self.log.path} "
+                "have no weights; bring it back from a copy, or, to draw a new sample, move the answers away: their "
+                "labels are in the dataset, but count as known from then on, so that figures lean to what was asked"
+            )
+        none = Queue(selectors=predictor.pool.names, seed=seed, strata=())
+        open_ = Session(predictor, none, self.log, left=self.left).unsettled()
         if queue is None:
             made = make_queue(predictor, open_, seed=seed, focus=focus)
         else:
@@ -60,23 +71,41 @@ class LabelFolder:
             made = extended(queue, predictor, [query for query in open_ if query not in answered])
         if made is not queue:
             made.write(path)
-        return Session(predictor, made, self.log)
+        return Session(predictor, made, self.log, left=self.left)
 
     def save(self, session: Session | None = None) -> Applied:
-        """Put the answers into the dataset's files, if any is not in them yet; weights go beside the log.
+        """Put the answers into the dataset's files, as they are by now; weights go beside the log.
+
+        The card says then how many labels come from where.
 
         Raises:
             ParameterError: the dataset was frozen meanwhile.
             StorageError: the folder cannot be written; the log is safe.
         """
-        applied = apply_answers(self.dataset, self.log.answers)
-        if applied.changed:
-            write_dataset(applied.dataset, self.path)
-        self.dataset = applied.dataset
+        # Read anew: whatever else was written into the folder since it was opened stays.
+        dataset = read_dataset(self.path)
+        refuse_frozen(dataset, self.path)
+        applied = apply_answers(dataset, self.log.answers)
+        made = with_sources(applied.dataset) if self.log.answers else applied.dataset
+        if made is not dataset:
+            write_dataset(made, self.path)
+        self.dataset, self.left = made, applied.left
         if session is not None:
-            found = weights(session.queue, [query for query in session.touched if session.through(query)])
+            found = session.sample().weights()
             write_weights(self.path, {q: round(w, 6) for q, w in found.items()}, session.queue.stratum_of())
         return applied
+
+    def correct(self, patch: Path) -> int:
+        """Apply a patch of `data review` to the dataset's files; how many labels it changed.
+
+        Raises:
+            InputError: the patch is not valid, or a label is not what it says it was; nothing is applied.
+            StorageError: a file cannot be read or written.
+        """
+        made, changed = patched(self.dataset, patch)
+        self.dataset = with_sources(made)
+        write_dataset(self.dataset, self.path)
+        return changed
 
 
 @contextmanager

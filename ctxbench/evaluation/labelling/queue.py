@@ -290,13 +290,3 @@ def _objective(tables: Sequence[tuple[float, FloatArray, FloatArray]]) -> float:
     order = np.argsort(-gains / costs, kind="stable")
     paid = np.cumsum(costs[order]) <= PLAN
     return sum(table[0] for table in tables) - float(gains[order][paid].sum())
-
-
-def weights(queue: Queue, answered: Iterable[str]) -> Mapping[str, float]:
-    """How many queries each answered one stands for: its stratum's size by the number answered in it."""
-    done = set(answered)
-    found: dict[str, float] = {}
-    for stratum in queue.strata:
-        drawn = [query for query in stratum.queries if query in done]
-        found |= {query: len(stratum.queries) / len(drawn) for query in drawn}
-    return found

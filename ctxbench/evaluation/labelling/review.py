@@ -16,6 +16,7 @@ from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import Label
 from ctxbench.evaluation.labelling.pool import DEPTH, Pool
+from ctxbench.evaluation.labelling.regrading import graded, standing_in
 from ctxbench.fileio import write_atomic
 from ctxbench.items import ItemKey
 from ctxbench.jsonio import dump_jsonl, iter_jsonl
@@ -157,12 +158,7 @@ def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None,
 def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
     """The corrections that give an item another grade; a group of alternatives that it leaves with one is none."""
     labels = {label.item: label for label in dataset.labels_of(query)}
-    old = labels.get(item)
-    keep = old is not None and grade == 2 and old.grade == 2
-    via = old.via if old is not None else "direct"
-    new = dict(labels)
-    new[item] = Label(query, item, grade, via, old.alternatives if keep and old else "", REVIEW)
-    return _changes(query, labels, _grouped(new), why)
+    return _changes(query, labels, graded(labels, query, item, grade, source=REVIEW), why)
 
 
 def alternative(dataset: Dataset, query: str, item: ItemKey, of: ItemKey, *, why: str = "") -> list[Correction]:
@@ -175,18 +171,7 @@ def alternative(dataset: Dataset, query: str, item: ItemKey, of: ItemKey, *, why
     other = labels.get(of)
     if other is None or other.grade != 2 or of == item:
         raise ParameterError(f"query {query!r}: {of.id!r} is not another required item; name one that is")
-    group = other.alternatives or f"like {of.id}"
-    new = dict(labels)
-    new[of] = replace(other, alternatives=group)
-    new[item] = Label(query, item, 2, other.via, group, REVIEW)
-    return _changes(query, labels, _grouped(new), why)
-
-
-def _grouped(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
-    sizes: dict[str, int] = {}
-    for label in labels.values():
-        sizes[label.alternatives] = sizes.get(label.alternatives, 0) + 1
-    return {key: replace(i, alternatives="") if sizes[i.alternatives] == 1 else i for key, i in labels.items()}
+    return _changes(query, labels, standing_in(labels, query, item, of, source=REVIEW), why)
 
 
 def _changes(query: str, old: Mapping[ItemKey, Label], new: Mapping[ItemKey, Label], why: str) -> list[Correction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +16,13 @@ from ctxbench.errors import ParameterError
 from ctxbench.items import Item
 from ctxbench.sources.mcp.client import Limits, Listing, check_sdk, list_tools
 from ctxbench.sources.mcp.config import ServerSpec, read_mcp_config
-from ctxbench.sources.mcp.watching import Watch, quiet_sdk
+from ctxbench.sources.mcp.watching import Watch, WatchingLoop, quiet_sdk
 from ctxbench.sources.snapshots import Part, Source
 from ctxbench.sources.tools import read_definition
 
 Progress: TypeAlias = Callable[[int, int], None]
 _AT_ONCE = 4  # servers that are asked side by side
+_SIGNALS = [one for one in signal.Signals if one.name in ("SIGHUP", "SIGINT", "SIGTERM")]  # Windows has no SIGHUP
 
 
 def mcp_servers(
@@ -140,10 +142,16 @@ def _items(spec: ServerSpec, listing: Listing) -> tuple[Item, ...]:
     metadata = spec.secrets.hide_in({key: value for key, value in about.items() if value})
     items = []
     for tool in listing.tools:
+        shown = spec.secrets.hide(tool["name"])
+        secret = spec.secrets.in_names(tool)
+        if secret is not None:
+            what = f"{spec.secrets.hide(secret)!r:.100} is a name in it and holds a secret of the configuration"
+            raise ParameterError(f"its tool {shown!r:.100} cannot be used: {what}, and names are kept as they are")
         try:
-            items.append(read_definition(spec.secrets.hide_in(tool)).item(spec.name, metadata))
+            definition = read_definition({**spec.secrets.hide_in(tool), "name": tool["name"]})
+            items.append(definition.item(spec.name, metadata))
         except ParameterError as error:
-            raise ParameterError(f"its tool {tool.get('name')!r:.100} cannot be used: {error}") from error
+            raise ParameterError(f"its tool {shown!r:.100} cannot be used: {error}") from error
     return tuple(sorted(items, key=lambda item: item.name))
 
 
@@ -168,10 +176,10 @@ def _run(work: _Capture) -> tuple[Part, ...]:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        parts = asyncio.run(work.all())
+        parts = _in_new_loop(work)
     else:
         with ThreadPoolExecutor(1) as thread:
-            parts = thread.submit(asyncio.run, work.all()).result()
+            parts = thread.submit(_in_new_loop, work).result()
     if work.stopped == signal.SIGINT:
         raise KeyboardInterrupt
     if work.stopped is not None:
@@ -179,11 +187,17 @@ def _run(work: _Capture) -> tuple[Part, ...]:
     return parts
 
 
+def _in_new_loop(work: _Capture) -> tuple[Part, ...]:
+    with asyncio.Runner(loop_factory=None if sys.platform == "win32" else WatchingLoop) as runner:
+        return runner.run(work.all())
+
+
 @contextmanager
 def _on_signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Call `stop` for Ctrl-C and for SIGTERM, and for nothing else, while the block runs.
+    """Call `stop` for Ctrl-C, SIGTERM and the end of the terminal (SIGHUP), while the block runs.
 
-    Only the main thread gets signals; elsewhere, and on Windows, what is there stays.
+    A signal that is ignored, as by `nohup`, stays so. Only the main thread gets signals; elsewhere, and on Windows,
+    what is there stays.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -191,8 +205,10 @@ def _on_signals(stop: Callable[[int], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     before: dict[signal.Signals, Any] = {}
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             handler = signal.getsignal(number)
+            if handler == signal.SIG_IGN:
+                continue
             with suppress(NotImplementedError):
                 loop.add_signal_handler(number, stop, number)
                 before[number] = handler

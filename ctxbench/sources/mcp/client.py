@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +14,8 @@ from ctxbench.errors import ParameterError
 from ctxbench.sources.mcp.config import ServerSpec
 from ctxbench.sources.mcp.watching import ListingError, Watch
 
+_GRACE = 2.0  # seconds that what a server leaves behind gets to end by SIGTERM, and then by SIGKILL
+_POLL = 0.02  # seconds between two looks at it
 _LARGEST_EVENT = 256 * 2**20  # bytes of one message by HTTP; the SDK's 1 MiB is too little for thousands of tools
 
 
@@ -65,15 +69,16 @@ async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Li
 
     async with _transport(spec, limits, watch) as transport:
         client = Client(transport, cache=None, client_info=_client_info(), message_handler=watch.message)
-        async with client:
-            info = client.server_info
-            listing.name, listing.version = (info.name, info.version) if info else ("", "")
-            listing.protocol = client.protocol_version
-            await _all_pages(client, limits, listing)
-            listing.complete = True
+        with watch.until_unreadable():
+            async with client:
+                info = client.server_info
+                listing.name, listing.version = (info.name, info.version) if info else ("", "")
+                listing.protocol = client.protocol_version
+                await _all_pages(client, limits, listing, hide=spec.secrets.hide)
+                listing.complete = True
 
 
-async def _all_pages(client: Any, limits: Limits, listing: Listing) -> None:
+async def _all_pages(client: Any, limits: Limits, listing: Listing, *, hide: Callable[[str], str]) -> None:
     from mcp import MCPError
     from mcp.types import METHOD_NOT_FOUND
 
@@ -91,9 +96,9 @@ async def _all_pages(client: Any, limits: Limits, listing: Listing) -> None:
         for tool in result.tools:
             if tool.name in page_of:
                 where = f"on page {page_of[tool.name]} and on page {page}"
-                raise ListingError(f"it lists the tool {tool.name!r:.100} twice, {where}; names must differ")
+                raise ListingError(f"it lists the tool {hide(tool.name)!r:.100} twice, {where}; names must differ")
             page_of[tool.name] = page
-            listing.tools.append(tool.model_dump(mode="json", by_alias=True, exclude_unset=True))
+            listing.tools.append(tool.model_dump(by_alias=True, exclude_unset=True))  # as JSON, NaN would become null
         if len(listing.tools) > limits.tools:
             raise ListingError(f"it lists more than {limits.tools:,} tools")
         cursor = result.next_cursor
@@ -113,7 +118,10 @@ async def _transport(spec: ServerSpec, limits: Limits, watch: Watch) -> AsyncIte
 
         parameters = StdioServerParameters(command=spec.command, args=list(spec.args), env=dict(spec.env), cwd=spec.cwd)
         with watch.stderr() as stream:
-            yield stdio_client(parameters, errlog=stream)
+            try:
+                yield stdio_client(parameters, errlog=stream)
+            finally:
+                await _end_sessions(watch.started)
     elif spec.transport == "sse":
         from mcp.client.sse import sse_client
 
@@ -129,6 +137,37 @@ async def _transport(spec: ServerSpec, limits: Limits, watch: Watch) -> AsyncIte
             headers=dict(spec.headers), timeout=httpx2.Timeout(limits.timeout), event_hooks=hooks
         ) as client:
             yield streamable_http_client(spec.url, http_client=client, **size)
+
+
+async def _end_sessions(processes: Collection[int]) -> None:
+    """End what servers left behind that have exited themselves; the SDK has ended those that did not, with all theirs.
+
+    The SDK makes each server the leader of a session, so that its children are in its process group. A child that
+    opens a session of its own is out of reach.
+    """
+    import anyio
+
+    if not processes:  # as always on Windows, which has no such groups
+        return
+    with anyio.CancelScope(shield=True):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            left = [process for process in processes if _signal(process, number)]
+            with anyio.move_on_after(_GRACE):
+                while left := [process for process in left if _signal(process, 0)]:
+                    await anyio.sleep(_POLL)
+            if not left:
+                return
+
+
+def _signal(process: int, number: int) -> bool:
+    """Send a signal to a process group; False if nothing is left of it."""
+    try:
+        os.killpg(process, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # macOS says so of a zombie
+        pass
+    return True
 
 
 def _client_info() -> Any:

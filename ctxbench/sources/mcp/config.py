@@ -185,7 +185,7 @@ class _Entry:
             self.fault(f"field {address!r} must be an address that starts with http:// or https://", address)
         if len(self.config.wrong) > before:
             return None
-        hidden = {*env.values(), *headers.values(), *self.variables.secrets, *in_arguments(args), *in_url(url)}
+        hidden = [*env.items(), *headers.items(), *self.variables.secrets.items(), *in_arguments(args), *in_url(url)]
         return ServerSpec(
             name=self.name, transport=transport, command=command, args=args, env=env, cwd=cwd, url=url,
             headers=headers, secrets=Secrets(hidden),

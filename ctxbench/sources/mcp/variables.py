@@ -20,12 +20,12 @@ class Variables:
     Attributes:
         file: the configuration, which tells the workspace's folder.
         environ: the environment.
-        secrets: the values of every environment variable that was used.
+        secrets: every environment variable that was used.
     """
 
     file: Path
     environ: Mapping[str, str]
-    secrets: set[str] = field(default_factory=set)
+    secrets: dict[str, str] = field(default_factory=dict)
 
     @property
     def workspace(self) -> Path:
@@ -73,5 +73,5 @@ class Variables:
             return match["default"]
         if found is None:
             raise LookupError(f"the environment variable {match['name']} is not set: set it, or leave the server out")
-        self.secrets.add(found)
+        self.secrets[match["name"]] = found
         return found

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TextIO
 
 from ctxbench.sources.mcp.secrets import Secrets
+from ctxbench.sources.tools import unusable
 
 _TAIL = 8192  # bytes of standard error that are kept while a server runs
+_READS = 16  # chunks of it that are taken at a time; a server that never stops must not hold the others up
 _LINES = 5  # lines of it that are reported
 _WIDTH = 300  # characters of a line that are reported
+_INPUT = re.compile(r"input_value=.*, input_type=\w+", re.DOTALL)  # in pydantic's words; it is cut, so half a secret
 _LOGGERS = ("mcp", "client")  # those of the SDK
 
 _current: ContextVar[Watch | None] = ContextVar("ctxbench_mcp_watch", default=None)
@@ -25,14 +30,23 @@ class ListingError(Exception):
 
 
 class Watch:
-    """Listens to one server; everything that it gives away is free of secrets."""
+    """Listens to one server; everything that it gives away is free of secrets.
+
+    Attributes:
+        started: ids of the processes that were started for it.
+        logged: warnings of the SDK; not free of secrets.
+    """
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._tail = b""
+        self._cut = False
         self._garbage = 0
         self._first_garbage = ""
         self._status = 0
+        self._unreadable = ""
+        self._end: Callable[[], None] = lambda: None
+        self.started: list[int] = []
         self.logged: list[str] = []
         _current.set(self)
 
@@ -40,8 +54,29 @@ class Watch:
         """The SDK's handler: counts what is no message of MCP."""
         if isinstance(message, Exception):
             self._garbage += 1
+            given = _input_of(message)
             if self._garbage == 1:
-                self._first_garbage = _input_of(message)
+                self._first_garbage = given
+            answer = _answer(given)
+            if answer is not None:
+                why = "; ".join(unusable(answer)) or _problem(message)
+                self._unreadable = f"it gave an answer that cannot be read: {why}"
+                self._end()
+
+    @contextmanager
+    def until_unreadable(self) -> Iterator[None]:
+        """End the block when an answer comes that the SDK cannot read, and so would wait for until the time is up.
+
+        Raises:
+            ListingError: one came.
+        """
+        import anyio
+
+        with anyio.CancelScope() as scope:
+            self._end = scope.cancel
+            yield
+        if scope.cancelled_caught:
+            raise ListingError(self._unreadable)
 
     async def response(self, response: Any) -> None:
         """The HTTP client's hook: keeps the last status that is an error."""
@@ -71,8 +106,14 @@ class Watch:
 
     def _read(self, reading: int) -> None:
         with suppress(BlockingIOError):
-            while data := os.read(reading, 65536):
+            for _ in range(_READS):
+                data = os.read(reading, 65536)
+                if not data:
+                    break
+                self._cut = self._cut or len(self._tail) + len(data) > _TAIL
                 self._tail = (self._tail + data)[-_TAIL:]
+            else:
+                return
             asyncio.get_running_loop().remove_reader(reading)  # at its end it would be ready for ever
 
     def notes(self) -> list[str]:
@@ -86,7 +127,8 @@ class Watch:
         reason = next(filter(None, (_reason(leaf) for leaf in leaves)), "")
         if not reason:
             leaf = leaves[0]
-            reason = f"it failed while {step}: {leaf or type(leaf).__name__}"
+            words = _INPUT.sub("", str(leaf)).replace(" [type=json_invalid, ]", "")
+            reason = f"it failed while {step}: {words or type(leaf).__name__}"
         if self._status:
             reason += f" (HTTP status {self._status}{_MEANING.get(self._status, '')})"
         return self.told(reason)
@@ -96,16 +138,22 @@ class Watch:
         parts = [self._hide(" ".join(reason.split()))]
         if self._garbage:
             parts.append(self._about_garbage())
-        lines = [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
-        text = f"{'; '.join(parts)}"
+        text = "; ".join(parts)
+        lines = self._last_lines()
         if lines:
             text += "; its last lines on standard error:"
-            text += "".join(f"\n  | {self._hide(_printable(line))[:_WIDTH]}" for line in lines)
+            text += "".join(f"\n  | {_printable(self._hide(line))[:_WIDTH]}" for line in lines)
         return text
+
+    def _last_lines(self) -> list[str]:
+        """Of standard error; a line whose start is lost is left out, for half a secret would not be recognised."""
+        whole = self._tail.partition(b"\n")[2] if self._cut else self._tail
+        lines = [line for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
+        return lines[-_LINES:] or (["(a line that is too long to be shown)"] if self._cut else [])
 
     def _about_garbage(self) -> str:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
-        shown = self._hide(_printable(self._first_garbage))[:80]
+        shown = _printable(self._hide(self._first_garbage))[:80]
         return f"it wrote {count} on standard output that are no messages of MCP, the first: {shown!r}"
 
     def _hide(self, text: str) -> str:
@@ -130,6 +178,18 @@ def quiet_sdk() -> Iterator[None]:
         for logger, propagate in before:
             logger.removeHandler(handler)
             logger.propagate = propagate
+
+
+class WatchingLoop(asyncio.SelectorEventLoop):
+    """An event loop that tells the watch of a server which processes were started for it; the SDK keeps that secret."""
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        """Start a process as the loop does."""
+        transport, protocol = await super().subprocess_exec(*args, **options)
+        watch = _current.get()
+        if watch is not None:
+            watch.started.append(transport.get_pid())
+        return transport, protocol
 
 
 class _Collect(logging.Handler):
@@ -182,6 +242,25 @@ def _input_of(error: Exception) -> str:
         given = error.errors(include_url=False)[0].get("input")
         return given if isinstance(given, str) else str(error.errors(include_url=False)[0]["msg"])
     return str(error)
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong with a line, without the line."""
+    import pydantic
+
+    if isinstance(error, pydantic.ValidationError):
+        return str(error.errors(include_input=False, include_url=False, include_context=False)[0]["msg"])
+    return str(error)
+
+
+def _answer(text: str) -> dict[str, Any] | None:
+    """A line that is meant to answer a request; Python reads more JSON than the SDK does, such as half characters."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_answer = isinstance(data, dict) and data.get("id") is not None and ("result" in data or "error" in data)
+    return data if is_answer else None
 
 
 def _printable(text: str) -> str:

@@ -189,7 +189,7 @@ def test_counts_of_the_published_data(published, tmp_path):
     counted = {tag: tags.count(tag) for tag in tags}
     assert counted == {"multi-hop": 282, "temporal": 321, "open-domain": 96, "single-hop": 841, "adversarial": 446}
     sizes = [len(dataset.labels_of(query.id)) for query in dataset.judged().queries]
-    assert (sizes.count(1), sizes.count(2), sum(n > 2 for n in sizes), max(sizes)) == (1_555, 241, 183, 19)  # one of two, and two of more, lack a turn
+    assert (sizes.count(1), sizes.count(2), sum(n > 2 for n in sizes), max(sizes)) == (1_555, 241, 183, 19)
     assert round(sum(sizes) / len(sizes), 2) == 1.42
     assert {len(keys) for keys in dataset.scopes.values()} >= {369, 689}
     assert dataset.card["notes"]["counted"]["questions repeated word for word in their conversation"] == 12

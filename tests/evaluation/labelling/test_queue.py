@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from ctxbench.errors import StorageError, UnknownNameError
 from ctxbench.evaluation.labelling.predict import Predictor
-from ctxbench.evaluation.labelling.queue import Queue, extended, make_queue, weights
+from ctxbench.evaluation.labelling.queue import Queue, extended, make_queue
 
 
 def queue_of(pool, **options):
@@ -50,14 +51,6 @@ def test_a_queue_is_read_back_equal_and_a_damaged_one_is_refused(tmp_path, make_
         Queue.read(path)
 
 
-def test_weights_add_up_to_the_strata_that_were_answered(make_pool):
-    queue = queue_of(make_pool(120))
-    answered = [query for stratum in queue.strata for query in stratum.queries[:3]]
-    found = weights(queue, answered)
-    assert sum(found.values()) == pytest.approx(120)
-    assert found[queue.strata[0].queries[0]] == len(queue.strata[0].queries) / 3
-
-
 def test_new_queries_come_as_strata_of_their_own(make_pool):
     small, large = make_pool(60), make_pool(100)
     queue = queue_of(small)
@@ -69,3 +62,12 @@ def test_new_queries_come_as_strata_of_their_own(make_pool):
 
 def test_no_queries_give_no_strata(make_pool):
     assert make_queue(Predictor(make_pool()), [], seed=0).turns() == []
+
+
+def test_one_selector_alone_has_no_pairs_and_a_queue_all_the_same(make_pool):
+    pool = make_pool(60)
+    queue = queue_of(replace(pool, offers=pool.offers[:1]))
+    assert sorted(query for stratum in queue.strata for query in stratum.queries) == sorted(
+        query.id for query in pool.dataset.queries
+    )
+    assert all(stratum.differ == () for stratum in queue.strata)

@@ -6,6 +6,7 @@ It writes its process id to the file that the environment variable FAKE_PIDS nam
 # ruff: noqa: T201 - standard output is how it talks
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -42,6 +43,18 @@ def page(mode, cursor):
     if mode == "leak":
         secret = os.environ["SECRET"]
         return [tool("leaky", description=f"Key: {secret}", inputSchema={"type": "object", "default": [secret]})], None
+    if mode == "named":  # a secret in the name of a tool, and in that of a field
+        return [tool("x" * 90 + os.environ["SECRET"]), tool("b")], None
+    if mode == "fields":
+        return [tool("a", inputSchema={"type": "object", "properties": {os.environ["SECRET"]: {}}})], None
+    if mode == "named_twice":
+        return [tool("x" * 90 + os.environ["SECRET"])] * 2, None
+    if mode == "values":
+        return [tool("search_issues", description="Search issues in production with 48151 or pin_48151.")], None
+    if mode == "nan":
+        return [tool("a", inputSchema={"type": "object", "default": float("nan")})], None
+    if mode == "half":  # json.dumps escapes it
+        return [tool("a", description="\ud800 x")], None
     if mode == "rich":
         annotations = {"title": "Rich", "readOnlyHint": True}
         return [
@@ -100,6 +113,19 @@ def main(mode):
             time.sleep(600)
     if mode == "parent":  # the server is a child, as with npx
         subprocess.run([sys.executable, __file__, "stubborn"], check=False)
+    if mode == "leaves_child":  # which goes on when the server exits; SIGTERM does not end it
+        subprocess.Popen([sys.executable, __file__, "stubborn"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while len(Path(os.environ["FAKE_PIDS"]).read_text().split()) < 2:
+            time.sleep(0.02)
+    if mode == "long_line":  # of which the start, half a secret with it, does not fit
+        print("x" * 100 + os.environ["SECRET"] + "y" * (8192 - 5), file=sys.stderr, end="", flush=True)
+        sys.exit(1)
+    if mode == "long_lines":
+        print(os.environ["SECRET"] + "y" * (8192 - 20), "the end", sep="\n", file=sys.stderr, flush=True)
+        sys.exit(1)
+    if mode == "decodes":
+        print("no such user:", base64.b64decode(os.environ["LOGIN"].split()[1]).decode(), sys.argv[2:], file=sys.stderr)
+        sys.exit(1)
     if mode == "noisy":  # more than a pipe holds
         print("noise\n" * 50_000, file=sys.stderr, flush=True)
     serve(mode)

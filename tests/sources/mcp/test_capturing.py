@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
 import subprocess
@@ -160,6 +161,67 @@ def test_nothing_of_the_environment_is_in_the_snapshot(fake: Callable[..., Path]
     assert "values of 'env' or 'headers'" in text
 
 
+def error_of(folder: Path, mode: str, *arguments: str, **env: str) -> str:
+    config = folder / "mcp.json"
+    config.write_text(
+        json.dumps({"mcpServers": {mode: {"command": sys.executable, "args": [FAKE, mode, *arguments], "env": env}}})
+    )
+    return parts_of(config)[mode].error
+
+
+def test_a_secret_that_is_cut_is_not_shown_in_half(tmp_path: Path) -> None:
+    closed = "it closed the connection before it had answered; its last lines on standard error:\n  | "
+    assert error_of(tmp_path, "long_line", SECRET=SECRET) == f"{closed}(a line that is too long to be shown)"
+    assert error_of(tmp_path, "long_lines", SECRET=SECRET) == f"{closed}the end"
+    twice = error_of(tmp_path, "named_twice", SECRET=SECRET)
+    assert twice == f"it lists the tool '{'x' * 90}<hidden>' twice, on page 1 and on page 1; names must differ"
+
+
+def test_credentials_are_hidden_decoded_too_and_so_are_those_among_arguments(tmp_path: Path) -> None:
+    login = "Basic " + base64.b64encode(b"admin:hunter-2").decode()
+    said = error_of(tmp_path, "decodes", "-e", "GITHUB_TOKEN=ghp_1234", "--pat", "ghp_5678", LOGIN=login)
+    assert said.endswith("| no such user: <hidden> ['-e', 'GITHUB_TOKEN=<hidden>', '--pat', '<hidden>']")
+
+
+def test_a_short_secret_is_hidden_and_what_is_none_stays(tmp_path: Path) -> None:
+    env = {"PIN": "48151", "SCOPE": "issues", "NODE_ENV": "production"}
+    config = tmp_path / "mcp.json"
+    config.write_text(
+        json.dumps({"mcpServers": {"a": {"command": sys.executable, "args": [FAKE, "values"], "env": env}}})
+    )
+    part = parts_of(config)["a"]
+    assert [(item.name, item.description) for item in part.items] == [
+        ("search_issues", "Search issues in production with <hidden> or pin_<hidden>.")
+    ]
+    assert part.notes == ("its tools hold values of 'env' or 'headers', which are hidden in the snapshot",)
+
+
+def test_names_are_never_changed_so_a_secret_in_one_fails_its_server_alone(fake: Callable[..., Path]) -> None:
+    parts = parts_of(fake("named", "fields", "plain"))
+    assert parts["named"].error == (
+        f"its tool '{'x' * 90}<hidden>' cannot be used: '{'x' * 90}<hidden>' is a name in it and holds a secret of "
+        "the configuration, and names are kept as they are"
+    )
+    assert parts["fields"].error.startswith("its tool 'a' cannot be used: '<hidden>' is a name in it")
+    assert len(parts["plain"].items) == 2
+
+
+def test_what_no_file_can_hold_fails_the_server_at_once(fake: Callable[..., Path]) -> None:
+    parts = parts_of(fake("nan", "half", "plain"), Limits(timeout=300))
+    assert parts["nan"].error == "its tool 'a' cannot be used: it holds NaN or an infinite number, which JSON has not"
+    assert parts["half"].error.startswith(
+        "it gave an answer that cannot be read: it holds half a character (a lone surrogate such as \\ud800), which "
+        "UTF-8 has not; it wrote 1 line"
+    )
+    assert len(parts["plain"].items) == 2
+
+
+def test_a_server_that_exits_leaves_no_child_behind(fake: Callable[..., Path], pids: Path) -> None:
+    assert len(parts_of(fake("leaves_child"))["leaves_child"].items) == 2
+    assert len(pids.read_text().split()) == 2
+    assert alive(pids) == []
+
+
 def test_the_same_again_gives_the_same_bytes(fake: Callable[..., Path], tmp_path: Path) -> None:
     config = fake("pages", "exit", "shuffled", "rich")
     for name in ("a", "b"):
@@ -188,11 +250,13 @@ def test_faults_of_the_configuration_come_before_anything_is_started(fake: Calla
     assert not pids.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path], pids: Path) -> None:
     config = fake("hang", "stubborn", "parent")
     program = (
-        "import sys; from ctxbench.sources.mcp.capturing import mcp_servers\n"
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler); signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "from ctxbench.sources.mcp.capturing import mcp_servers\n"
         "try: mcp_servers(sys.argv[1])()\n"
         "except KeyboardInterrupt: sys.exit(130)\n"
     )
@@ -205,7 +269,7 @@ def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path]
     time.sleep(0.3)
     process.send_signal(number)  # whoever is impatient does not make it worse
     _, said = process.communicate(timeout=60)
-    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert said == ""
     assert alive(pids) == []
 
@@ -241,6 +305,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(500, f"stack trace {self.headers.get('X-Key')}".encode(), "text/html")
         elif mode == "page":
             self.reply(200, b"<html>", "text/html")
+        elif mode == "cut":  # what the SDK says of it shows a part only
+            self.reply(200, f'{{"oops": "{"x" * 8}{self.headers.get("X-Key")}{"y" * 60}"'.encode(), "application/json")
         elif mode == "nonsense":
             self.reply(200, f'{{"oops": "{self.headers.get("X-Key")}"'.encode(), "application/json")
         elif "id" not in request:
@@ -299,7 +365,7 @@ def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
         "json": url("json"), "events": url("events"), "locked": url("locked", Authorization=f"Bearer {SECRET}"),
         "refused": url("locked", Authorization="Bearer wrong-key"), "broken": url("broken", **{"X-Key": SECRET}),
         "page": url("page"), "nonsense": url("nonsense", **{"X-Key": SECRET}), "hang": url("hang"),
-        "nobody": {"url": "http://127.0.0.1:9/mcp"},
+        "cut": url("cut", **{"X-Key": SECRET}), "nobody": {"url": "http://127.0.0.1:9/mcp"},
     }  # fmt: skip
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"servers": servers}))
@@ -318,5 +384,7 @@ def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
     assert "JSON" in errors["nonsense"]
     assert errors["hang"] == "it did not answer within 4 s: it was being started"
     assert "connection attempts failed" in errors["nobody"]
+    assert "EOF while parsing" in errors["cut"]
+    assert "xx" not in errors["cut"]
     assert "tiger" not in repr(parts)
     assert "wrong-key" not in repr(parts)
