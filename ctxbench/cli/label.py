@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -168,13 +169,18 @@ class _Conversation:
             item = self._search(prompt.query)
             return Reply("needed", item) if item is not None else None
         if key == "w" and prompt.known:
-            number = number_of(self.keys.key()) if len(prompt.known) > 1 else 1
+            number = self._number() if len(prompt.known) > 1 else 1
             return Reply("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
         if key == "h":
+            say("its number?")
             found = self._candidate(prompt, self.keys.key())
             return Reply("helpful", found.item) if found else None
         found = self._candidate(prompt, key)
         return Reply("needed", found.item) if found else None
+
+    def _number(self) -> int:
+        say("its number?")
+        return number_of(self.keys.key())
 
     def _candidate(self, prompt: Prompt, key: str) -> Candidate | None:
         place = self.page * SHOWN + number_of(key) - 1
@@ -197,7 +203,7 @@ class _Conversation:
             say(f"  {number} {item_line(catalog[place])}")
         if len(found) > SHOWN:
             say(f"  and {len(found) - SHOWN} more; search with more words")
-        number = number_of(self.keys.key())
+        number = self._number()
         return found[number - 1] if 1 <= number <= min(len(found), SHOWN) else None
 
     def _show(self, prompt: Prompt) -> None:
@@ -221,7 +227,8 @@ class _Conversation:
             by = f"offered by {', '.join(one.offered_by)}" if one.offered_by else "offered by none"
             called = "called; " if one.called else ""
             like = f"; like {catalog[one.like].id}" if one.like is not None else ""
-            say(f"  {number} {item_line(catalog[one.item])} [{called}{by}{like}]")
+            why = f"[{called}{by}{like}]"
+            say(f"  {number} {item_line(catalog[one.item], beside=len(why) + 5)} {why}")
         say(_HELP, ALWAYS)
 
 
@@ -234,14 +241,15 @@ def _searched(item: Item) -> str:
     return f"{item.id} {item.search_text}".lower()
 
 
-def item_line(item: Item) -> str:
-    """An item in one line."""
-    return f"{item.id}: {_short(item.description or item.text)}"
+def item_line(item: Item, *, beside: int = 14) -> str:
+    """An item in one line that fits the terminal with `beside` other characters; its id is never cut."""
+    return f"{item.id}: {_short(item.description or item.text, beside=beside + len(item.id) + 2)}"
 
 
-def _short(text: str) -> str:
+def _short(text: str, *, beside: int = 16) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= WIDTH else flat[: WIDTH - 3] + "..."
+    room = max(shutil.get_terminal_size((WIDTH, 24)).columns - beside, 12)
+    return flat if len(flat) <= room else flat[: room - 3] + "..."
 
 
 def _print_report(report: Report, when: str) -> None:

@@ -126,6 +126,8 @@ class _Review:
             made = regraded(current, one.query, one.item, self.grades[key], why=one.kind)
         elif key == "a":
             required = self._others(current, one)
+            if len(required) > 1:
+                say("its number?")
             number = number_of(self.keys.key()) if len(required) > 1 else 1
             if not 1 <= number <= len(required):
                 return False
