@@ -25,7 +25,7 @@ from ctxbench.evaluation.importers.files import (
     raise_all,
     within,
 )
-from ctxbench.evaluation.importers.formats.autorag import minimal_groups
+from ctxbench.evaluation.importers.groups import minimal_groups
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.requests import Request

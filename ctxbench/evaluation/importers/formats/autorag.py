@@ -32,6 +32,7 @@ from ctxbench.evaluation.importers.formats.conversion import (
     dataset_name,
     key_of,
 )
+from ctxbench.evaluation.importers.groups import minimal_groups
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.fileio import read_text
 from ctxbench.jsonio import iter_jsonl, read_json
@@ -100,27 +101,6 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
     tally.add(UNLABELLED, *(name for name in dataset.unlabelled if name not in counted))
     card = about(settings, form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, tally=tally)
     return tally.converted(replace(dataset, about=card))
-
-
-def minimal_groups(groups: Sequence[Sequence[str]]) -> tuple[list[list[str]], int, bool]:
-    """Groups of alternatives without those that another one implies.
-
-    Returns:
-        The groups that are left, in order, each document once; how many were implied; and whether two of those left
-        share a document.
-    """
-    sets = [list(dict.fromkeys(group)) for group in groups]
-    left: list[list[str]] = []
-    for i, group in enumerate(sets):
-        implied = any(
-            set(other) < set(group) or (set(other) == set(group) and j < i)
-            for j, other in enumerate(sets)
-            if j != i and other
-        )
-        if group and not implied:
-            left.append(group)
-    documents = [document for group in left for document in group]
-    return left, sum(bool(group) for group in sets) - len(left), len(documents) != len(set(documents))
 
 
 def _resolved(

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from ctxbench.errors import InputError, StorageError
-from ctxbench.evaluation.importers.formats.autorag import import_autorag, minimal_groups
+from ctxbench.evaluation.importers.formats.autorag import import_autorag
+from ctxbench.evaluation.importers.groups import minimal_groups
 
 CORPUS = [{"doc_id": name, "contents": f"text of {name}", "metadata": {}} for name in "abcd"]
 QA = [
