@@ -6,13 +6,13 @@ import errno
 import gc
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+import typer.main
 
-from ctxbench.cli.data_app import data_app
 from ctxbench.cli.light import Command, Group, JsonFlag, drop_output
 from ctxbench.errors import UserError
 
@@ -158,7 +158,34 @@ def latency(
     measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)
 
 
-app.add_typer(data_app, name="data")
+class _DataGroup(Group):
+    """`ctxbench data`: its many commands are imported when one of them is asked for, so that others start faster."""
+
+    _loaded: MutableMapping[str, Any] | None = None
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """The commands by name."""
+        if self._loaded is None:
+            from ctxbench.cli.data_app import data_app
+
+            self._loaded = typer.main.get_group(data_app).commands
+        return self._loaded
+
+    @commands.setter
+    def commands(self, _none: Any) -> None:
+        """The group is made without any."""
+
+
+app.add_typer(
+    typer.Typer(
+        cls=_DataGroup,
+        help="Labelled datasets and catalogs: get, make, label, check and change them.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    ),
+    name="data",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
