@@ -76,7 +76,7 @@ def speed(world: World, *, draws: int, seed: int, focused: bool) -> None:
     )
     tell(
         f"{'figure':<26} {'width':>5} {'queue':>6} {'random':>6} {'ratio':>6} {'<= half':>7} "
-        f"{'random, strata':>15} {'queue, one figure':>18}"
+        f"{'random, strata':>15}{' queue, one figure' if focused else ''}"
     )
     table = np.full((draws, len(GOALS), 4), np.nan)
     for number in range(draws):
@@ -97,7 +97,7 @@ def speed(world: World, *, draws: int, seed: int, focused: bool) -> None:
         ratios = table[:, place, 0] / table[:, place, 1]
         tell(
             f"{name_of(one.pool, what):<26} {width:5.2f} {a:6.0f} {b:6.0f} {np.median(ratios):6.2f} "
-            f"{int((ratios <= 0.5).sum()):4d}/{draws} {c:15.0f} {d:18.0f}"
+            f"{int((ratios <= 0.5).sum()):4d}/{draws} {c:15.0f}{f' {d:17.0f}' if focused else ''}"
         )
 
 
