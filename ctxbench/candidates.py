@@ -15,6 +15,7 @@ from ctxbench.arrays import BoolArray, FloatArray, IntArray, frozen, owners, sta
 from ctxbench.errors import ParameterError, SelectorError
 
 T = TypeVar("T", bound=np.generic)
+SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
 MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
 
 
@@ -60,7 +61,8 @@ class Candidates:
         origin: `Origin`; with `score` and `item` it gives the order of rows within a request.
         mode: `Mode`.
         out: 0 = chosen, else the index into `rules` of the rule that keeps the row out.
-        query_chunk, item_chunk: the winning pair: 0-based within the request and within the item; -1 = none.
+        query_chunk, item_chunk: the winning pair: 0-based within the request, or within `via_item` where one led
+            here, and within the item; -1 = none.
         via_item: catalog position of the item that led here; -1 = none.
         rules: rules[0] is empty; the others are sentences for a person.
         columns: further scores, one a source or feature, each of shape (n,); NaN = not from this source.
@@ -192,6 +194,26 @@ class Candidates:
         new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), code, self.out)
         return replace(self, out=new.astype(np.int64), rules=rules)
 
+    def promoted(self, rows: BoolArray) -> Candidates:
+        """Choose rows that a rule had kept out; for cuts that say so (`promotes = True`)."""
+        return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
+
+    def ranking(self) -> tuple[IntArray, IntArray]:
+        """The search's own ranking, whatever was cut or brought in by an expansion since.
+
+        Returns:
+            CSR starts, shape (n_requests + 1,), and the items best first: those of origin SEARCH by score, with
+            those that an expansion took over at the place that their search score gives them.
+        """
+        found = self.origin == Origin.SEARCH
+        if SEARCHED not in self.columns:
+            return self.starts_of(found), self.item[found]
+        before = self.columns[SEARCHED]
+        score = np.where(found, self.score, before)
+        found = found | ~np.isnan(before)
+        by_score = order(self.request[found], np.zeros(int(found.sum()), np.int64), score[found], self.item[found])
+        return self.starts_of(found), self.item[found][by_score]
+
     def taken(self, rows: BoolArray) -> Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
         arrays = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
@@ -230,6 +252,40 @@ _ROW_ARRAYS = (
     "item_chunk",
     "via_item",
 )
+
+
+def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
+    """Add rows that an expansion found, as chosen; a row that a rule had kept out is taken over.
+
+    Args:
+        table: what stands so far.
+        request, item: shape (n,), each pair at most once, none of them chosen in `table`.
+        **given: row arrays of the new rows (`score`, `origin`, `mode`, `via_item`, `query_chunk`, `item_chunk`).
+
+    Returns:
+        The table with the new rows. A row taken over keeps its chunk rank, and its search score in the column
+        `SEARCHED`, so that `Candidates.ranking` stays what the search said.
+    """
+    if not len(item):
+        return table
+    n_items = 1 + max(int(item.max()), int(table.item.max(initial=-1)))
+    taken_over = np.isin(table.request * n_items + table.item, request * n_items + item)
+    new = Candidates.build(table.n_requests, request, item, **given)
+    columns = {name: np.full(len(new), np.nan) for name in table.columns}
+    if taken_over.any():
+        columns.setdefault(SEARCHED, np.full(len(new), np.nan))
+        old = np.flatnonzero(taken_over)
+        keys = new.request * n_items + new.item
+        by_key = np.argsort(keys)
+        place = by_key[np.searchsorted(keys, table.request[old] * n_items + table.item[old], sorter=by_key)]
+        chunk_rank = new.chunk_rank.copy()
+        chunk_rank[place] = table.chunk_rank[old]
+        for name, column in table.columns.items():
+            columns[name][place] = column[old]
+        searched = table.origin[old] == Origin.SEARCH
+        columns[SEARCHED][place[searched]] = table.score[old][searched]
+        new = replace(new, chunk_rank=chunk_rank, columns=columns)
+    return concatenated([table.taken(~taken_over), new])
 
 
 def concatenated(tables: Sequence[Candidates]) -> Candidates:

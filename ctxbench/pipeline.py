@@ -1,7 +1,8 @@
 """Pipelines: strategies of four signatures composed in YAML, checked whole before anything runs.
 
-A pipeline is `analyse -> retrieve -> refine, refine, ... -> format`. Two combinators: `merge` runs retrievers side
-by side and joins them by item; `by_domain` refines the items of each type on their own. Pipelines that share their
+A pipeline is `analyse -> retrieve -> refine, refine, ... -> format`. Three combinators: a list of analyses puts
+their chunks together; `merge` runs retrievers side by side and joins them by item; `by_domain` refines the items of
+each type on their own. Pipelines that share their
 first steps compute them once: a step's output is kept under a key made of the batch, the catalog, the name, version
 and parameters of every step up to it, and the identities of the resources that those steps use.
 """
@@ -11,17 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from ctxbench import registry
-from ctxbench.arrays import Float32Array, IntArray, owners
+from ctxbench.arrays import Float32Array, IntArray, frozen, owners
 from ctxbench.candidates import Candidates, Origin, concatenated, joined
 from ctxbench.errors import ParameterError, UserError, suggest
 from ctxbench.items import ITEM_TYPES, Catalog
-from ctxbench.query import Query
+from ctxbench.query import Query, together
 from ctxbench.requests import Batch
 from ctxbench.selection import Prompt
 
@@ -80,11 +81,14 @@ class Step:
     call: Callable[..., Any]
 
     def describe(self) -> dict[str, Any]:
-        """Name, version and every parameter: what manifests, cache keys and labels are made from."""
+        """Name, version and every parameter: what manifests, cache keys and labels are made from.
+
+        A step that reads a file says in `content` what stood in it: the path alone would hide an edit.
+        """
         version = getattr(self.call, "version", 1)
         row = {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
-        foreign = registry.foreign_code(type(self.call))
-        return {**row, "code": foreign} if foreign else row
+        also = {"code": registry.foreign_code(type(self.call)), "content": getattr(self.call, "content", None)}
+        return {**row, **{name: value for name, value in also.items() if value}}
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -106,6 +110,31 @@ class Step:
     def reach(self) -> int:
         """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
         return int(getattr(self.call, "reach", 0))
+
+    @property
+    def expands(self) -> bool:
+        """Whether the step brings items in that were not found."""
+        return self.kind == "expand"
+
+
+@dataclass(frozen=True)
+class Analyses:
+    """Analyses side by side: the chunks of all, by request, in this order."""
+
+    steps: tuple[Step, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """The analyses in order."""
+        return {"step": "analyses", "analyses": [step.describe() for step in self.steps]}
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all analyses."""
+        return tuple(use for step in self.steps for use in step.uses)
+
+    def call(self, batch: Batch, resources: Resources) -> Query:
+        """Analyse in every way and put the chunks together."""
+        return together([step.call(batch, resources) for step in self.steps])
 
 
 @dataclass(frozen=True)
@@ -165,26 +194,37 @@ class ByDomain:
         """The largest of all domains."""
         return max((step.reach for steps in self.domains.values() for step in steps), default=0)
 
+    @property
+    def expands(self) -> bool:
+        """Whether any domain has a step that brings items in."""
+        return any(step.expands for steps in self.domains.values() for step in steps)
+
     def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Refine each part.
 
         Raises:
             ParameterError: a candidate's type belongs to no domain.
         """
-        types = np.array([item.type for item in query.batch.catalog], dtype=object)[candidates.item]
+        batch = query.batch
+        types = np.array([item.type for item in batch.catalog], dtype=object)
         session = candidates.origin == Origin.SESSION
         parts = [candidates.taken(session)]
-        covered = session.copy()
+        free = np.ones(len(types), dtype=np.bool_)  # items that no domain has taken
         for domain, steps in self.domains.items():
-            rows = ~covered & (np.isin(types, domain) | ("*" in domain))
-            covered |= rows
-            part = candidates.taken(rows)
+            held = free & (np.isin(types, domain) | ("*" in domain))
+            free &= ~held
+            part = candidates.taken(~session & held[candidates.item])
+            own = query
+            if any(step.expands for step in steps):  # what a domain brings in is of that domain
+                eligible = batch.eligible & held
+                frozen(eligible)
+                own = replace(query, batch=replace(batch, eligible=eligible))
             for step in steps:
-                part = step.call(query, part, resources)
+                part = step.call(own, part, resources)
             parts.append(part)
-        if not covered.all():
-            left = sorted(set(types[~covered]))
-            raise ParameterError(f"by_domain: items of type {', '.join(left)} belong to no domain; add one, or '*'")
+        if (left := ~session & free[candidates.item]).any():
+            lacking = sorted(set(types[candidates.item[left]]))
+            raise ParameterError(f"by_domain: items of type {', '.join(lacking)} belong to no domain; add one, or '*'")
         return concatenated(parts)
 
 
@@ -205,7 +245,7 @@ class Pipeline:
         refine: the steps between, in order.
     """
 
-    analyse: Step
+    analyse: Step | Analyses
     retrieve: Step | Merge
     refine: tuple[Step | ByDomain, ...]
     format: Step
@@ -227,7 +267,7 @@ class Pipeline:
         if "retrieve" not in spec:
             faults.append(SpecFault((), "a pipeline needs a retrieve stage"))
         builder = _Builder(faults)
-        analyse = builder.step("analyse", spec.get("analyse", "sentences"), ("analyse",))
+        analyse = builder.analyse(spec.get("analyse", "sentences"))
         retrieve = builder.retrieve(spec["retrieve"]) if "retrieve" in spec else None
         refine = builder.refine(spec.get("refine", []), ("refine",))
         formatter = builder.step("format", spec.get("format", "messages"), ("format",))
@@ -283,7 +323,7 @@ class _Once:
         self._identities: dict[str, str] = {}
         self._key = "" if memo is None else batch.key
 
-    def __call__(self, step: Step | Merge | ByDomain, make: Callable[[], T]) -> T:
+    def __call__(self, step: Step | Analyses | Merge | ByDomain, make: Callable[[], T]) -> T:
         if self._memo is None:
             return make()  # nothing is shared, so no key is needed; hashing a large catalog takes longer than a search
         for use in step.uses:
@@ -331,6 +371,16 @@ class _Builder:
             kind = found
         call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
         return None if call is None else Step(kind, name, call)
+
+    def analyse(self, spec: Any) -> Step | Analyses | None:
+        if not isinstance(spec, list):
+            return self.step("analyse", spec, ("analyse",))
+        if not spec:
+            self._fault(("analyse",), "the list of analyses is empty; name one, for example sentences")
+            return None
+        steps = [self.step("analyse", one, ("analyse", place)) for place, one in enumerate(spec)]
+        built = tuple(step for step in steps if step is not None)
+        return Analyses(built) if len(built) == len(steps) else None
 
     def retrieve(self, spec: Any) -> Step | Merge | None:
         path = ("retrieve",)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray, frozen, starts
+from ctxbench.arrays import FloatArray, IntArray, frozen, owners, starts
 from ctxbench.requests import Batch
 
 
@@ -45,17 +45,51 @@ class Query:
     plan: tuple[Mapping[str, Any] | None, ...]
 
     @classmethod
-    def of_chunks(cls, batch: Batch, chunks: Sequence[Sequence[str]]) -> Query:
-        """Make a query of text chunks of weight 1, one sequence a request."""
+    def of_chunks(
+        cls,
+        batch: Batch,
+        chunks: Sequence[Sequence[str]],
+        *,
+        weights: Sequence[Sequence[float]] | None = None,
+        kind: ChunkKind = ChunkKind.TEXT,
+    ) -> Query:
+        """Make a query of chunks of one kind, one sequence a request; of weight 1 unless `weights` says otherwise."""
         texts = tuple(text for row in chunks for text in row)
         start = starts([len(row) for row in chunks])
-        weight = np.ones(len(texts), dtype=np.float64)
-        kind = np.full(len(texts), ChunkKind.TEXT, dtype=np.int64)
-        for array in (start, weight, kind):
+        weight = np.array([1.0] * len(texts) if weights is None else [w for row in weights for w in row], np.float64)
+        kinds = np.full(len(texts), kind, dtype=np.int64)
+        for array in (start, weight, kinds):
             frozen(array)
         none = (None,) * len(batch)
-        return cls(batch, start, texts, weight, kind, ((),) * len(batch), none, none)
+        return cls(batch, start, texts, weight, kinds, ((),) * len(batch), none, none)
 
     def chunks(self, request: int) -> tuple[str, ...]:
         """The chunks of one request."""
         return self.text[self.start[request] : self.start[request + 1]]
+
+
+def together(queries: Sequence[Query]) -> Query:
+    """Put the chunks of several analyses of one batch together, by request, in the order of the analyses.
+
+    Keywords are joined without repeats; of intent and plan the first that is there counts.
+    """
+    first = queries[0]
+    n = len(first.batch)
+    request = np.concatenate([owners(query.start) for query in queries])
+    by_request = np.argsort(request, kind="stable")
+    text = [chunk for query in queries for chunk in query.text]
+    start = starts(np.bincount(request, minlength=n))
+    weight = np.concatenate([query.weight for query in queries])[by_request]
+    kind = np.concatenate([query.kind for query in queries])[by_request]
+    for array in (start, weight, kind):
+        frozen(array)
+    return Query(
+        batch=first.batch,
+        start=start,
+        text=tuple(text[place] for place in by_request.tolist()),
+        weight=weight,
+        kind=kind,
+        keywords=tuple(tuple(dict.fromkeys(w for q in queries for w in q.keywords[row])) for row in range(n)),
+        intent=tuple(next((q.intent[row] for q in queries if q.intent[row] is not None), None) for row in range(n)),
+        plan=tuple(next((q.plan[row] for q in queries if q.plan[row] is not None), None) for row in range(n)),
+    )

@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.candidates import Candidates, Mode, Origin, concatenated, joined, order, stacked
+from ctxbench.candidates import (
+    SEARCHED,
+    Candidates,
+    Mode,
+    Origin,
+    brought_in,
+    concatenated,
+    joined,
+    order,
+    stacked,
+)
 from ctxbench.errors import ParameterError, SelectorError
 
 PROPERTY = settings(max_examples=80, deadline=None, database=None, derandomize=True)
@@ -262,3 +272,77 @@ class TestTheTableItself:
         table = self.rows(item=np.array([8]), score=score)
         assert score.flags.writeable
         assert not table.score.flags.writeable
+
+
+class TestBroughtIn:
+    """What an expansion adds: request 0 found items 3 (0.9), 1 (0.5) and 2 (0.4), and a rule keeps 1 and 2 out."""
+
+    FOUND = table(2, [(0, 3, 0.9), (0, 1, 0.5), (0, 2, 0.4), (1, 4, 0.3)], chunk_rank=np.array([0, 1, 2, 0]))
+    CUT = FOUND.marked(np.array([False, True, True, False]), "beyond the first")
+
+    def grown(self, rows: list[tuple[int, int, float]], before: Candidates = CUT) -> Candidates:
+        request, item, score = (np.array([row[i] for row in rows]) for i in range(3))
+        n = len(rows)
+        return brought_in(
+            before,
+            request.astype(np.int64),
+            item.astype(np.int64),
+            score=score.astype(np.float64),
+            origin=np.full(n, Origin.EXPANSION),
+            mode=np.full(n, Mode.EXPANSION),
+            via_item=np.full(n, 3),
+        )
+
+    def test_a_new_item_comes_behind_the_search(self):
+        grown = self.grown([(0, 0, 0.95)])
+        assert rows_of(grown) == [(0, 3, 0.9), (0, 1, 0.5), (0, 2, 0.4), (0, 0, 0.95), (1, 4, 0.3)]
+        assert grown.chosen.tolist() == [True, False, False, True, True]
+        assert grown.via_item.tolist() == [-1, -1, -1, 3, -1]
+        assert SEARCHED not in grown.columns
+
+    def test_a_row_kept_out_is_taken_over_and_the_ranking_stays(self):
+        grown = self.grown([(0, 2, 0.8), (0, 0, 0.7)])
+        assert rows_of(grown) == [(0, 3, 0.9), (0, 1, 0.5), (0, 2, 0.8), (0, 0, 0.7), (1, 4, 0.3)]
+        assert grown.chosen.tolist() == [True, False, True, True, True]
+        assert grown.chunk_rank.tolist() == [0, 1, 2, -1, 0]
+        np.testing.assert_equal(grown.columns[SEARCHED], [NAN, NAN, 0.4, NAN, NAN])
+        start, items = grown.ranking()
+        assert (start.tolist(), items.tolist()) == ([0, 3, 4], [3, 1, 2, 4])
+
+    def test_the_ranking_of_a_table_without_expansion_is_its_search_rows(self):
+        start, items = self.CUT.ranking()
+        assert (start.tolist(), items.tolist()) == ([0, 3, 4], [3, 1, 2, 4])
+
+    def test_a_second_pass_keeps_what_the_first_put_aside(self):
+        grown = self.grown([(0, 1, 0.6)], self.grown([(0, 2, 0.8)]))
+        assert sorted(grown.columns[SEARCHED][~np.isnan(grown.columns[SEARCHED])].tolist()) == [0.4, 0.5]
+        assert grown.ranking()[1].tolist() == [3, 1, 2, 4]
+
+    def test_other_columns_stay_with_their_rows(self):
+        before = self.CUT.with_columns(bm25=np.array([4.0, 3.0, 2.0, 1.0]))
+        np.testing.assert_equal(self.grown([(0, 2, 0.8), (0, 0, 0.1)], before).columns["bm25"], [4.0, 3.0, 2.0, NAN, 1])
+
+    def test_nothing_brought_in_is_the_same_table(self):
+        none = np.empty(0, dtype=np.int64)
+        assert brought_in(self.CUT, none, none, score=none.astype(float)) is self.CUT
+
+    @PROPERTY
+    @given(tables(), st.data())
+    def test_the_ranking_never_changes_and_no_item_is_lost(self, rows, data):
+        before = table(3, rows)
+        before = before.marked(np.arange(len(before)) % 2 == 0, "every second")
+        free = sorted(
+            {(r, i) for r in range(3) for i in range(6)}
+            - {(r, i) for (r, i, _), chosen in zip(rows_of(before), before.chosen, strict=True) if chosen}
+        )
+        new = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+        grown = self.grown([(r, i, 0.25) for r, i in new], before) if new else before
+        for one, other in zip(before.ranking(), grown.ranking(), strict=True):
+            assert one.tolist() == other.tolist()
+        assert {row[:2] for row in rows_of(grown)} == {row[:2] for row in rows_of(before)} | set(new)
+        assert int(grown.chosen.sum()) == int(before.chosen.sum()) + len(new)
+
+
+def test_promoted_rows_are_chosen_again():
+    cut = table(1, [(0, 0, 0.9), (0, 1, 0.8)]).marked(np.array([True, True]), "out")
+    assert cut.promoted(np.array([False, True])).chosen.tolist() == [False, True]

@@ -17,7 +17,8 @@ from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Merge, Pipeline, PipelineError
 from ctxbench.requests import Batch, Request
 from ctxbench.selection import selections
-from ctxbench.steps.retrieve import Bm25, Dense
+from ctxbench.steps.lexical import Bm25
+from ctxbench.steps.retrieve import Dense
 from ctxbench.tokens import CharsCounter
 
 FIRST = {"first": {"n": 1}}
@@ -108,6 +109,34 @@ class TestSpecification:
 
     def test_what_ranks_nothing_limits_nothing(self):
         assert Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": 1000}}]})
+
+
+class TestAnalyses:
+    def test_the_chunks_of_all_by_request_in_order(self):
+        spec = {"analyse": ["whole", "sentences"], "retrieve": "dense"}
+        batch = Batch.of(
+            BATCH.catalog, [Request(id="a", text="One. Two"), Request(id="b", text=" "), Request(id="c", text="Three")]
+        )
+        query = Pipeline.of(spec).run(batch, testing.mock_resources()).query
+        assert [query.chunks(row) for row in range(3)] == [("One. Two", "One", "Two"), (), ("Three", "Three")]
+        assert query.weight.tolist() == [1.0] * 5
+
+    def test_one_in_a_list_answers_as_alone(self):
+        alone, listed = (Pipeline.of({"analyse": a, "retrieve": "dense"}) for a in ("whole", ["whole"]))
+        one, other = (pipeline.run(BATCH, testing.mock_resources()).candidates for pipeline in (alone, listed))
+        assert one.score.tolist() == other.score.tolist() or np.array_equal(one.score, other.score, equal_nan=True)
+
+    @pytest.mark.parametrize(
+        ("spec", "path", "message"),
+        [
+            ([], "analyse", "the list of analyses is empty"),
+            (["whole", "hole"], "analyse.1", "unknown analyse strategy 'hole'; did you mean 'whole'"),
+        ],
+    )
+    def test_faults(self, spec, path, message):
+        where, what = only_fault_of({"analyse": spec, "retrieve": "dense"})
+        assert where == path
+        assert what.startswith(message)
 
 
 class TestMerge:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxbench.arrays import IntArray
-from ctxbench.candidates import Origin
 from ctxbench.errors import Fault, InputError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics import Evidence, Kinship, Offered, Rankings
@@ -52,13 +51,13 @@ class Labels:
             fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
             raise InputError([fault])
         table = answers.candidates
-        found = table.origin == Origin.SEARCH
+        ranked, items = table.ranking()
         return Evidence(
             judgments=self.dataset.judgments,
             offered=Offered(
                 start=table.starts_of(table.chosen), item=table.item[table.chosen], origin=table.origin[table.chosen]
             ),
-            rankings=Rankings(start=table.starts_of(found), item=table.item[found]) if answers.ranked else None,
+            rankings=Rankings(start=ranked, item=items) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
             pool=self.pool,

@@ -84,7 +84,7 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
         yield f"out must be 0 to {len(table.rules) - 1}, an index into rules"
     if not np.isin(table.mode, [int(mode) for mode in Mode]).all() or np.any(table.origin < 0):
         yield "mode and origin must be values of Mode and Origin"
-    chunks = np.diff(query.start)[table.request]
+    chunks = np.where(table.via_item < 0, np.diff(query.start)[table.request], np.iinfo(np.int64).max)
     for name, limit in (("query_chunk", chunks), ("chunk_rank", None), ("item_chunk", None), ("via_item", None)):
         values = getattr(table, name)
         if np.any(values < -1) or (limit is not None and np.any(values >= limit)):
@@ -111,8 +111,11 @@ def retrieve_faults(table: Candidates) -> Iterator[str]:
         yield "a retriever marks nothing out; that is for cuts"
 
 
-def refine_faults(kind: str, before: Candidates, after: Candidates) -> Iterator[str]:
-    """What a refining step (`rank`, `cut`, `expand` or `fit`) did that its kind may not do."""
+def refine_faults(kind: str, before: Candidates, after: Candidates, *, promotes: bool = False) -> Iterator[str]:
+    """What a refining step (`rank`, `cut`, `expand` or `fit`) did that its kind may not do.
+
+    A step that `promotes` may choose rows that were out.
+    """
     was, now = _rows(before), _rows(after)
     if dropped := was.keys() - now.keys():
         yield f"rows are marked, never dropped; gone are (request, item) {sorted(dropped)[:3]}"
@@ -127,7 +130,7 @@ def refine_faults(kind: str, before: Candidates, after: Candidates) -> Iterator[
     if kind == "expand":  # it may bring in what an earlier rule kept out; what was chosen stays as it was
         old, kept = old[before.chosen[old]], kept[before.chosen[old]]
     rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, kept, strict=True)]
-    if any(a and a != b for a, b in rules):
+    if any(a and a != b and not (promotes and not b) for a, b in rules):
         yield "a row that was out must keep the rule that met it first"
     if kind == "expand" and any(b for _, b in rules):
         yield "an expand step must not mark a chosen row out"
