@@ -15,10 +15,11 @@ import numpy as np
 
 from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.candidates import MARGIN
+from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.embedding.base import ModelError
 from ctxbench.errors import EmbeddingError
 from ctxbench.items import Catalog, Item
-from ctxbench.text import item_chunks
+from ctxbench.pipeline import Resources
 
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
@@ -26,7 +27,17 @@ SMALL = 50_000_000  # multiplications below which a second BLAS thread costs mor
 
 def chunks_of(item: Item) -> tuple[str, ...]:
     """The chunks of an item's search text by the documents' rule; a tool is one chunk, never trimmed."""
-    return (item.search_text,) if item.type == "tool" else tuple(item_chunks(item.search_text))
+    return DOCUMENTS(item)
+
+
+def dense_index(
+    catalog: Catalog, resources: Resources, *, chunking: ItemChunking = DOCUMENTS, original: bool = False
+) -> DenseIndex:
+    """The dense index of a catalog by one chunking, kept with the resources.
+
+    That of `original` stands apart: it may lack chunks that could not be embedded.
+    """
+    return resources.kept(("dense", catalog.hash, chunking, original), lambda: DenseIndex(catalog, chunker=chunking))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,21 +177,32 @@ def search(
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    n_chunks = len(matrix.item)
-    per_block = max(1, BLOCK // max(n_chunks, 1))
+    held = matrix.item[matrix.first]
+    whole: BoolArray = np.asarray(eligible[:, held].all(axis=1))
+    for request, mine, product in products(queries, start, matrix):
+        scores = product * weight[mine, None].astype(np.float32)
+        allowed = None if whole[request] else eligible[request, matrix.item]
+        yield nearest(queries[mine], scores, matrix, allowed=allowed, depth=depth, weight=weight[mine])
+
+
+def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
+    """The float32 products of every request's chunks with all chunks of the matrix, a block of requests at a time.
+
+    Yields:
+        The request, its chunks as a slice of `queries`, and their products, shape (n_its_chunks, n_chunks).
+
+    Raises:
+        EmbeddingError: a query vector holds NaN or infinity.
+    """
     broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
     if len(broken):
         raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
-    held = matrix.item[matrix.first]
-    whole: BoolArray = np.asarray(eligible[:, held].all(axis=1))
-    for first, last in _blocks(start, per_block):
+    for first, last in _blocks(start, max(1, BLOCK // max(len(matrix.item), 1))):
         rows = slice(int(start[first]), int(start[last]))
-        product = multiply(queries[rows], matrix.vectors) * weight[rows, None].astype(np.float32)
+        product = multiply(queries[rows], matrix.vectors)
         for request in range(first, last):
             mine = slice(int(start[request]), int(start[request + 1]))
-            scores = product[mine.start - rows.start : mine.stop - rows.start]
-            allowed = None if whole[request] else eligible[request, matrix.item]
-            yield nearest(queries[mine], scores, matrix, allowed=allowed, depth=depth, weight=weight[mine])
+            yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
 
 
 def nearest(
@@ -219,7 +241,7 @@ def nearest(
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def row_dots(left: Float32Array, right: Float32Array) -> FloatArray:
+def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
     """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
     products: FloatArray = left.astype(np.float64) * right.astype(np.float64)
     sums: FloatArray = np.add.reduce(products, axis=1)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.index.dense import chunks_of
+from ctxbench.candidates import Candidates
 from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline, Resources
 from ctxbench.requests import Batch, Request
 from ctxbench.selection import Offered, Prompt, Selection, selections
+from ctxbench.selectors.pairs import Chunkings
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -22,7 +23,8 @@ class Explained:
         offered: the candidate.
         item: the item itself.
         tokens: of its prompt text.
-        query_chunk, item_chunk: the winning pair of texts; empty where there is none.
+        query_chunk, item_chunk: the winning pair of texts; empty where there is none. Where another item led here
+            (`offered.via`), the first is a chunk of that item.
     """
 
     offered: Offered
@@ -92,13 +94,13 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
     outcome = pipeline.run(batch, resources)
     (selection,) = selections(outcome.query, outcome.candidates)
     chunks = outcome.query.chunks(0)
-    tokens = dict(zip(catalog.ids, resources.tokens(catalog).tolist(), strict=True))
-    chosen = tuple(_explained(one, catalog, chunks, tokens) for one in selection.chosen)
+    explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
+    chosen = tuple(map(explained, selection.chosen))
     return Explanation(
         selection=selection,
         chunks=chunks,
         chosen=chosen,
-        left_out=tuple(_explained(one, catalog, chunks, tokens) for one in selection.left_out),
+        left_out=tuple(map(explained, selection.left_out)),
         prompt=pipeline.prompts(outcome)[0],
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
@@ -111,12 +113,15 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
 def _not_searched(batch: Batch) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     held = set(batch.session_item.tolist())
+    removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
         if position in held or batch.eligible[0, position]:
             continue
         if not item.enabled:
             reasons["not enabled"] += 1
+        elif position in removed:
+            reasons["removed from the session"] += 1
         elif item.include != "agent":
             reasons[f"include mode {item.include}"] += 1
         else:
@@ -124,14 +129,27 @@ def _not_searched(batch: Batch) -> dict[str, int]:
     return dict(reasons)
 
 
-def _explained(offered: Offered, catalog: Catalog, chunks: tuple[str, ...], tokens: Mapping[str, int]) -> Explained:
-    item: Item = catalog[catalog.position(offered.id)]
-    pair = offered.pair
-    has_texts = pair is not None and pair.query_chunk >= 0
-    return Explained(
-        offered=offered,
-        item=item,
-        tokens=tokens[offered.id],
-        query_chunk=chunks[pair.query_chunk] if pair is not None and has_texts else "",
-        item_chunk=chunks_of(item)[pair.item_chunk] if pair is not None and has_texts else "",
-    )
+class _Explainer:
+    """Finds the texts of the candidates of a batch of one."""
+
+    def __init__(
+        self, pipeline: Pipeline, catalog: Catalog, chunks: tuple[str, ...], table: Candidates, resources: Resources
+    ) -> None:
+        self._catalog = catalog
+        self._chunks = chunks
+        self._table = table
+        self._chunkings = Chunkings.of(pipeline.describe())
+        self._tokens = resources.tokens(catalog).tolist()
+        self._row = {item: row for row, item in enumerate(table.item.tolist())}
+
+    def __call__(self, offered: Offered) -> Explained:
+        """Add its texts to a candidate."""
+        position = self._catalog.position(offered.id)
+        query_chunk, item_chunk = self._chunkings.pair(self._catalog, self._chunks, self._table, self._row[position])
+        return Explained(
+            offered=offered,
+            item=self._catalog[position],
+            tokens=self._tokens[position],
+            query_chunk=query_chunk,
+            item_chunk=item_chunk,
+        )

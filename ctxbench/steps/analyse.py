@@ -1,44 +1,214 @@
-"""Analysis: what a request is searched with."""
+"""Analysis: what a request is searched with. Each makes chunks of one kind; a list of them puts all together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
+from ctxbench.chunking import rules
+from ctxbench.chunking.rules import Rule, chunk_rule
 from ctxbench.errors import ParameterError
 from ctxbench.pipeline import Resources
-from ctxbench.query import Query
-from ctxbench.requests import Batch
-from ctxbench.text import CHUNK_LIMIT, js_trim, query_chunks
+from ctxbench.query import ChunkKind, Query
+from ctxbench.registry import foreign_code
+from ctxbench.requests import Batch, Request
+from ctxbench.text import CHUNK_LIMIT
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """One chunk a sentence, by the original engine's rule (`ctxbench.text.query_chunks`).
+    """One chunk a sentence, by the original engine's rule or one that knows abbreviations and keeps the marks.
 
     Attributes:
-        limit: UTF-16 units after which a sentence is cut, >= 1.
+        limit: length after which a sentence is cut (`original`, UTF-16 units; the rest is lost) or divided (`marked`,
+            characters; nothing is lost), >= 1.
+        rule: `original` (`ctxbench.text.query_chunks`) or `marked` (`ctxbench.chunking.rules.Marked`).
 
-    A blank request has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
+    A request without a sentence has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
     """
 
     limit: int = CHUNK_LIMIT
+    rule: Literal["original", "marked"] = "original"
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ParameterError(f"limit must be 1 or more, got {self.limit}")
+        self._made()
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Chunk the text of every request."""
-        return Query.of_chunks(batch, [query_chunks(request.text, limit=self.limit) for request in batch.requests])
+        return _of_texts(batch, self._made())
+
+    def _made(self) -> Rule:
+        return rules.Marked(self.limit) if self.rule == "marked" else rules.Sentences(self.limit)
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """One chunk a clause or list item: sentences split further at semicolons, "and then" and the like, and line ends.
+
+    Attributes:
+        shortest: words; a clause of fewer joins the one before it in its sentence, >= 1.
+        limit: characters after which a clause is divided at white space, >= 1.
+
+    A request without a letter, digit or symbol has no chunk. Cost: linear in the text. Source: ours
+    (`ctxbench.chunking.rules.Clauses`).
+    """
+
+    shortest: int = 3
+    limit: int = CHUNK_LIMIT
+
+    def __post_init__(self) -> None:
+        self._made()
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the text of every request."""
+        return _of_texts(batch, self._made())
+
+    def _made(self) -> Rule:
+        return rules.Clauses(self.shortest, self.limit)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of equal size that overlap, from word to word, whatever the sentences.
+
+    Attributes:
+        size: of a window, >= 1.
+        overlap: how much of a window is in the next one too, >= 0, less than `size`.
+        unit: what both count: `words` or `characters`.
+
+    A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
+    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.chunking.rules.Windows`);
+    the defaults were tuned on requests of several topics (reports/multi-topic.md).
+    """
+
+    size: int = 6
+    overlap: int = 4
+    unit: Literal["words", "characters"] = "words"
+
+    def __post_init__(self) -> None:
+        self._made()
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the text of every request."""
+        return _of_texts(batch, self._made())
+
+    def _made(self) -> Rule:
+        return rules.Windows(self.size, self.overlap, self.unit)
 
 
 @dataclass(frozen=True)
 class Whole:
     """The whole text as one chunk; what an embedding model cannot read of it is the model's to cut.
 
-    A blank request has no chunk. Source: the usual practice of dense retrieval.
+    A blank request has no chunk. Cost: none. Source: the usual practice of dense retrieval.
     """
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Take the text of every request."""
-        return Query.of_chunks(batch, [[r.text] if js_trim(r.text) else [] for r in batch.requests])
+        return _of_texts(batch, rules.Whole())
+
+
+@dataclass(frozen=True)
+class History:
+    """The last turns of the user as chunks of kind `HISTORY`, each turn back weighing `decay` times as much.
+
+    Attributes:
+        turns: how many of the user's earlier messages are taken, >= 1.
+        decay: weight of the last message before the request, and by how much each one before it weighs less, above
+            0 and at most 1.
+        rule: how a message is split, a name or `{name: parameters}`: `sentences` (the original's), `marked`,
+            `clauses`, `windows`, `whole` ...
+
+    Chunks stand oldest first. The text of the request itself makes none: name another analysis beside it. A request
+    without history has no chunk. Cost: linear in the messages. Source: the documents name history as an open
+    question; the decay by turn is ours.
+    """
+
+    turns: int = 3
+    decay: float = 0.5
+    rule: str | Mapping[str, Any] = "sentences"
+
+    def __post_init__(self) -> None:
+        if self.turns < 1:
+            raise ParameterError(f"turns must be 1 or more, got {self.turns}")
+        if not 0 < self.decay <= 1:
+            raise ParameterError(f"decay must be above 0 and at most 1, got {self.decay:g}")
+        chunk_rule(self.rule, parameter="rule")
+
+    @property
+    def content(self) -> str | None:
+        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        return foreign_code(type(chunk_rule(self.rule, parameter="rule")))
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the earlier messages of every request."""
+        rule = chunk_rule(self.rule, parameter="rule")
+        rows = [list(self._weighted(request, rule)) for request in batch.requests]
+        return _weighted_query(batch, rows, ChunkKind.HISTORY)
+
+    def _weighted(self, request: Request, rule: Rule) -> Iterator[tuple[str, float]]:
+        said = [message.content for message in request.history if message.role == "user"][-self.turns :]
+        for place, text in enumerate(said):
+            weight = self.decay ** (len(said) - place)
+            yield from ((chunk, weight) for chunk in rule(text) if weight > 0)
+
+
+@dataclass(frozen=True)
+class ToolResults:
+    """Results of tools called for the request, as chunks of kind `TOOL_RESULT`.
+
+    Attributes:
+        tools: names of the tools whose results are taken; empty = all.
+        rule: how a result is split, a name or `{name: parameters}`, as for `history`.
+        weight: of every chunk, above 0.
+        limit: chunks a request; the first ones are taken, in the order of the results, >= 1.
+
+    The text of the request itself makes none: name another analysis beside it. A request without results of these
+    tools has no chunk. Cost: linear in the results. Source: the documents, "Future: Tool Result Analysis".
+    """
+
+    tools: tuple[str, ...] = ()
+    rule: str | Mapping[str, Any] = "paragraphs"
+    weight: float = 1.0
+    limit: int = 20
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise ParameterError(f"weight must be above 0, got {self.weight:g}")
+        if self.limit < 1:
+            raise ParameterError(f"limit must be 1 or more, got {self.limit}")
+        chunk_rule(self.rule, parameter="rule")
+
+    @property
+    def content(self) -> str | None:
+        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        return foreign_code(type(chunk_rule(self.rule, parameter="rule")))
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the tool results of every request."""
+        rule = chunk_rule(self.rule, parameter="rule")
+        rows = [
+            [
+                (chunk, self.weight)
+                for tool, text in request.tool_results
+                if not self.tools or tool in self.tools
+                for chunk in rule(text)
+            ][: self.limit]
+            for request in batch.requests
+        ]
+        return _weighted_query(batch, rows, ChunkKind.TOOL_RESULT)
+
+
+def _of_texts(batch: Batch, rule: Rule) -> Query:
+    return Query.of_chunks(batch, [rule(request.text) for request in batch.requests])
+
+
+def _weighted_query(batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind) -> Query:
+    """A query of (chunk, weight) by request."""
+    return Query.of_chunks(
+        batch,
+        [[chunk for chunk, _ in row] for row in rows],
+        weights=[[weight for _, weight in row] for row in rows],
+        kind=kind,
+    )

@@ -1,58 +1,106 @@
-"""Retrieval: candidates for each request. Dense, BM25, and the comparators everything and random."""
+"""Retrieval: candidates for each request. Dense, and the comparators everything and random."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
 from ctxbench.candidates import Candidates
+from ctxbench.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.chunking.rules import chunk_rule
 from ctxbench.errors import ParameterError
-from ctxbench.index.dense import ChunkMatrix, DenseIndex, Hits, search
-from ctxbench.index.lexical import VARIANTS, Bm25Index
+from ctxbench.index.dense import ChunkMatrix, Hits, dense_index, search
+from ctxbench.index.pooling import Pooling, pooled_search
+from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Resources
 from ctxbench.query import Query
-
-DEPTH = 100
+from ctxbench.registry import foreign_code
 
 
 @dataclass(frozen=True)
 class Dense:
-    """Cosine similarity of query chunks and item chunks; an item scores as its best pair.
+    """Cosine similarity of query chunks and item chunks; an item scores as its best pair, or as a mean of pairs.
 
     Attributes:
         depth: how many items are found for a request, >= 1. A cut's `topK` counts chunk matches exactly up to
             this number.
         original: answer as the documents' engine does where `semantic` knows better: a blank request has the
             items indexed all the same, a chunk that cannot be embedded is left out in silence, and two tools
-            are one where `server:name` reads the same.
+            are one where `server:name` reads the same. It knows no other chunks and no other pooling.
+        chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (the documents'), `marked`,
+            `sentences`, `clauses`, `windows`, `whole`.
+        split_tools: whether that rule splits tools, too; else a tool is one chunk.
+        over_queries: how the scores of the request's chunks become one: `max`, `mean` (weighted by the chunks'
+            weights), or `top`, the mean of the best `top` (of all there are, if fewer).
+        over_chunks: likewise over the item's chunks, which comes first, for each of the request's chunks.
+        top: how many `top` takes, >= 1; given where one of the two is `top`, and only there.
 
     Items are indexed just in time: only those that a request with a chunk may get, each once. A request without
     chunks, or that may get nothing, has no candidates and embeds nothing. Of equal scores the first in the
-    catalog is first. Cost: one product of query chunks and item chunks. Source: the documents, "Search
-    Implementation" and "Query Chunking" (max pooling).
+    catalog is first. The winning pair is an item's best one, whatever the pooling. With max over both, `chunk_rank`
+    counts chunk matches; an item that is pooled otherwise is one match, and `chunk_rank` its place among items, so
+    that a cut's `topK` limits items. Cost: one product of query chunks and item chunks; pooling adds a pass over it.
+    Source: the documents, "Search Implementation" and "Query Chunking" (max pooling); mean of the best m as in
+    Bendersky and Kurland, "Utilizing passage-based language models", ECIR 2008.
     """
 
     depth: int = DEPTH
     original: bool = False
+    chunks: str | Mapping[str, Any] = "paragraphs"
+    split_tools: bool = False
+    over_queries: Literal["max", "mean", "top"] = "max"
+    over_chunks: Literal["max", "mean", "top"] = "max"
+    top: int | None = None
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.depth < 1:
             raise ParameterError(f"depth must be 1 or more, got {self.depth}")
+        takes_top = "top" in (self.over_queries, self.over_chunks)
+        if takes_top and self.top is None:
+            raise ParameterError(
+                "top, how many of the best the mean is of, must be given for over_queries or over_chunks: top"
+            )
+        if self.top is not None and not takes_top:
+            raise ParameterError("top is given, but neither over_queries nor over_chunks is top; leave it out")
+        if self.top is not None and self.top < 1:
+            raise ParameterError(f"top must be 1 or more, got {self.top}")
+        chunking = self.chunking  # made now, so that what is wrong with the rule is said now
+        if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair):
+            raise ParameterError(
+                "original answers as the documents' engine does, which splits items into paragraphs and pools by max; "
+                "leave chunks, split_tools, over_queries and over_chunks out"
+            )
+
+    @cached_property
+    def chunking(self) -> ItemChunking:
+        """How items are split."""
+        return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools)
+
+    @cached_property
+    def pooling(self) -> Pooling:
+        """How similarities become a score."""
+        return Pooling(self.over_chunks, self.over_queries, self.top or 1)
+
+    @property
+    def content(self) -> str | None:
+        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        return foreign_code(type(self.chunking.rule))
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the nearest items of every request."""
         batch = query.batch
         asking = np.diff(query.start) > 0
         needed: BoolArray = np.asarray(batch.eligible[asking | self.original].any(axis=0))
-        index = dense_index(batch.catalog, resources, original=self.original)
+        index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original)
         matrix = index.matrix(needed, resources.vectors, skip_failed=self.original)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
@@ -60,14 +108,17 @@ class Dense:
         served = np.flatnonzero(may_get[owners(query.start)])
         queries = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
         queries[served] = resources.vectors([query.text[chunk] for chunk in served])
-        hits = search(queries, query.start, batch.eligible, matrix, depth=self.depth, weight=query.weight)
+        hits = self._search(queries, query, matrix)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
-
-def dense_index(catalog: Catalog, resources: Resources, *, original: bool = False) -> DenseIndex:
-    """The dense index of a catalog, kept with the resources; that of `original` may lack chunks that failed."""
-    return resources.kept(("dense", catalog.hash, original), lambda: DenseIndex(catalog))
+    def _search(self, queries: Float32Array, query: Query, matrix: ChunkMatrix) -> Iterator[Hits]:
+        eligible, weight = query.batch.eligible, query.weight
+        if self.pooling.by_best_pair:
+            return search(queries, query.start, eligible, matrix, depth=self.depth, weight=weight)
+        return pooled_search(
+            queries, query.start, eligible, matrix, depth=self.depth, weight=weight, pooling=self.pooling
+        )
 
 
 def joined_keys(catalog: Catalog) -> IntArray:
@@ -110,79 +161,11 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
 
 
 @dataclass(frozen=True)
-class Bm25:
-    """BM25 over search texts (name, description, text); words are runs of letters and digits.
-
-    Attributes:
-        k1: saturation of term frequency, >= 0.
-        b: share of length normalisation, 0 to 1.
-        variant: `lucene`, `robertson` or `bm25+`.
-        depth: how many items are found for a request, >= 1.
-
-    Items that share no word with the request are no candidates; a blank request has none. Each item counts as
-    one chunk. Cost: linear in the items that share a word. Source: Robertson et al. 1994; bm25s.
-    """
-
-    k1: float = 1.5
-    b: float = 0.75
-    depth: int = DEPTH
-    variant: str = VARIANTS[0]
-    ranks: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ParameterError(f"variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
-        if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
-        if self.depth < 1:
-            raise ParameterError(f"depth must be 1 or more, got {self.depth}")
-
-    def __call__(self, query: Query, resources: Resources) -> Candidates:
-        """Score every request's chunks, taken together."""
-        batch = query.batch
-        key = ("bm25", batch.catalog.hash, self.k1, self.b, self.variant)
-        index = resources.kept(key, lambda: Bm25Index(batch.catalog, k1=self.k1, b=self.b, variant=self.variant))
-        texts = [" ".join(query.chunks(row)) for row in range(len(batch))]
-        scores = [index.scores(text) for text in texts]
-        found = [
-            row & (score > 0) & index.shares_word(text)
-            for row, score, text in zip(batch.eligible, scores, texts, strict=True)
-        ]
-        return ranked_by(scores, found, depth=self.depth)
-
-
-def ranked_by(scores: Sequence[FloatArray], found: Sequence[BoolArray], *, depth: int) -> Candidates:
-    """Candidates from a score for every item: the best `depth` of those found, each one chunk.
-
-    Args:
-        scores: by request, shape (n_items,).
-        found: by request, shape (n_items,); only these are candidates.
-        depth: items kept a request.
-    """
-    items, ranks = [], []
-    for score, mask in zip(scores, found, strict=True):
-        held = np.flatnonzero(mask)
-        best = held[np.lexsort((held, -score[held]))][:depth]
-        items.append(best)
-        ranks.append(np.arange(len(best), dtype=np.int64))
-    if not items:
-        return Candidates.empty(0)
-    request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
-    return Candidates.build(
-        len(items),
-        request,
-        np.concatenate(items),
-        score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
-        chunk_rank=np.concatenate(ranks),
-        item_chunk=np.zeros(len(request), dtype=np.int64),
-    )
-
-
-@dataclass(frozen=True)
 class Everything:
     """Every item that a request may get, each with score 0: the upper end of completeness, and of the price.
 
-    There is no ranking. A comparator.
+    There is no ranking. A comparator. A request that may get nothing has no candidates. Cost: linear in the eligible
+    items. Source: ours.
     """
 
     ranks: ClassVar[bool] = False
@@ -202,7 +185,8 @@ class Random:
         depth: how many items are found for a request, >= 1.
 
     An item's score depends on the seed, the request id and the item id alone, so neither the order of items nor
-    the other requests change it.
+    the other requests change it. A request that may get nothing has no candidates. Cost: a hash an item, once a
+    catalog, and a sort a request. Source: ours, over the finalizer of SplitMix64 (Steele et al., 2014).
     """
 
     seed: int = 0

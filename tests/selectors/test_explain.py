@@ -10,8 +10,10 @@ import pytest
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import InputError
+from ctxbench.index.dense import chunks_of
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog, Item
+from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Request, SessionItem
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.explain import explain
@@ -52,6 +54,30 @@ def test_the_winning_pair_is_given_as_texts(resources):
     words = calendar.query_chunk, calendar.item_chunk
     left, right = resources.vectors(words).astype(np.float64)
     assert calendar.offered.score == pytest.approx(float(left @ right), abs=1e-12)
+
+
+def test_the_pair_is_told_in_the_chunks_that_were_searched(resources):
+    spec = {"retrieve": {"dense": {"chunks": {"windows": {"size": 4, "overlap": 0}}}}, "refine": [{"first": {"n": 1}}]}
+    found = explain(Pipeline.of(spec), CATALOG, Request(id="r", text="frozen in March"), resources)
+    assert found.chosen[1].item is CALENDAR
+    assert found.chosen[1].item_chunk == "release is frozen in"
+
+
+def test_where_an_item_led_here_its_name_and_its_chunk_are_given(resources):
+    spec = {
+        "retrieve": {"dense": {"chunks": {"windows": {"size": 4, "overlap": 0}}}},
+        "refine": [{"first": {"n": 1}}, {"expansion": {"threshold": 0.2, "topN": 1}}],
+    }
+    found = explain(Pipeline.of(spec), CATALOG, Request(id="r", text="frozen in March"), resources)
+    _, calendar, brought = found.chosen
+    assert (calendar.item, brought.item) == (CALENDAR, FREEZE)
+    assert (brought.offered.mode, brought.offered.via) == ("expansion", CALENDAR.id)
+    # an expansion compares the documents' chunks, however the search split items; both share the word "release"
+    assert brought.query_chunk in chunks_of(CALENDAR)
+    assert "release" in brought.query_chunk
+    assert brought.item_chunk == "freeze: Freeze a release"
+    row = brought.as_dict()
+    assert (row["via"], row["pair"]["query_chunk"]) == (CALENDAR.id, brought.query_chunk)
 
 
 def test_what_stayed_out_has_its_rule_the_nearest_first(resources):

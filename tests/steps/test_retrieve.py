@@ -13,7 +13,8 @@ from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Request
-from ctxbench.steps.retrieve import Bm25, Dense, Everything, Random, ranked_by
+from ctxbench.steps.retrieve import Dense, Everything, Random
+from ctxbench.testing import check_step
 from ctxbench.tokens import CharsCounter
 
 VECTORS = {
@@ -126,55 +127,78 @@ class TestDense:
         found(Dense(), items, ["east"], resources=resources)
         assert found(Dense(depth=1), items, ["east"], resources=resources, available=scope) == before == [[(2, 0.8)]]
 
+    def test_items_are_split_by_the_rule(self, resources, embedder):
+        items = catalog("north east\n\nnorth west")
+        pairs = {"windows": {"size": 2, "overlap": 0}}
+        assert found(Dense(chunks=pairs), items, ["east"], resources=resources) == [[(0, 1.0)]]
+        assert set(embedder.asked) == {"0 west", "north east", "north west", "east"}
+        assert found(Dense(chunks="whole"), items, ["east"], resources=resources) == [[(0, -1.0)]]
+        assert embedder.asked["0 west\n\nnorth east\n\nnorth west"] == 1
+
+    def test_a_tool_is_one_chunk_unless_it_is_split_too(self, resources):
+        tool = Catalog([Item(type="tool", name="t", description="go north; then go east")])
+        assert found(Dense(chunks="clauses"), tool, ["north"], resources=resources) == [[(0, 0.0)]]
+        split = Dense(chunks={"clauses": {"shortest": 1}}, split_tools=True)
+        assert found(split, tool, ["north"], ["east"], resources=resources) == [[(0, 1.0)], [(0, 1.0)]]
+
+    def test_chunkings_side_by_side_keep_indexes_of_their_own(self, resources):
+        items = catalog("northeast\n\neast")
+        for _ in range(2):
+            assert found(Dense(), items, ["east"], resources=resources) == [[(0, 1.0)]]
+            assert found(Dense(chunks={"windows": {}}), items, ["north"], resources=resources) == [[(0, 0.0)]]
+
+    def test_pooling_over_the_chunks_of_the_request(self, resources):
+        items = catalog("north", "northeast")
+        queries = ["east", "north", "northeast"]  # by item: 0, 1, 0.8 and 0.6, 0.8, 1
+        assert found(Dense(over_queries="mean"), items, queries, resources=resources) == [[(1, 0.8), (0, 0.6)]]
+        top = Dense(over_queries="top", top=2)
+        (rows,) = found(top, items, queries, resources=resources)
+        assert dict(rows) == {0: 0.9, 1: 0.9}
+
+    def test_pooling_over_the_chunks_of_an_item(self, resources):
+        items = catalog("east\n\neast", "east")  # with their names, which face west
+        assert found(Dense(over_chunks="mean"), items, ["east"], resources=resources) == [[(0, 0.333333), (1, 0.0)]]
+
+    def test_an_item_that_is_pooled_is_one_match(self, resources):
+        items = catalog("east\n\neastnorth\n\nnortheast", "north")
+        batch = Batch.of(items, [Request(id="q", text="")])
+        table = Dense(over_chunks="mean")(Query.of_chunks(batch, [["east"]]), resources)
+        assert table.chunk_rank.tolist() == [0, 1]
+        assert table.item_chunk.tolist() == [1, 1]  # the best pair: east x east, and east x north before the name
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"chunks": "paragraph"}, "chunks: unknown chunk strategy 'paragraph'"),
+            ({"chunks": {"windows": {"size": 0}}}, "chunks: size must be 1 or more, got 0"),
+            ({"over_queries": "top"}, "top, how many of the best the mean is of, must be given"),
+            ({"over_queries": "mean", "top": 2}, "top is given, but neither over_queries nor over_chunks is top"),
+            ({"over_chunks": "top", "top": 0}, "top must be 1 or more, got 0"),
+            ({"original": True, "chunks": "marked"}, "original answers as the documents' engine does"),
+            ({"original": True, "split_tools": True}, "original answers as the documents' engine does"),
+            ({"original": True, "over_queries": "mean"}, "original answers as the documents' engine does"),
+        ],
+    )
+    def test_parameters_that_do_not_fit_are_errors(self, parameters, message):
+        with pytest.raises(ParameterError, match=message):
+            Dense(**parameters)
+
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {"chunks": {"windows": {"size": 5, "overlap": 2}}, "split_tools": True},
+            {"over_queries": "mean", "over_chunks": "mean", "depth": 4},
+            {"over_queries": "top", "over_chunks": "top", "top": 2, "chunks": "marked"},
+            {"over_chunks": "mean"},
+        ],
+    )
+    def test_it_conforms_however_it_splits_and_pools(self, parameters):
+        check_step("retrieve", "dense", parameters, processes=1)
+
     def test_a_depth_below_one_is_an_error(self):
-        for step in (Dense, Bm25, Random):
+        for step in (Dense, Random):
             with pytest.raises(ParameterError, match="depth must be 1 or more, got 0"):
                 step(depth=0)
-
-
-class TestBm25:
-    ITEMS = Catalog([Item(type="rule", name=text) for text in ("apple pie", "apple", "banana", "apple pie")][:3])
-
-    def test_items_that_share_a_word_are_ranked(self, resources):
-        (got,) = found(Bm25(), self.ITEMS, ["an apple"], resources=resources)
-        assert [item for item, _ in got] == [1, 0]  # the shorter text is nearer
-        assert got[0][1] > got[1][1] > 0
-
-    def test_a_blank_request_and_one_that_shares_no_word_find_nothing(self, resources):
-        assert found(Bm25(), self.ITEMS, [""], ["fig"], [], resources=resources) == [[], [], []]
-
-    def test_ties_keep_catalog_order_and_depth_counts_items(self, resources):
-        items = Catalog([Item(type=kind, name="same words") for kind in ("rule", "reference", "file")])
-        (got,) = found(Bm25(depth=2), items, ["words"], resources=resources)
-        assert [item for item, _ in got] == [0, 1]
-
-    def test_only_what_a_request_may_get(self, resources):
-        got = found(Bm25(), self.ITEMS, ["apple"], resources=resources, available=(self.ITEMS[0].key,))
-        assert [item for item, _ in got[0]] == [0]
-
-    def test_no_request_and_no_item(self, resources):
-        assert found(Bm25(), self.ITEMS, resources=resources) == []
-        assert found(Bm25(), Catalog([]), ["apple"], resources=resources) == [[]]
-
-    def test_other_parameters_are_another_index(self, resources):
-        ask = ["pie apple"]
-        one, other, again = (
-            found(step, self.ITEMS, ask, resources=resources) for step in (Bm25(), Bm25(k1=0.1), Bm25())
-        )
-        assert one == again != other
-
-    def test_a_variant_that_scores_everything_finds_only_what_shares_a_word(self, resources):
-        (got,) = found(Bm25(variant="bm25+"), self.ITEMS, ["an apple"], resources=resources)
-        assert [item for item, _ in got] == [1, 0]
-
-    def test_an_unknown_variant_is_an_error(self):
-        with pytest.raises(ParameterError, match=r"variant must be one of lucene, robertson, bm25\+, got 'okapi'"):
-            Bm25(variant="okapi")
-
-    @pytest.mark.parametrize("given", [{"k1": -0.1}, {"b": 1.1}, {"b": -0.1}])
-    def test_parameters_out_of_range_are_errors(self, given):
-        with pytest.raises(ParameterError, match="k1 must be 0 or more and b 0 to 1"):
-            Bm25(**given)
 
 
 class TestEverything:
@@ -216,12 +240,3 @@ class TestRandom:
         (((item, score),),) = found(Random(), catalog("a"), ["x"], resources=resources)
         assert item == 0
         assert 0 < score < 1
-
-
-def test_ranking_by_scores_takes_only_what_was_found():
-    scores = [np.array([0.5, 0.9, 0.5, 0.7]), np.array([0.0, 0.0, 0.0, 0.0])]
-    masks = [np.array([True, False, True, True]), np.zeros(4, dtype=bool)]
-    table = ranked_by(scores, masks, depth=2)
-    assert table.item.tolist() == [3, 0]
-    assert table.chunk_rank.tolist() == [0, 1]
-    assert table.start.tolist() == [0, 2, 2]

@@ -1,0 +1,87 @@
+"""The texts of winning pairs: which chunking the ordinals of a table count in, read off a pipeline's description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.arrays import IntArray
+from ctxbench.candidates import Candidates
+from ctxbench.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.items import Catalog
+
+
+@dataclass(frozen=True)
+class Chunkings:
+    """How the steps of a pipeline split items.
+
+    Attributes:
+        sources: of each retriever, by the name of its column in a merge (one without a name where there is none).
+        expansion: of the items that an expansion led from and to.
+    """
+
+    sources: Mapping[str, ItemChunking]
+    expansion: ItemChunking = DOCUMENTS
+
+    @classmethod
+    def of(cls, pipeline: Mapping[str, Any] | None) -> Chunkings:
+        """Read a pipeline's description; None stands for a selector that is none of ours, which tells no pairs."""
+        if pipeline is None:
+            return cls({"": DOCUMENTS})
+        retrieve = pipeline["retrieve"]
+        steps = retrieve["sources"] if retrieve["step"] == "merge" else [["", retrieve]]
+        sources = {name: ItemChunking.described(step) or DOCUMENTS for name, step in steps}
+        expansions = (ItemChunking.described(step) for step in _expansions(pipeline["refine"]))
+        return cls(sources, next((one for one in expansions if one is not None), DOCUMENTS))
+
+    @property
+    def distinct(self) -> tuple[ItemChunking, ...]:
+        """Every chunking once."""
+        return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
+
+    def used(self, table: Candidates) -> IntArray:
+        """The place in `distinct` of the chunking that each row's pair is counted in, shape (n,).
+
+        Of sources that split items otherwise, a row's pair is that of the first one with its best score.
+        """
+        places = np.array([self.distinct.index(one) for one in self.sources.values()], dtype=np.int64)
+        used = np.full(len(table), places[0], dtype=np.int64)
+        columns = [table.columns[name] for name in self.sources if name in table.columns]
+        if len(set(places.tolist())) > 1 and len(columns) == len(places) and len(table):
+            scores = np.stack(columns)
+            used = places[np.where(np.isnan(scores), -np.inf, scores).argmax(axis=0)]
+        used[table.via_item >= 0] = self.distinct.index(self.expansion)
+        return used
+
+    def pair(self, catalog: Catalog, chunks: Sequence[str], table: Candidates, row: int) -> tuple[str, str]:
+        """The two texts that gave a row its score; empty where it has no pair.
+
+        Args:
+            catalog: the items.
+            chunks: of the row's request.
+            table: candidates.
+            row: of it.
+
+        Returns:
+            The text searched with: a chunk of the request, or of the item that led here; and the item's own chunk.
+        """
+        asked, found = int(table.query_chunk[row]), int(table.item_chunk[row])
+        if asked < 0 or found < 0:
+            return "", ""
+        chunking, via = self.distinct[self.used(table)[row]], int(table.via_item[row])
+        return (
+            chunks[asked] if via < 0 else chunking(catalog[via])[asked],
+            chunking(catalog[int(table.item[row])])[found],
+        )
+
+
+def _expansions(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The described expand steps, those inside `by_domain` as well."""
+    for step in steps:
+        if step["step"].startswith("expand:"):
+            yield step
+        for _, own in step.get("domains", ()) if step["step"] == "by_domain" else ():
+            yield from _expansions(own)
