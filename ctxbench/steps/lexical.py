@@ -1,0 +1,204 @@
+"""Lexical retrieval: candidates that share words with a request, or nearly do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray
+from ctxbench.candidates import Candidates
+from ctxbench.errors import ParameterError, suggest
+from ctxbench.index.bm25f import Bm25fIndex, query_words
+from ctxbench.index.fields import FIELDS
+from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
+from ctxbench.index.fuzzy import FuzzyIndex
+from ctxbench.index.lexical import VARIANTS, Bm25Index
+from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.pipeline import Resources
+from ctxbench.query import Query
+
+_TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """BM25 over search texts (name, description, text); words are runs of letters and digits.
+
+    Attributes:
+        k1: saturation of term frequency, >= 0.
+        b: share of length normalisation, 0 to 1.
+        variant: `lucene`, `robertson` or `bm25+`.
+        depth: how many items are found for a request, >= 1.
+
+    Items that share no word with the request are no candidates; a blank request has none. Each item counts as
+    one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight.
+    Cost: linear in the items that share a word. Source: Robertson et al. 1994; bm25s.
+    """
+
+    k1: float = 1.5
+    b: float = 0.75
+    depth: int = DEPTH
+    variant: str = VARIANTS[0]
+    ranks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ParameterError(f"variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
+        _check_depth(self.depth)
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Score every request's chunks, taken together."""
+        batch = query.batch
+        key = ("bm25", batch.catalog.hash, self.k1, self.b, self.variant)
+        index = resources.kept(key, lambda: Bm25Index(batch.catalog, k1=self.k1, b=self.b, variant=self.variant))
+        scores = [_weighted_scores(index, query, row) for row in range(len(batch))]
+        found = [
+            row & (score > 0) & index.shares_word(" ".join(query.chunks(place)))
+            for place, (row, score) in enumerate(zip(batch.eligible, scores, strict=True))
+        ]
+        return ranked_by(scores, found, depth=self.depth)
+
+
+def _weighted_scores(index: Bm25Index, query: Query, request: int) -> FloatArray:
+    """The sum over weights of weight x score of the chunks that have it: BM25 is a sum over words."""
+    by_weight: dict[float, list[str]] = {}
+    for chunk, weight in zip(query.chunks(request), _weights(query, request), strict=True):
+        by_weight.setdefault(weight, []).append(chunk)
+    parts = [weight * index.scores(" ".join(chunks)) for weight, chunks in by_weight.items()]
+    return np.sum(parts, axis=0) if parts else index.scores("")
+
+
+def _weights(query: Query, request: int) -> Sequence[float]:
+    """The weights of a request's chunks."""
+    weights: list[float] = query.weight[query.start[request] : query.start[request + 1]].tolist()
+    return weights
+
+
+def _check_depth(depth: int) -> None:
+    if depth < 1:
+        raise ParameterError(f"depth must be 1 or more, got {depth}")
+
+
+_WEIGHTS = MappingProxyType({"name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
+_B = MappingProxyType({"name": 0.3, "description": 0.75, "parameters": 0.75, "text": 0.75})
+
+
+@dataclass(frozen=True)
+class Bm25f:
+    """BM25 over fields: name, description, parameters (names and descriptions in the schema) and text.
+
+    Attributes:
+        weights: by field, >= 0 and not all 0; a field that is not named keeps its default.
+        b: share of length normalisation by field, 0 to 1; likewise.
+        k1: saturation of the weighted term frequency, >= 0.
+        depth: how many items are found for a request, >= 1.
+
+    Names, and identifiers in a request, are split at case, digits and punctuation, and count whole too:
+    `createIssue` and `create_issue` are found by "create an issue". The defaults were chosen on the tuning splits of
+    LiveMCPBench, MetaTool (multi), bfcl-live, workbench and freight; for a catalog of texts alone a weight of 1 for
+    `text` is better (LoCoMo). Items that share no word with the request are no candidates; a blank request has none.
+    Each item counts as one chunk. Cost: linear in the items that share a word. Source: Robertson and Zaragoza, The
+    Probabilistic Relevance Framework, 2009 (simple BM25F).
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    b: Mapping[str, float] = field(default_factory=dict)
+    k1: float = 1.5
+    depth: int = DEPTH
+    ranks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        weights = _by_field("weights", self.weights, _WEIGHTS, high=math.inf)
+        if not any(weights.values()):
+            raise ParameterError("weights must not all be 0")
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "b", _by_field("b", self.b, _B, high=1.0))
+        if self.k1 < 0:
+            raise ParameterError(f"k1 must be 0 or more, got {self.k1}")
+        _check_depth(self.depth)
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Score every request's chunks, taken together."""
+        batch = query.batch
+        key = ("bm25f", batch.catalog.hash, tuple(self.weights.items()), tuple(self.b.items()), self.k1)
+        index = resources.kept(key, lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1))
+        asked = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        found = [row & index.shares_word(words) for row, words in zip(batch.eligible, asked, strict=True)]
+        return ranked_by([index.scores(words) for words in asked], found, depth=self.depth)
+
+
+def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float], *, high: float) -> dict[str, float]:
+    """A value for every field, in the order of `FIELDS`.
+
+    Raises:
+        ParameterError: a field is unknown, or a value is no number from 0 to `high`.
+    """
+    for one, value in given.items():
+        if one not in FIELDS:
+            raise ParameterError(f"{name}: no field is called {one!r}{suggest(str(one), FIELDS)}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and 0 <= value <= high):
+            wanted = "0 or more" if math.isinf(high) else f"0 to {high:g}"
+            raise ParameterError(f"{name}: {one} must be {wanted}, got {value!r}")
+    return {one: float(given.get(one, default[one])) for one in FIELDS}
+
+
+@dataclass(frozen=True)
+class Fuzzy:
+    """Likeness of names (and descriptions) to the words of a request, typing errors allowed for.
+
+    Attributes:
+        threshold: only items that are more similar than this are found, 0 to 1.
+        near: two words that are less alike than this are strangers, 0 to 1.
+        fields: `name`, `description` or both; the greater similarity counts.
+        depth: how many items are found for a request, >= 1.
+
+    A name scores the mean over its words of the likeness to the nearest word of the request; `creat isue` finds
+    `create_issue`. A blank request finds nothing. Each item counts as one chunk; a word of a chunk counts by the
+    chunk's weight. Cost: one comparison for each pair of a word of the request and a word of the catalog. Source:
+    the documents, "Fuzzy Search" (similarity above 0.3); rapidfuzz's ratio of words.
+    """
+
+    threshold: float = 0.3
+    near: float = 0.8
+    fields: tuple[str, ...] = ("name",)
+    depth: int = DEPTH
+    ranks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "near"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ParameterError(f"{name} must be 0 to 1, got {getattr(self, name)}")
+        if not self.fields or not set(self.fields) <= set(FUZZY_FIELDS):
+            raise ParameterError(f"fields must be some of {', '.join(FUZZY_FIELDS)}, got {list(self.fields)}")
+        _check_depth(self.depth)
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Compare the words of every request with those of the items."""
+        batch = query.batch
+        key = ("fuzzy", batch.catalog.hash, self.fields, self.near)
+        index = resources.kept(key, lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near))
+        asked = [_heaviest(query, row) for row in range(len(batch))]
+        scores = [
+            score
+            for first in range(0, len(asked), _TOGETHER)
+            for score in index.scores(asked[first : first + _TOGETHER])
+        ]
+        found = [row & (score > self.threshold) for row, score in zip(batch.eligible, scores, strict=True)]
+        return ranked_by(scores, found, depth=self.depth)
+
+
+def _heaviest(query: Query, request: int) -> dict[str, float]:
+    """The words of a request, each with the greatest weight of the chunks that it stands in."""
+    found: dict[str, float] = {}
+    for chunk, weight in zip(query.chunks(request), _weights(query, request), strict=True):
+        for word in query_words([chunk], [1.0]):
+            found[word] = max(found.get(word, 0.0), weight)
+    return found

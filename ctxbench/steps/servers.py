@@ -1,0 +1,142 @@
+"""Server first, then tool: only what belongs to the best servers is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.candidates import Candidates
+from ctxbench.errors import ParameterError
+from ctxbench.index.dense import ChunkMatrix, Hits, dense_index, search
+from ctxbench.index.ranked import DEPTH
+from ctxbench.items import Catalog
+from ctxbench.pipeline import Resources
+from ctxbench.query import Query
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Server first, then tool: the best MCP servers by cosine similarity of their tools, then the tools in them.
+
+    Attributes:
+        servers: how many servers may offer tools for a request, >= 1; those that score as much as the last one, too.
+        pool: how the scores of a server's tools become its own: `max`, `mean`, or `top`, the mean of the best `top`
+            (of all there are, if fewer).
+        top: how many `top` takes, >= 1; given where `pool` is `top`, and only there.
+        depth: how many items are found for a request, >= 1.
+
+    A tool scores as in `dense` (its best pair), and a server by those of its tools that the request may get. Items
+    without a server compete as in `dense`. A catalog holds no descriptions of servers, so that these count for
+    nothing. A request without chunks, or that may get nothing, has no candidates. Cost: one product of query chunks
+    and item chunks, and exact scores of all of them. Source: hierarchical routing of MCP-Zero (Fei et al., 2025),
+    with tools in place of server descriptions.
+    """
+
+    servers: int = 3
+    pool: Literal["max", "mean", "top"] = "max"
+    top: int | None = None
+    depth: int = DEPTH
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+    ranks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "depth"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.pool not in ("max", "mean", "top"):
+            raise ParameterError(f"pool must be one of max, mean, top, got {self.pool!r}")
+        if (self.pool == "top") != (self.top is not None):
+            raise ParameterError("top, how many of the best tools the mean is of, belongs to pool: top, and only there")
+        if self.top is not None and self.top < 1:
+            raise ParameterError(f"top must be 1 or more, got {self.top}")
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Find the nearest items of every request among those of its best servers."""
+        batch = query.batch
+        asking = np.diff(query.start) > 0
+        needed: BoolArray = np.asarray(batch.eligible[asking].any(axis=0))
+        matrix = dense_index(batch.catalog, resources).matrix(needed, resources.vectors)
+        if matrix is None or not asking.any() or not needed.any():
+            return Candidates.empty(len(batch))
+        queries = _query_vectors(query, resources, matrix)
+        server = _server_numbers(batch.catalog)
+        weight, everything = query.weight, len(batch.catalog)
+        hits = search(queries, query.start, batch.eligible, matrix, depth=everything, weight=weight)
+        return _tables([self._kept(one, matrix, server) for one in hits], matrix)
+
+    def _kept(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
+        """What the best servers hold of a request's hits, best first, and the first hit of each item to be found."""
+        item = matrix.item[hits.row]
+        first = _firsts(item)
+        best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
+        of_item = server[item]
+        held = (of_item < 0) | np.isin(of_item, best)
+        kept = Hits(hits.row[held], hits.query_chunk[held], hits.score[held])
+        return kept, _firsts(item[held])[: self.depth]
+
+
+def best_servers(
+    server: IntArray, score: FloatArray, *, servers: int, pool: str = "max", top: int | None = None
+) -> IntArray:
+    """The numbers of the best servers, in rising order; more than `servers` of them where some tie with the last.
+
+    Args:
+        server: of every item, shape (n_items,); -1 = none.
+        score: of every item, shape (n_items,), falling.
+        servers: how many are wanted.
+        pool, top: as in `Servers`.
+    """
+    place = np.flatnonzero(server >= 0)
+    number, which = np.unique(server[place], return_inverse=True)
+    if len(number) <= servers:
+        return number
+    by_server = np.argsort(which, kind="stable")  # scores stay falling within a server
+    which, value = which[by_server], score[place][by_server]
+    nth = np.arange(len(which)) - np.searchsorted(which, which)
+    limit = {"max": 1, "mean": len(which), "top": top or 1}[pool]
+    which, value = which[nth < limit], value[nth < limit]
+    pooled = np.bincount(which, value, len(number)) / np.bincount(which, minlength=len(number))
+    last = np.partition(pooled, len(pooled) - servers)[len(pooled) - servers]
+    best: IntArray = number[pooled >= last]
+    return best
+
+
+def _query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Float32Array:
+    """Vectors of the query chunks; those of requests that may get nothing stay 0 and are not embedded."""
+    may_get: BoolArray = np.asarray(query.batch.eligible.any(axis=1))
+    served = np.flatnonzero(may_get[owners(query.start)])
+    vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
+    vectors[served] = resources.vectors([query.text[chunk] for chunk in served])
+    return vectors
+
+
+def _server_numbers(catalog: Catalog) -> IntArray:
+    """The number of every item's server, shape (n_items,); -1 = none."""
+    known: dict[str, int] = {}
+    return np.array(
+        [-1 if item.server is None else known.setdefault(item.server, len(known)) for item in catalog], dtype=np.int64
+    )
+
+
+def _firsts(item: IntArray) -> IntArray:
+    """Where each item stands for the first time, rising."""
+    return np.sort(np.unique(item, return_index=True)[1]).astype(np.int64)
+
+
+def _tables(found: Sequence[tuple[Hits, IntArray]], matrix: ChunkMatrix) -> Candidates:
+    """Candidates of the hits that stand at the places given for each request."""
+    request = np.repeat(np.arange(len(found), dtype=np.int64), [len(place) for _, place in found])
+    row = np.concatenate([hits.row[place] for hits, place in found])
+    return Candidates.build(
+        len(found),
+        request,
+        matrix.item[row],
+        score=np.concatenate([hits.score[place] for hits, place in found]),
+        chunk_rank=np.concatenate([place for _, place in found]),
+        query_chunk=np.concatenate([hits.query_chunk[place] for hits, place in found]),
+        item_chunk=matrix.ordinal[row],
+    )
