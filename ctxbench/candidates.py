@@ -152,14 +152,13 @@ class Candidates:
         if unknown:
             raise ParameterError(f"candidates have no column {', '.join(sorted(unknown))}")
         n = len(item)
-        defaults = {"origin": Origin.SEARCH, "mode": Mode.AGENT, "out": 0}
         rows: dict[str, npt.NDArray[np.generic]] = {"item": np.asarray(item, dtype=np.int64)}
         rows["score"] = np.asarray(given.pop("score", np.full(n, np.nan)), dtype=np.float64)
         for name in _ROW_ARRAYS:
             if name not in rows:
                 value = given.get(name)
                 rows[name] = (
-                    np.full(n, int(defaults.get(name, -1)), dtype=np.int64)
+                    np.full(n, _EMPTY.get(name, -1), dtype=np.int64)
                     if value is None
                     else np.asarray(value, dtype=np.int64)
                 )
@@ -252,6 +251,7 @@ _ROW_ARRAYS = (
     "item_chunk",
     "via_item",
 )
+_EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0}  # what is not given; -1 in other columns
 
 
 def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
@@ -263,29 +263,35 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
         **given: row arrays of the new rows (`score`, `origin`, `mode`, `via_item`, `query_chunk`, `item_chunk`).
 
     Returns:
-        The table with the new rows. A row taken over keeps its chunk rank, and its search score in the column
-        `SEARCHED`, so that `Candidates.ranking` stays what the search said.
+        The table with the new rows and the column `SEARCHED`, whether or not there are any, so that the columns of a
+        request do not depend on the others. A row taken over keeps its chunk rank, and its search score in that
+        column, so that `Candidates.ranking` stays what the search said.
     """
     if not len(item):
-        return table
+        return table if SEARCHED in table.columns else table.with_columns(**{SEARCHED: np.full(len(table), np.nan)})
     n_items = 1 + max(int(item.max()), int(table.item.max(initial=-1)))
-    taken_over = np.isin(table.request * n_items + table.item, request * n_items + item)
-    new = Candidates.build(table.n_requests, request, item, **given)
-    columns = {name: np.full(len(new), np.nan) for name in table.columns}
-    if taken_over.any():
-        columns.setdefault(SEARCHED, np.full(len(new), np.nan))
-        old = np.flatnonzero(taken_over)
-        keys = new.request * n_items + new.item
+    keys = request * n_items + item
+    stays = ~np.isin(table.request * n_items + table.item, keys)
+    new: dict[str, npt.NDArray[np.generic]] = {"item": np.asarray(item, dtype=np.int64)}
+    for name in _ROW_ARRAYS[1:]:
+        value = given.get(name, np.full(len(item), _EMPTY.get(name, -1)))
+        new[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
+    columns = {name: np.full(len(item), np.nan) for name in (*table.columns, SEARCHED)}
+    old = np.flatnonzero(~stays)
+    if len(old):
         by_key = np.argsort(keys)
         place = by_key[np.searchsorted(keys, table.request[old] * n_items + table.item[old], sorter=by_key)]
-        chunk_rank = new.chunk_rank.copy()
-        chunk_rank[place] = table.chunk_rank[old]
+        new["chunk_rank"][place] = table.chunk_rank[old]
         for name, column in table.columns.items():
             columns[name][place] = column[old]
         searched = table.origin[old] == Origin.SEARCH
         columns[SEARCHED][place[searched]] = table.score[old][searched]
-        new = replace(new, chunk_rank=chunk_rank, columns=columns)
-    return concatenated([table.taken(~taken_over), new])
+    rows = np.concatenate([table.request[stays], request])
+    arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in _ROW_ARRAYS}
+    before = {name: table.columns.get(name, np.full(len(table), np.nan))[stays] for name in columns}
+    joint = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
+    start = _counted(rows, table.n_requests)
+    return Candidates(start=start, rules=table.rules, **_in_order(rows, arrays, joint))  # type: ignore[arg-type]
 
 
 def concatenated(tables: Sequence[Candidates]) -> Candidates:

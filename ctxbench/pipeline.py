@@ -112,6 +112,11 @@ class Step:
         return int(getattr(self.call, "reach", 0))
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of a `merge` that the step's parameters name."""
+        return tuple(getattr(self.call, "sources", ()))
+
+    @property
     def expands(self) -> bool:
         """Whether the step brings items in that were not found."""
         return self.kind == "expand"
@@ -273,6 +278,7 @@ class Pipeline:
         formatter = builder.step("format", spec.get("format", "messages"), ("format",))
         if retrieve is not None:
             builder.check_reach(retrieve, refine)
+            builder.check_sources(retrieve, refine, ("refine",))
         if faults or analyse is None or retrieve is None or formatter is None:
             raise PipelineError(faults)
         return cls(analyse, retrieve, refine, formatter)
@@ -418,6 +424,20 @@ class _Builder:
                     f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; "
                     "raise depth, or lower that",
                 )
+
+    def check_sources(
+        self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain], path: tuple[str | int, ...]
+    ) -> None:
+        """A step must name the sources that there are, and all of them."""
+        there = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
+        for place, step in enumerate(refine):
+            if isinstance(step, ByDomain):
+                for types, steps in step.domains.items():
+                    self.check_sources(retrieve, steps, (*path, place, "by_domain", ",".join(types)))
+            elif step.sources and set(step.sources) != there:
+                found = f"a merge of {', '.join(sorted(there))}" if there else "a single retriever, without a merge"
+                named = ", ".join(sorted(step.sources))
+                self._fault((*path, place, step.name), f"names the sources {named}, but stands behind {found}")
 
     def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | ByDomain | None:
         if not (isinstance(spec, Mapping) and "by_domain" in spec):

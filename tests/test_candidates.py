@@ -298,7 +298,7 @@ class TestBroughtIn:
         assert rows_of(grown) == [(0, 3, 0.9), (0, 1, 0.5), (0, 2, 0.4), (0, 0, 0.95), (1, 4, 0.3)]
         assert grown.chosen.tolist() == [True, False, False, True, True]
         assert grown.via_item.tolist() == [-1, -1, -1, 3, -1]
-        assert SEARCHED not in grown.columns
+        assert np.isnan(grown.columns[SEARCHED]).all()
 
     def test_a_row_kept_out_is_taken_over_and_the_ranking_stays(self):
         grown = self.grown([(0, 2, 0.8), (0, 0, 0.7)])
@@ -322,9 +322,12 @@ class TestBroughtIn:
         before = self.CUT.with_columns(bm25=np.array([4.0, 3.0, 2.0, 1.0]))
         np.testing.assert_equal(self.grown([(0, 2, 0.8), (0, 0, 0.1)], before).columns["bm25"], [4.0, 3.0, 2.0, NAN, 1])
 
-    def test_nothing_brought_in_is_the_same_table(self):
+    def test_nothing_brought_in_adds_the_column_alone(self):
         none = np.empty(0, dtype=np.int64)
-        assert brought_in(self.CUT, none, none, score=none.astype(float)) is self.CUT
+        grown = brought_in(self.CUT, none, none, score=none.astype(float))
+        assert rows_of(grown) == rows_of(self.CUT)
+        assert np.isnan(grown.columns[SEARCHED]).all()
+        assert brought_in(grown, none, none, score=none.astype(float)) is grown
 
     @PROPERTY
     @given(tables(), st.data())

@@ -45,8 +45,18 @@ class TestSpecification:
     def test_what_is_not_given_has_its_default(self):
         described = Pipeline.of({"retrieve": "dense"}).describe()
         assert described == {
-            "analyse": {"step": "analyse:sentences", "version": 1, "limit": 500},
-            "retrieve": {"step": "retrieve:dense", "version": 1, "depth": 100, "original": False},
+            "analyse": {"step": "analyse:sentences", "version": 1, "limit": 500, "rule": "original"},
+            "retrieve": {
+                "step": "retrieve:dense",
+                "version": 1,
+                "depth": 100,
+                "original": False,
+                "chunks": "paragraphs",
+                "split_tools": False,
+                "over_queries": "max",
+                "over_chunks": "max",
+                "top": None,
+            },
             "refine": [],
             "format": {"step": "format:messages", "version": 1, "system": ""},
         }
@@ -146,6 +156,26 @@ class TestMerge:
         assert of_list == of_names
         assert isinstance(of_list, Merge)
         assert of_list.sources["bm25"].call == Bm25(k1=2.0)
+
+    @pytest.mark.parametrize(
+        ("retrieve", "refine", "path", "message"),
+        [
+            (
+                {"merge": ["dense", "bm25"]},
+                [{"weighted": {"weights": {"dense": 0.5, "bm52": 0.5}}}],
+                "refine.0.weighted",
+                "names the sources bm52, dense, but stands behind a merge of bm25, dense",
+            ),
+            (
+                "dense",
+                [{"by_domain": {"tool": [{"weighted": {"weights": {"dense": 1.0}}}], "*": []}}],
+                "refine.0.by_domain.tool.0.weighted",
+                "names the sources dense, but stands behind a single retriever, without a merge",
+            ),
+        ],
+    )
+    def test_a_step_names_the_sources_that_there_are(self, retrieve, refine, path, message):
+        assert only_fault_of({"retrieve": retrieve, "refine": refine}) == (path, message)
 
     def test_the_same_source_twice_needs_names(self):
         twice = [{"bm25": {"k1": 1.0}}, {"bm25": {"k1": 2.0}}, "dense"]

@@ -26,7 +26,8 @@ class Messages:
     Attributes:
         system: the system prompt.
 
-    Source: the documents, "Using Request Context to Build LLM Messages".
+    Without items there are the system prompt, the earlier messages and the user's. Cost: linear in the items. Source:
+    the documents, "Using Request Context to Build LLM Messages".
     """
 
     system: str = ""

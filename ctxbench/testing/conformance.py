@@ -24,7 +24,7 @@ import numpy as np
 
 from ctxbench import registry
 from ctxbench.arrays import Float32Array, IntArray
-from ctxbench.candidates import MARGIN, Candidates
+from ctxbench.candidates import MARGIN, Candidates, Origin
 from ctxbench.errors import UserError
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline, Resources, Step
@@ -346,6 +346,8 @@ def _shuffled_faults(what: str, one: dict[str, Any], other: dict[str, Any]) -> I
     left, right = _tied(one["rows"]), _tied(other["rows"])
     if one["chunks"] != other["chunks"]:
         yield f"{what}: request {one['request']!r} is analysed otherwise"
+    if _led_by_ties(one["rows"], other["rows"]):
+        return
     sizes = [[(len(group), group[0]["rule"] if len(group) == 1 else "") for group in side] for side in (left, right)]
     if sizes[0] != sizes[1]:
         yield f"{what}: request {one['request']!r} has other items in or out, beyond ties"
@@ -359,6 +361,20 @@ def _shuffled_faults(what: str, one: dict[str, Any], other: dict[str, Any]) -> I
         if worst > _SAME_SCORE:
             yield f"{what}: request {one['request']!r} has other scores, by up to {worst:.2g}"
             return
+
+
+def _led_by_ties(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> bool:
+    """Whether an expansion found other items only because a limit before it kept others of some that are tied.
+
+    Pass by pass, what was chosen up to there: if the items differ though the scores do not, a limit split a tie.
+    """
+    expanded = [row["origin"] for row in (*one, *other) if row["origin"] >= Origin.EXPANSION]
+    for origin in range(Origin.SEARCH, max(expanded, default=Origin.SESSION) + 1):
+        sides = [[row for row in rows if row["origin"] == origin and not row["rule"]] for rows in (one, other)]
+        if {row["item"] for row in sides[0]} != {row["item"] for row in sides[1]}:
+            left, right = (sorted(_score(row) for row in side) for side in sides)
+            return len(left) == len(right) and bool(np.allclose(left, right, rtol=0.0, atol=MARGIN))
+    return False
 
 
 def _score(row: Mapping[str, Any]) -> float:

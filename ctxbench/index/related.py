@@ -1,0 +1,257 @@
+"""Items related to others: by their chunks, or looked up in a graph; the best few of what is allowed, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.candidates import MARGIN
+from ctxbench.index.dense import ChunkMatrix, multiply
+from ctxbench.index.graph import Graph
+from ctxbench.index.pairs import best_pairs, every_pair, heads, spans
+
+_KEPT = 64_000_000  # bytes of rows that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Related items of one request, by score descending, then catalog order.
+
+    Attributes:
+        item: catalog positions, shape (n,).
+        score: what they are ranked by, float64.
+        via: the item that led to each.
+        own_chunk, other_chunk: the pair of chunks that is the most alike: places within `via` and within `item`.
+    """
+
+    item: IntArray
+    score: FloatArray
+    via: IntArray
+    own_chunk: IntArray
+    other_chunk: IntArray
+
+    @classmethod
+    def none(cls) -> Found:
+        """Nothing."""
+        return cls.joined([])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Found]) -> Found:
+        """All that several found, one behind the other."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(part.item for part in parts)]),
+            np.concatenate([np.empty(0, dtype=np.float64), *(part.score for part in parts)]),
+            np.concatenate([none, *(part.via for part in parts)]),
+            np.concatenate([none, *(part.own_chunk for part in parts)]),
+            np.concatenate([none, *(part.other_chunk for part in parts)]),
+        )
+
+    def taken(self, rows: IntArray) -> Found:
+        """Some of them, in the order of `rows`."""
+        return Found(self.item[rows], self.score[rows], self.via[rows], self.own_chunk[rows], self.other_chunk[rows])
+
+
+def either(one: Found, other: Found) -> Found:
+    """What is in one or the other; what is in both has its higher score, of equals that of `one`."""
+    whole = Found.joined([one, other])
+    by_item = np.lexsort((-whole.score, whole.item))  # stable: of equals `one` is first
+    kept = by_item[_first_of(whole.item[by_item])]
+    return whole.taken(kept[np.lexsort((whole.item[kept], -whole.score[kept]))])
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The query's part in a ranking.
+
+    Attributes:
+        vectors: of the request's chunks, shape (n_query_chunks, d).
+        weight: of the chunks, > 0.
+        share: of the score that is the item's similarity with the query, 0 to 1; the rest is its similarity with the
+            item that led to it.
+    """
+
+    vectors: Float32Array
+    weight: FloatArray
+    share: float
+
+
+class Relatives:
+    """Similarity of the items of a chunk matrix. Rows are kept, so that an item that leads again costs next to nothing.
+
+    Args:
+        matrix: the chunks.
+        only_heads: compare only the first chunk of each item.
+    """
+
+    def __init__(self, matrix: ChunkMatrix, *, only_heads: bool = False) -> None:
+        self.matrix = matrix
+        self._compared = heads(matrix) if only_heads else matrix
+        self._span = spans(self._compared)
+        self._held = matrix.item[matrix.first]
+        self._rows: dict[int, Float32Array] = {}
+
+    @cached_property
+    def _whole_span(self) -> IntArray:
+        return spans(self.matrix)
+
+    def lent(
+        self, items: IntArray, *, most: int = 0, above: float | None = None, asked: Asked | None = None
+    ) -> IntArray:
+        """The chunks that some items lend, as rows of the matrix that is compared, rising.
+
+        Args:
+            items: catalog positions, rising; those without a chunk lend none.
+            most: at most this many of an item, those nearest to the query; 0 = all.
+            above: only chunks that score at least this with the query.
+            asked: the query, for `most` and `above`.
+        """
+        place = self._places(items)
+        pair, rows, _ = every_pair(place, np.zeros(len(place), np.int64), self._span, np.array([0, 1], dtype=np.int64))
+        if (not most and above is None) or asked is None or not len(rows):
+            return rows
+        score = _asked_score(asked, self._compared, np.arange(len(rows), dtype=np.int64), rows, rows + 1)
+        if above is not None:
+            return rows[score >= above]
+        by_score = np.lexsort((rows, -score, pair))
+        rank = np.arange(len(rows), dtype=np.int64) - np.searchsorted(pair, pair)
+        return np.sort(rows[by_score[rank < most]])
+
+    def near(
+        self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, asked: Asked | None = None
+    ) -> Found:
+        """The items most similar to some chunks (max pooling).
+
+        Args:
+            rows: the chunks that lead, of `lent`.
+            allowed: items that may be found, shape (n_items,).
+            threshold: least similarity.
+            limit: at most this many.
+            asked: mixes similarity with the query into the ranking; None leaves it out.
+        """
+        may = allowed[self._held]
+        if not len(rows) or not may.any():
+            return Found.none()
+        proposed = self._proposed(rows)
+        best = proposed.max(axis=0)
+        margin = np.float32(MARGIN)
+        may &= best >= np.float32(threshold) - margin
+        doubtful = np.flatnonzero(may & (best < np.float32(threshold) + margin))
+        if len(doubtful):
+            may[doubtful] = self._exact(rows, proposed, best, doubtful).score >= threshold
+        places = np.flatnonzero(may)
+        places = places[self._shortlisted(places, best[places], limit, asked)]
+        if not len(places):
+            return Found.none()
+        return self.ranked(self._exact(rows, proposed, best, places), limit, asked)
+
+    def _places(self, items: IntArray) -> IntArray:
+        """Where items stand among those held; those without a chunk are left out."""
+        place = np.searchsorted(self._held, items)
+        there = place < len(self._held)
+        there[there] = self._held[place[there]] == items[there]
+        return place[there].astype(np.int64)
+
+    def _proposed(self, rows: IntArray) -> Float32Array:
+        """Similarity of chunks with all items by a float32 product, shape (n_rows, n_held)."""
+        missing = [row for row in rows.tolist() if row not in self._rows]
+        if missing:
+            if (len(self._rows) + len(missing)) * 4 * len(self._held) > _KEPT:
+                self._rows.clear()
+                missing = rows.tolist()
+            vectors = self._compared.vectors
+            product = multiply(vectors[missing], vectors)
+            if len(self._held) < len(vectors):
+                product = np.maximum.reduceat(product, self._compared.first, axis=1)
+            self._rows.update(zip(missing, product, strict=True))
+        return np.array([self._rows[row] for row in rows.tolist()])
+
+    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, places: IntArray) -> Found:
+        """The exact similarity of some of the items held, by place, with what leads to each."""
+        lead, group = np.nonzero(proposed[:, places] >= best[places] - np.float32(MARGIN))
+        pair, _, right = every_pair(lead, places[group], np.arange(len(rows) + 1, dtype=np.int64), self._span)
+        vectors = self._compared.vectors
+        found = best_pairs((group[pair], rows[lead[pair]], right), vectors, vectors, n=len(places))
+        item, ordinal = self._compared.item, self._compared.ordinal
+        return Found(item[found.right], found.score, item[found.left], ordinal[found.left], ordinal[found.right])
+
+    def _shortlisted(self, places: IntArray, best: Float32Array, limit: int, asked: Asked | None) -> IntArray:
+        """Which places are among the first `limit`, and what is so near that only exact scores can tell."""
+        n = len(places)
+        if n <= limit:
+            return np.arange(n, dtype=np.int64)
+        rank = best
+        if asked is not None:
+            rank = np.float32(1 - asked.share) * best + np.float32(asked.share) * self._asked(asked)[places]
+        margin = MARGIN if asked is None else MARGIN * max(1.0, float(asked.weight.max(initial=1.0)))
+        return np.flatnonzero(rank >= np.partition(rank, n - limit)[n - limit] - np.float32(margin))
+
+    def _asked(self, asked: Asked) -> Float32Array:
+        """Similarity of the query with all items held by a float32 product, shape (n_held,)."""
+        if not len(asked.vectors):
+            return np.zeros(len(self._held), dtype=np.float32)
+        product = multiply(asked.vectors, self.matrix.vectors) * asked.weight[:, None].astype(np.float32)
+        best: Float32Array = np.maximum.reduceat(product.max(axis=0), self.matrix.first)
+        return best
+
+    def ranked(self, found: Found, limit: int, asked: Asked | None) -> Found:
+        """The first `limit` by similarity, or by what `asked` makes of it."""
+        if asked is None:
+            return best_first(found, limit)
+        places = self._places(found.item)
+        near = self._shortlisted(places, found.score.astype(np.float32), limit, asked)
+        found, places = found.taken(near), places[near]
+        low, high = self._whole_span[places], self._whole_span[places + 1]
+        query = _asked_score(asked, self.matrix, np.arange(len(places), dtype=np.int64), low, high)
+        score = (1.0 - asked.share) * found.score + asked.share * query
+        return best_first(Found(found.item, score, found.via, found.own_chunk, found.other_chunk), limit)
+
+
+def best_first(found: Found, limit: int) -> Found:
+    """The first `limit` by score, of equals in catalog order."""
+    return found.taken(np.lexsort((found.item, -found.score))[:limit])
+
+
+def looked_up(
+    graph: Graph,
+    items: IntArray,
+    allowed: BoolArray,
+    *,
+    threshold: float,
+    neighbours: int,
+) -> Found:
+    """All items that a graph holds as similar to some others, best first; those of equal score in catalog order.
+
+    Args:
+        graph: over the catalog.
+        items: catalog positions that lead.
+        allowed: items that may be found, shape (n_items,).
+        threshold: least similarity.
+        neighbours: at most this many of each item that leads, allowed or not.
+    """
+    owner, item, score, own, other = graph.of(items, first=neighbours)
+    keep = np.flatnonzero((score >= threshold) & allowed[item])
+    keep = keep[np.lexsort((other[keep], own[keep], owner[keep], -score[keep], item[keep]))]
+    keep = keep[_first_of(item[keep])]
+    return Found(item[keep], score[keep], owner[keep], own[keep], other[keep])
+
+
+def _asked_score(asked: Asked, matrix: ChunkMatrix, group: IntArray, low: IntArray, high: IntArray) -> FloatArray:
+    """The exact score of groups of rows of a matrix with the query, as `dense` gives it; 0 without a query chunk."""
+    n = len(asked.vectors)
+    if not n:
+        return np.zeros(len(group), dtype=np.float64)
+    span = np.stack([low, high], axis=1).ravel()
+    pair, left, right = every_pair(np.zeros(len(group), np.int64), 2 * group, np.array([0, n], dtype=np.int64), span)
+    return best_pairs((pair, left, right), asked.vectors, matrix.vectors, n=len(group), weight=asked.weight).score
+
+
+def _first_of(key: IntArray) -> BoolArray:
+    """Where a sorted key is new."""
+    new = np.ones(len(key), dtype=np.bool_)
+    new[1:] = key[1:] != key[:-1]
+    return new

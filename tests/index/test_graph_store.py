@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ctxbench.index.graph_store as store
+from ctxbench.errors import ParameterError, StorageError
+from ctxbench.index.graph import Graph, GraphSpec
+from ctxbench.index.graph_store import CHUNKING, check_graph, kept_graph, make_graph, read_graph, read_meta, write_graph
+from ctxbench.items import Catalog
+from ctxbench.testing import mock_catalog, mock_resources
+
+SPEC = GraphSpec(threshold=0.2, neighbours=3)
+CATALOG = mock_catalog()
+EMBEDDER = mock_resources().identity("embedder")
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return make_graph(mock_catalog(), mock_resources(), SPEC)
+
+
+def test_a_graph_is_read_as_it_was_written(graph, tmp_path):
+    write_graph(tmp_path / "deep" / "graph.npz", graph)
+    read = read_graph(tmp_path / "deep" / "graph.npz")
+    for name in ("start", "item", "score", "own_chunk", "other_chunk", "prints"):
+        assert np.array_equal(getattr(read, name), getattr(graph, name))
+    assert (read.spec, read.catalog, read.embedder, read.chunking) == (SPEC, mock_catalog().hash, EMBEDDER, CHUNKING)
+
+
+def test_an_empty_graph_is_kept_too(tmp_path):
+    write_graph(tmp_path / "g", make_graph(Catalog([]), mock_resources(), SPEC))
+    assert len(read_graph(tmp_path / "g")) == 0
+
+
+def test_equal_graphs_give_equal_bytes(graph, tmp_path):
+    write_graph(tmp_path / "one", graph)
+    write_graph(tmp_path / "two", make_graph(mock_catalog(), mock_resources(), SPEC))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def write_often(path: Path) -> None:
+    graph = make_graph(mock_catalog(), mock_resources(), SPEC)
+    for _ in range(15):
+        write_graph(path, graph)
+
+
+def test_several_processes_write_and_what_is_read_is_always_whole(graph, tmp_path):
+    path = tmp_path / "graph.npz"
+    write_graph(path, graph)
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_often, args=(path,)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert len(read_graph(path)) == len(graph)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [left.name for left in tmp_path.iterdir()] == ["graph.npz"]
+
+
+class TestCheck:
+    @pytest.fixture(autouse=True)
+    def written(self, graph, tmp_path):
+        self.path = tmp_path / "graph.npz"
+        write_graph(self.path, graph)
+
+    def check(self, catalog: Catalog = CATALOG, embedder: str = EMBEDDER, **spec: object) -> None:
+        check_graph(self.path, catalog, embedder=embedder, spec=replace(SPEC, **spec))
+
+    def test_what_asks_for_as_much_or_less_is_taken(self):
+        self.check()
+        self.check(threshold=0.9, neighbours=1)
+
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            ({"catalog": Catalog([])}, "its catalog is .*, expected"),
+            ({"embedder": "another"}, "its embedder is .*, expected another"),
+            ({"similarity": "mean"}, "its similarity is max, expected mean"),
+            ({"heads": True}, "its heads is False, expected True"),
+            ({"threshold": 0.1}, "from a threshold of 0.2 up, asked for is 0.1"),
+            ({"neighbours": 4}, "up to 3 neighbours of an item, asked for are 4"),
+        ],
+    )
+    def test_what_does_not_fit_is_said(self, asked, message):
+        with pytest.raises(ParameterError, match=message):
+            self.check(**asked)
+
+    def test_all_that_is_wrong_is_said_at_once(self):
+        with pytest.raises(ParameterError, match=r"its catalog is .*; its embedder is .*; it holds pairs"):
+            self.check(Catalog([]), "another", threshold=0.0)
+
+    def test_another_chunking_does_not_fit(self, graph):
+        write_graph(self.path, replace(graph, chunking="sentences"))
+        with pytest.raises(ParameterError, match="its chunking is sentences"):
+            self.check()
+
+    def test_another_format_is_refused(self, graph, monkeypatch):
+        monkeypatch.setattr(store, "FORMAT", 2)
+        with pytest.raises(StorageError, match="format 1, expected 2; make it again"):
+            self.check()
+
+    def test_a_missing_file_is_said(self, tmp_path):
+        with pytest.raises(StorageError, match="there is no relationship graph"):
+            read_meta(tmp_path / "none")
+
+    @pytest.mark.parametrize("damage", [b"", b"no graph", None])
+    def test_a_damaged_file_is_said(self, damage):
+        data = self.path.read_bytes()
+        self.path.write_bytes(data[: len(data) // 2] if damage is None else damage)
+        with pytest.raises(StorageError, match="is no relationship graph, or damaged"):
+            self.check()
+
+    def test_lists_that_were_changed_are_found_by_their_checksum(self, graph, monkeypatch):
+        monkeypatch.setattr(store, "_digest", lambda arrays: "another")
+        write_graph(self.path, graph)
+        monkeypatch.undo()
+        read_meta(self.path)
+        with pytest.raises(StorageError, match="its checksum is wrong"):
+            read_graph(self.path)
+
+
+class TestKept:
+    def test_a_graph_is_made_once_for_a_catalog(self):
+        resources = mock_resources()
+        assert kept_graph(mock_catalog(), resources, SPEC) is kept_graph(mock_catalog(), resources, SPEC)
+
+    def test_that_of_a_changed_catalog_is_made_from_the_last_and_equal_to_a_new_one(self, monkeypatch):
+        resources = mock_resources()
+        items = list(mock_catalog())
+        changed = Catalog([*items[:8], replace(items[8], text="Another text."), *items[9:]])
+        kept_graph(mock_catalog(), resources, SPEC)
+        anew = make_graph(changed, mock_resources(), SPEC)
+        monkeypatch.setattr(store, "build_graph", None)
+        updated = kept_graph(changed, resources, SPEC)
+        assert np.array_equal(updated.item, anew.item)
+        assert np.array_equal(updated.score, anew.score)
+
+    def test_another_setting_is_another_graph(self):
+        resources = mock_resources()
+        one = kept_graph(mock_catalog(), resources, SPEC)
+        assert len(kept_graph(mock_catalog(), resources, replace(SPEC, threshold=0.9)).item) < len(one.item)
