@@ -23,23 +23,51 @@ from ctxbench.errors import ParameterError, UnknownNameError, suggest
 REFINE_KINDS = ("rank", "cut", "expand", "fit")
 
 _BUILT_IN: dict[str, dict[str, str]] = {
+    "chunk": {
+        "clauses": "ctxbench.chunking.rules:Clauses",
+        "marked": "ctxbench.chunking.rules:Marked",
+        "paragraphs": "ctxbench.chunking.rules:Paragraphs",
+        "sentences": "ctxbench.chunking.rules:Sentences",
+        "whole": "ctxbench.chunking.rules:Whole",
+        "windows": "ctxbench.chunking.rules:Windows",
+    },
     "analyse": {
         "sentences": "ctxbench.steps.analyse:Sentences",
+        "clauses": "ctxbench.steps.analyse:Clauses",
+        "windows": "ctxbench.steps.analyse:Windows",
         "whole": "ctxbench.steps.analyse:Whole",
+        "history": "ctxbench.steps.analyse:History",
+        "tool_results": "ctxbench.steps.analyse:ToolResults",
     },
     "retrieve": {
         "dense": "ctxbench.steps.retrieve:Dense",
-        "bm25": "ctxbench.steps.retrieve:Bm25",
+        "bm25": "ctxbench.steps.lexical:Bm25",
+        "bm25f": "ctxbench.steps.lexical:Bm25f",
+        "fuzzy": "ctxbench.steps.lexical:Fuzzy",
+        "servers": "ctxbench.steps.servers:Servers",
         "everything": "ctxbench.steps.retrieve:Everything",
         "random": "ctxbench.steps.retrieve:Random",
     },
-    "rank": {"rrf": "ctxbench.steps.rank:Rrf"},
+    "rank": {
+        "rrf": "ctxbench.steps.rank:Rrf",
+        "weighted": "ctxbench.steps.rank:Weighted",
+        "probability": "ctxbench.steps.calibrated:Probability",
+    },
     "cut": {
         "standard": "ctxbench.steps.cut:Standard",
         "first": "ctxbench.steps.cut:First",
+        "margin": "ctxbench.steps.cut_relative:Margin",
+        "gap": "ctxbench.steps.cut_relative:Gap",
+        "per_chunk": "ctxbench.steps.per_chunk:PerChunk",
+        "mmr": "ctxbench.steps.diversity:Mmr",
+        "at_least": "ctxbench.steps.calibrated:AtLeast",
+        "abstain": "ctxbench.steps.calibrated:Abstain",
     },
-    "expand": {},
-    "fit": {},
+    "expand": {
+        "expansion": "ctxbench.steps.expand:Expansion",
+        "tool_rules": "ctxbench.steps.tool_rules:ToolRules",
+    },
+    "fit": {"budget": "ctxbench.steps.fit:Budget"},
     "format": {"messages": "ctxbench.steps.format:Messages"},
     "importer": {
         "bfcl": "ctxbench.evaluation.importers.bfcl:BFCL",

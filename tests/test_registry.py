@@ -72,10 +72,10 @@ def test_a_refining_strategy_is_found_without_its_kind():
 
 
 def test_plugins_come_in_by_entry_points(install):
-    install("[ctxbench.cut]\nmargin = margins:Margin\n")
-    assert registry.names("cut") == ("first", "margin", "standard")
-    assert registry.refine_kind("margin") == "cut"
-    assert registry.build("cut", "margin", {"margin": 0.5}).margin == 0.5
+    install("[ctxbench.cut]\nmy_margin = margins:Margin\n")
+    assert {"first", "my_margin", "standard"} <= set(registry.names("cut"))
+    assert registry.refine_kind("my_margin") == "cut"
+    assert registry.build("cut", "my_margin", {"margin": 0.5}).margin == 0.5
 
 
 def test_a_plugin_cannot_take_a_name_that_is_taken(install):

@@ -31,20 +31,48 @@ from ctxbench.testing import (
 KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
 BUILT_IN = [(kind, name) for kind in KINDS for name in sorted(registry._BUILT_IN[kind])]
 PARAMETERS = {
-    "dense": [{"original": True}, {"depth": 3}],
+    "dense": [
+        {"original": True},
+        {"depth": 3},
+        {"chunks": {"windows": {"size": 5, "overlap": 2}}, "split_tools": True},
+        {"over_queries": "mean", "over_chunks": "top", "top": 2},
+    ],
     "bm25": [{"k1": 0.0, "b": 1.0, "depth": 2}, {"variant": "bm25+"}, {"variant": "robertson"}],
+    "bm25f": [{"weights": {"name": 0.0}, "b": {"text": 0.0}, "k1": 0.0, "depth": 2}],
+    "fuzzy": [{"threshold": 0.0, "near": 0.0, "fields": ["name", "description"], "depth": 2}],
+    "servers": [{"servers": 1}, {"servers": 2, "pool": "top", "top": 2, "depth": 3}, {"servers": 2, "pool": "mean"}],
     "random": [{"seed": 7, "depth": 3}],
     "standard": [{"topK": 3, "topN": 2, "includeScore": 0.1}, {"topK": 0}, {"topN": 0, "includeScore": -1.0}],
     "first": [{"n": 0}, {"n": 1}],
+    "margin": [{"margin": 0.3, "of": "ratio", "at_least": 2, "at_most": 4}, {"margin": 0.0}, {"at_most": 0}],
+    "gap": [{"at_least": 2, "at_most": 3}, {"at_most": 1}],
+    "per_chunk": [{"minimum": 2, "displace": True}, {"minimum": 3, "above": 0.2}, {"minimum": 0}],
+    "mmr": [{"n": 3, "relevance": 0.3}, {"relevance": 0.0}, {"n": 0}],
+    "budget": [{"tokens": 60, "skip": True}, {"tokens": 40, "session": True}, {"tokens": 0}],
     "rrf": [{"k": 0}],
-    "sentences": [{"limit": 7}],
+    "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
+    "sentences": [{"limit": 7}, {"rule": "marked"}],
+    "clauses": [{"shortest": 1, "limit": 20}],
+    "windows": [{"size": 20, "overlap": 9, "unit": "characters"}],
+    "history": [{"turns": 1, "decay": 0.25, "rule": {"windows": {"size": 2, "overlap": 1}}}],
+    "tool_results": [{"tools": ["create_issue"], "rule": "marked", "weight": 2.0, "limit": 1}],
+    "expansion": [
+        {"threshold": 0.2, "topN": 5, "depth": 2, "session": True},
+        {"by": "graph", "graph_threshold": 0.2, "similarity": "mean"},
+        {"by": "both", "threshold": 0.1, "graph_threshold": 0.1, "heads": True, "query_weight": 0.5, "types": ["rule"]},
+        {"enabled": False},
+    ],
+    "tool_rules": [{"rules": {"*/create_issue": ["close_issue"]}, "agent": {"close_issue": []}, "when": "either"}],
+    "at_least": [{"threshold": 0.2, "at_least": 1, "at_most": 3}, {"threshold": 1.0}],
     "messages": [{"system": "Be kind."}],
 }
+NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
+OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
 
 
-@pytest.mark.parametrize(("kind", "name"), BUILT_IN)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in OF_FILES])
 def test_built_in_strategies_conform(kind, name):
-    check_step(kind, name)
+    check_step(kind, name, NEEDED.get(name))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +85,7 @@ def test_built_in_strategies_conform_with_other_parameters(kind, name, parameter
 
 def test_every_built_in_with_parameters_is_checked_with_others_than_its_own():
     with_parameters = [name for kind, name in BUILT_IN if dataclasses.fields(registry.find(kind, name))]
-    assert set(with_parameters) == set(PARAMETERS)
+    assert set(with_parameters) == {*PARAMETERS, *OF_FILES}
 
 
 @pytest.mark.parametrize("retrieve", ["bm25", "random", {"merge": ["dense", "bm25"]}])
@@ -65,8 +93,18 @@ def test_cuts_conform_behind_every_retriever(retrieve):
     check_step("cut", "standard", {"includeScore": 0.3}, retrieve=retrieve, processes=0)
 
 
-def test_fusion_conforms_behind_several_retrievers():
-    check_step("rank", "rrf", {"k": 10}, retrieve={"merge": ["dense", "bm25"]}, processes=0)
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("rrf", {"k": 10}),
+        ("weighted", {}),
+        ("weighted", {"weights": {"dense": 0.7, "bm25": 0.3}}),
+        ("weighted", {"weights": {"dense": 0, "bm25": 1}, "normalise": "z"}),
+        ("weighted", {"normalise": "theoretical", "lowest": {"dense": -1, "bm25": 0}}),
+    ],
+)
+def test_fusion_conforms_behind_several_retrievers(name, parameters):
+    check_step("rank", name, parameters, retrieve={"merge": ["dense", "bm25"]}, processes=0)
 
 
 class TestMocks:

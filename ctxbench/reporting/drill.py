@@ -10,20 +10,22 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.candidates import Mode, Origin, place_among
+from ctxbench.candidates import Candidates, Mode, Origin, place_among
+from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.errors import StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery
 from ctxbench.evaluation.metrics import Grade
 from ctxbench.evaluation.results import Part
-from ctxbench.index.dense import chunks_of
 from ctxbench.items import Item
 from ctxbench.reporting import wording
+from ctxbench.selectors.pairs import Chunkings
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists
 NEAREST = 10  # items that stayed out, of one query
@@ -105,13 +107,20 @@ class _Frame:
         return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.sum(axis=1), -1))
 
 
-def dataset_payload(dataset: Dataset, parts: Sequence[Part], tokens: IntArray) -> dict[str, Any]:
+def dataset_payload(
+    dataset: Dataset,
+    parts: Sequence[Part],
+    tokens: IntArray,
+    *,
+    selectors: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Everything that the page shows of single queries of a dataset.
 
     Args:
         dataset: as it was run; its unlabelled queries are left out, as in the run.
         parts: the answers, one a selector.
         tokens: prompt tokens of every item, shape (n_items,).
+        selectors: the selectors in the manifest; one that is not there splits items as the documents do.
 
     Raises:
         StorageError: the answers are not those of the dataset's queries.
@@ -125,13 +134,36 @@ def dataset_payload(dataset: Dataset, parts: Sequence[Part], tokens: IntArray) -
             )
     frame = _Frame.of(judged, tokens)
     chunkings: list[list[Any]] = []
+    splits = [DOCUMENTS]
+    answers = [_answers(part, frame, chunkings, _Pairs.of(selectors.get(part.selector), splits)) for part in parts]
     return {
         "name": dataset.name,
         "items": _items(dataset.catalog, tokens),
+        "splits": [_chunks(dataset.catalog, split) for split in splits],
         "queries": _queries(judged.queries, frame.labels),
-        "selectors": [_answers(part, frame, chunkings) for part in parts],
+        "selectors": answers,
         "chunkings": chunkings,
     }
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """How a selector split items: its chunkings, and the place of each in the page's list of splits."""
+
+    chunkings: Chunkings
+    place: tuple[int, ...]
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any] | None, splits: list[ItemChunking]) -> _Pairs:
+        """Read the selector in the manifest, and add what is new to the list."""
+        description = {} if about is None or about.get("outside") else about.get("description", {})
+        found = Chunkings.of(description.get("ranking", description).get("pipeline"))
+        splits += [one for one in found.distinct if one not in splits]
+        return cls(found, tuple(splits.index(one) for one in found.distinct))
+
+    def used(self, table: Candidates) -> IntArray:
+        """The split that each row's pair is counted in, shape (n,)."""
+        return np.array(self.place, dtype=np.int64)[self.chunkings.used(table)]
 
 
 def script_json(value: Any) -> str:
@@ -148,12 +180,7 @@ def without_surrogates(text: str) -> str:
 
 
 def _items(catalog: Sequence[Item], tokens: IntArray) -> dict[str, Any]:
-    """The item table: one column a field; chunks only where an item is not one chunk of `name: description`."""
-    chunks = {}
-    for position, item in enumerate(catalog):
-        texts = chunks_of(item)
-        if texts != (f"{item.name}: {item.description}" if item.description else item.name,):
-            chunks[str(position)] = list(texts)
+    """The item table: one column a field."""
     return {
         "count": len(catalog),
         "type": _column([item.type for item in catalog]),
@@ -164,8 +191,14 @@ def _items(catalog: Sequence[Item], tokens: IntArray) -> dict[str, Any]:
         "priority": _column([item.priority for item in catalog]),
         "found": _column([int(item.enabled and item.include == "agent") for item in catalog]),
         "tokens": _column(tokens.tolist()),
-        "chunks": chunks,
     }
+
+
+def _chunks(catalog: Sequence[Item], split: ItemChunking) -> dict[str, list[str]]:
+    """The chunks of the items by position, only where an item is not one chunk of `name: description`."""
+    texts = {str(position): list(split(item)) for position, item in enumerate(catalog)}
+    plain = [f"{item.name}: {item.description}" if item.description else item.name for item in catalog]
+    return {position: chunks for position, chunks in texts.items() if chunks != [plain[int(position)]]}
 
 
 def _queries(queries: Sequence[DatasetQuery], labels: Labels) -> dict[str, Any]:
@@ -198,7 +231,7 @@ def _queries(queries: Sequence[DatasetQuery], labels: Labels) -> dict[str, Any]:
     }
 
 
-def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]]) -> dict[str, Any]:
+def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pairs) -> dict[str, Any]:
     """The answers of one selector: figures by query, and the rows that the page lists."""
     labels = frame.labels
     table, n = part.answers.candidates, len(part.answers.queries)
@@ -222,11 +255,11 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]]) -> dict[str,
         "missed": _column((needed - met).tolist()),
         "false": _column(false.tolist()),
         "whole": _column(whole.astype(np.int64).tolist()),
-        **_rows(part, frame, code, whole),
+        **_rows(part, frame, code, whole, pairs),
     }
 
 
-def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray) -> dict[str, Any]:
+def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _Pairs) -> dict[str, Any]:
     """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
     table, n = part.answers.candidates, len(part.answers.queries)
     n_items = frame.labels.n_items
@@ -263,6 +296,7 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray) -> dict[s
         "mode": _column(column(table.mode, int(Mode.AGENT)).tolist()),
         "query_chunk": _column(column(table.query_chunk, -1).tolist()),
         "item_chunk": _column(column(table.item_chunk, -1).tolist()),
+        "split": _column(column(pairs.used(table), pairs.place[0]).tolist()),
         "via": _column(column(table.via_item, -1).tolist()),
     }
 

@@ -54,7 +54,7 @@ def histogram(group: ScoreGroup, *, width: float) -> Histogram:
         group: counts by bin.
         width: of the drawing, in its own units.
     """
-    head = 8.0 + LINE * len({threshold.value for threshold in group.thresholds})
+    head = 8.0 + LINE * len({one.text for one in group.thresholds})
     frame = Frame(width, head + _HEIGHT + 26.0, 40.0, width - 14.0, head, head + _HEIGHT)
     down = [a + b for a, b in zip(group.other, group.idle, strict=True)]
     up_most, down_most = max(group.required, default=0), max(down, default=0)
@@ -90,12 +90,13 @@ def histogram(group: ScoreGroup, *, width: float) -> Histogram:
 
 def _lines(group: ScoreGroup, x: Axis, frame: Frame) -> list[Line]:
     """One line a value; selectors that share it share the label. Labels stand one below the other."""
-    by_value: dict[float, list[str]] = {}
+    by_value: dict[tuple[float, str], list[str]] = {}
     for threshold in group.thresholds:
-        by_value.setdefault(threshold.value, []).append(wording.named(threshold.selector))
+        names = by_value.setdefault((threshold.value, threshold.text), [])
+        names.append(wording.named(threshold.selector))
     lines = []
-    for place, (value, names) in enumerate(sorted(by_value.items())):
-        label, at = f"{value:g} {wording.listed(names)}", x(value)
+    for place, ((value, text), names) in enumerate(sorted(by_value.items())):
+        label, at = f"{text} {wording.listed(names)}", x(value)
         fits = at + 6 + len(label) * LETTER < frame.width
         side = (at + 5, "start") if fits else (at - 5, "end")
         lines.append(Line(at, label, round(side[0], 2), 12.0 + LINE * place, side[1]))

@@ -11,6 +11,7 @@ from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.evaluation.summary import DatasetSummary, RunSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import ComparisonTable, comparison_table
+from ctxbench.selectors.parameters import shown
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
 _WORDS = "runs of letters and digits, case-folded, nothing stemmed or left out"
@@ -47,9 +48,12 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
         model = manifest["embedder"]
         yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
     yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
+    if sample := manifest["experiment"].get("sample"):
+        drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
+        yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
     for name, about in manifest["selectors"].items():
-        values = ", ".join(f"{key} {value:g}" for key, value in about.get("values", {}).items())
+        values = ", ".join(f"{key} {shown(value)}" for key, value in about.get("values", {}).items())
         text = str(about.get("about", "")).rstrip(".")
         yield f"* `{name}`: {_said(text)}{f' ({values})' if values else ''}."
 

@@ -20,8 +20,9 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.drill import dataset_payload, script_json, without_surrogates
 from ctxbench.reporting.histogram import Histogram, histogram
 from ctxbench.reporting.scatter import Scatter, scatter
-from ctxbench.reporting.scores import ScoreGroup, score_groups, threshold_of
+from ctxbench.reporting.scores import ScoreGroup, score_groups
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
+from ctxbench.reporting.thresholds import threshold_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -166,7 +167,9 @@ def _view(
             _Scores(group, histogram(group, width=_WIDE), histogram(group, width=_NARROW)) for group in groups
         ),
         unscored=_unscored(parts, scored),
-        payload=script_json({**dataset_payload(dataset, parts, tokens), "name": one.dataset}),
+        payload=script_json(
+            {**dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]), "name": one.dataset}
+        ),
     )
 
 
@@ -194,12 +197,18 @@ def _script() -> str:
     return f'\n(function () {{\n"use strict";\n{body}}})();\n'
 
 
+def _sample(n: Any) -> str:
+    """How many queries of a dataset were asked at most."""
+    return f"at most {int(n):,} queries a dataset" if n else "none: every query"
+
+
 def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Versions, hashes and identities, by heading."""
     experiment = manifest["experiment"]
     run = [
         ("token counter", str(manifest["tokens"])),
         ("split", str(experiment.get("split") or "all queries")),
+        ("sample", _sample(experiment.get("sample"))),
         ("seed", str(experiment["seed"])),
         ("commit", str(manifest.get("git") or "not known")),
         ("format of the run folder", str(manifest.get("format", ""))),

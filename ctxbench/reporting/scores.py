@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.arrays import FloatArray
-from ctxbench.candidates import Origin
+from ctxbench.candidates import SEARCHED, Candidates, Origin
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics import Grade
 from ctxbench.evaluation.results import Part
 from ctxbench.reporting import wording
 from ctxbench.reporting.axes import nice_step
 from ctxbench.reporting.drill import Labels
+from ctxbench.reporting.thresholds import QUANTITIES, Bound, bounds_of
 
-_CUT = "cut:standard"
 _BINS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A selector's threshold, and what it comes to."""
+    """A selector's threshold: the parameter with its setting, where it lies, and what it comes to."""
 
     selector: str
+    text: str
     value: float
     sentence: str
 
@@ -38,6 +40,7 @@ class ScoreGroup:
 
     Attributes:
         selectors: their names.
+        title: what these scores are, and of which items; empty where it is the score of all.
         edges: of the bins, shape (n_bins + 1,), rising by equal steps.
         required: scores of required items among the candidates, counted by bin.
         other: the best score of an item that is not labelled needed or helpful, one a query that needs something.
@@ -47,6 +50,7 @@ class ScoreGroup:
     """
 
     selectors: tuple[str, ...]
+    title: str
     edges: FloatArray
     required: tuple[int, ...]
     other: tuple[int, ...]
@@ -55,12 +59,26 @@ class ScoreGroup:
     sentences: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is looked at: a quantity (see `QUANTITIES`) of items of some types; none = all."""
+
+    quantity: str
+    types: tuple[str, ...] = ()
+
+    def title(self, known: Collection[str]) -> str:
+        """What stands over a chart; of its types those that are `known`."""
+        types = wording.listed([one for one in self.types if one in known])
+        return ", ".join(filter(None, [QUANTITIES[self.quantity], types]))
+
+
 @dataclass(frozen=True, eq=False)
 class _Scores:
     """Scores of one selector; see `ScoreGroup`.
 
     Attributes:
-        required, other, idle: one score each, in no order that matters.
+        required, other, idle: one score each, in no order that matters; no idle ones of scores that are relative to
+            the best, which is what they are.
         unseen: required items that are no candidates.
         idle_queries: queries that need nothing, those without candidates included.
         best: the best score of each query, -inf where there is none.
@@ -73,9 +91,17 @@ class _Scores:
     idle_queries: int
     best: FloatArray
 
+    @property
+    def all(self) -> FloatArray:
+        """All scores of a chart."""
+        return np.concatenate([self.required, self.other, self.idle])
+
 
 def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str, Any]) -> tuple[ScoreGroup, ...]:
     """Group the scored selectors of a dataset by equal scores, those with a threshold first.
+
+    A threshold that is not held against the scores of all items (one of a domain, one relative to the best score, one
+    of an expansion) has a group of its own, of the scores that it is held against.
 
     Args:
         dataset: as it was run.
@@ -84,113 +110,144 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     """
     judged = dataset.judged()
     labels = Labels.of(judged)
-    alike: dict[str, list[Part]] = {}
+    types = np.array([item.type for item in judged.catalog], dtype=object)
+    alike: dict[tuple[_View, str], list[Part]] = {}
+    bounds: dict[tuple[str, _View], list[Bound]] = {}
     for part in parts:
-        table = part.answers.candidates
-        searched = table.score[table.origin == Origin.SEARCH]
-        if part.answers.scored and len(searched) and searched.min() < searched.max():
-            digest = hashlib.sha256(table.start.tobytes() + table.item.tobytes() + table.score.tobytes()).hexdigest()
-            alike.setdefault(digest, []).append(part)
-    groups = [_group(group, _scores(group[0], labels), described) for group in alike.values()]
+        if not part.answers.scored or not _differ(part.answers.candidates):
+            continue
+        views = [_View("score")]
+        for bound in bounds_of(described.get(part.selector, {})):
+            view = _View(bound.quantity, bound.types)
+            views += [view] if view not in views else []
+            bounds.setdefault((part.selector, view), []).append(bound)
+        for view in views:
+            alike.setdefault((view, _digest(part.answers.candidates, view.quantity)), []).append(part)
+    groups = []
+    for (view, _), same in alike.items():
+        scores = _scores(same[0], labels, view, types)
+        thresholds = [
+            Threshold(part.selector, _text(bound), bound.value, _sentence(scores, bound))
+            for part in same
+            for bound in bounds.get((part.selector, view), ())
+        ]
+        groups += [_group(same, scores, view, view.title(set(types)), thresholds)] if len(scores.all) else []
     return tuple(sorted(groups, key=lambda group: not group.thresholds))
 
 
-def threshold_of(about: Mapping[str, Any]) -> float | None:
-    """The score from which a selector's standard cut always includes; None where it has none, or several.
-
-    Under `by_domain` there is one where every domain is cut by the same.
-
-    Args:
-        about: the selector in the manifest.
-    """
-    found = _includes(_refine(about))
-    return found.pop() if len(found) == 1 else None
+def _digest(table: Candidates, quantity: str) -> str:
+    """A hash of what every item of every query scores, whatever else is in the table."""
+    value = _quantity(table, quantity)
+    rows = np.flatnonzero(~np.isnan(value))
+    rows = rows[np.lexsort((table.item[rows], table.request[rows]))]
+    arrays = (table.request[rows], table.item[rows], value[rows])
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
-def _floor_of(about: Mapping[str, Any]) -> float | None:
-    """How many items the cut includes below the threshold; None where that is counted for each domain."""
-    floors = [float(step["topN"]) for step in _refine(about) if step.get("step") == _CUT]
-    return floors[0] if len(floors) == 1 else None
+def _searched(table: Candidates) -> FloatArray:
+    """The score that the search gave each row, shape (n,); NaN where it gave none."""
+    before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
+    return np.where(table.origin == Origin.SEARCH, table.score, before)
 
 
-def _refine(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The described steps of a pipeline's refine part; none for any other selector."""
-    pipeline = None if about.get("outside") else about.get("description", {}).get("pipeline")
-    steps: Sequence[Mapping[str, Any]] = pipeline["refine"] if pipeline else ()
-    return steps
+def _differ(table: Candidates) -> bool:
+    """Whether the search gave scores that are not all the same."""
+    scores = _searched(table)
+    scores = scores[~np.isnan(scores)]
+    return len(scores) > 0 and bool(scores.min() < scores.max())
 
 
-def _includes(steps: Sequence[Mapping[str, Any]]) -> set[float | None]:
-    """The thresholds of all standard cuts among steps; None stands for a domain without one."""
-    found: set[float | None] = {float(step["includeScore"]) for step in steps if step.get("step") == _CUT}
-    for step in steps:
-        for _, own in step.get("domains", ()) if step.get("step") == "by_domain" else ():
-            found |= _includes(own) or {None}
-    return found
+def _quantity(table: Candidates, quantity: str) -> FloatArray:
+    """What thresholds of this quantity are held against, shape (n,); NaN where a row has none."""
+    if quantity == "expansion":
+        return np.where(table.origin >= Origin.EXPANSION, table.score, np.nan)
+    scores = _searched(table)
+    if quantity == "score":
+        return scores
+    best = np.full(table.n_requests, -np.inf)
+    np.fmax.at(best, table.request, scores)
+    of_best = best[table.request]
+    relative: FloatArray = scores - of_best
+    if quantity == "ratio":
+        relative = np.divide(scores, of_best, out=np.full(len(table), np.nan), where=of_best > 0)
+    return relative
 
 
-def _scores(part: Part, labels: Labels) -> _Scores:
+def _scores(part: Part, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
     table, n = part.answers.candidates, len(part.answers.queries)
-    searched = table.origin == Origin.SEARCH
+    value = _quantity(table, view.quantity)
+    looked_at = ~np.isnan(value)
+    required = labels.with_grade(Grade.REQUIRED)
+    if view.types:
+        looked_at &= np.isin(types[table.item], view.types)
+        required = required[np.isin(types[required % labels.n_items], view.types)]
     code = table.request * labels.n_items + table.item
-    is_required = searched & np.isin(code, labels.with_grade(Grade.REQUIRED))
-    is_other = searched & ~np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED))
+    is_required = looked_at & np.isin(code, required)
+    is_other = looked_at & ~np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED))
     best, best_other = (np.full(n, -np.inf) for _ in range(2))
-    np.maximum.at(best, table.request[searched], table.score[searched])
-    np.maximum.at(best_other, table.request[is_other], table.score[is_other])
+    np.maximum.at(best, table.request[looked_at], value[looked_at])
+    np.maximum.at(best_other, table.request[is_other], value[is_other])
     needing = np.zeros(n, dtype=np.bool_)
     needing[labels.request[labels.grade == Grade.REQUIRED]] = True
     found = np.isfinite(best_other)
     return _Scores(
-        required=table.score[is_required],
-        unseen=len(np.setdiff1d(labels.with_grade(Grade.REQUIRED), code)),
+        required=value[is_required],
+        unseen=len(np.setdiff1d(required, code[looked_at | (table.origin == Origin.SESSION)])),
         other=best_other[found & needing],
-        idle=best_other[found & ~needing],
+        idle=best_other[found & ~needing & (view.quantity in ("score", "expansion"))],
         idle_queries=int((~needing).sum()),
         best=best,
     )
 
 
-def _group(parts: Sequence[Part], scores: _Scores, described: Mapping[str, Any]) -> ScoreGroup:
-    edges = _edges(np.concatenate([scores.required, scores.other, scores.idle]))
-    thresholds = []
-    for part in parts:
-        about = described.get(part.selector, {})
-        value = threshold_of(about)
-        if value is not None:
-            thresholds.append(Threshold(part.selector, value, _sentence(scores, value, _floor_of(about))))
+def _group(
+    parts: Sequence[Part], scores: _Scores, view: _View, title: str, thresholds: Sequence[Threshold]
+) -> ScoreGroup:
+    edges = _edges(scores.all)
     return ScoreGroup(
         selectors=tuple(part.selector for part in parts),
+        title=title,
         edges=edges,
         required=_counts(scores.required, edges),
         other=_counts(scores.other, edges),
         idle=_counts(scores.idle, edges),
         thresholds=tuple(thresholds),
-        sentences=tuple(_remarks(scores)),
+        sentences=tuple(_remarks(scores, view)),
     )
 
 
-def _sentence(scores: _Scores, value: float, floor: float | None) -> str:
+def _text(bound: Bound) -> str:
+    """The parameter and its value."""
+    return f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS)
+
+
+def _sentence(scores: _Scores, bound: Bound) -> str:
     """What a threshold comes to on these queries."""
 
     def reached(some: FloatArray) -> str:
-        return f"{int((some >= value).sum()):,} of"
+        return f"{int((some >= bound.value).sum()):,} of"
 
-    text = (
-        f"The best score of a query is at least {value:g} in {reached(scores.best)} "
-        f"{wording.count(len(scores.best), 'query', 'queries')}; {reached(scores.required)} "
-        f"{wording.count(len(scores.required) + scores.unseen, 'required item')} score so high"
-    )
-    if scores.idle_queries:
-        nothing = wording.count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
-        text += f", and so does the best item of {reached(scores.idle)} {nothing}"
-    if floor:
-        text += f". Up to {floor:g} items are offered even where no score is that high"
+    queries = wording.count(len(scores.best), "query", "queries")
+    required = f"{reached(scores.required)} {wording.count(len(scores.required) + scores.unseen, 'required item')}"
+    if bound.quantity == "expansion":
+        came = int(np.isfinite(scores.best).sum())
+        return f"Items were brought in for {came:,} of {queries}; {required} are among them."
+    if bound.quantity != "score":
+        others = f"{reached(scores.other)} {wording.count(len(scores.other), 'query', 'queries')} that need something"
+        text = f"{required} are within it, and so is the best item that is not needed in {others}"
+    else:
+        text = f"The best score of a query is at least {bound.value:g} in {reached(scores.best)} {queries}; {required}"
+        text += " score so high"
+        if scores.idle_queries:
+            nothing = wording.count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
+            text += f", and so does the best item of {reached(scores.idle)} {nothing}"
+    if bound.floor:
+        text += f". Up to {bound.floor:g} items are offered even where no score is that high"
     return f"{text}."
 
 
-def _remarks(scores: _Scores) -> list[str]:
-    if not scores.unseen:
+def _remarks(scores: _Scores, view: _View) -> list[str]:
+    if not scores.unseen or view.quantity == "expansion":
         return []
     return [f"{wording.count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]
 

@@ -9,6 +9,7 @@ from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.evaluation.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.reporting import wording
+from ctxbench.selectors.parameters import shown
 
 _SHOWN = ("completeness", "tokens", "total_tokens", "items", "Comp", "wrong_siblings", "abstention")
 _SHORT = {
@@ -132,6 +133,8 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     columns = _columns(summary, dataset, every_metric)
     compared = tuple(parse_metric(name) for name in HEADLINE if any(name in s.against for s in dataset.selectors))
     queries, items = wording.count(dataset.queries, "query", "queries"), wording.count(dataset.items, "item")
+    if dataset.of > dataset.queries:
+        queries = f"a sample of {dataset.queries:,} of {wording.count(dataset.of, 'query', 'queries')}"
     split = summary.manifest["experiment"].get("split")
     if split:
         queries += f" of split {split}"
@@ -149,7 +152,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
 def about_selector(summary: RunSummary, name: str) -> str:
     """One line on a selector: what it is, and its values."""
     described = summary.manifest["selectors"].get(name, {})
-    values = ", ".join(f"{key} {value:g}" for key, value in described.get("values", {}).items())
+    values = ", ".join(f"{key} {shown(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing
         values = f"as many items as {described['like']}"
     return "; ".join(part for part in (str(described.get("about", "")).rstrip("."), values) if part)

@@ -6,44 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.jsonio import line_of, load_yaml
 from ctxbench.pipeline import Pipeline, PipelineError, SpecFault
-from ctxbench.registry import check_type
+from ctxbench.selectors.parameters import Parameter, Value, faults_between, read_parameter, set_values, shown
 
 _SHIPPED = Path(__file__).parent / "shipped"
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of a selector, by the name that users know.
-
-    Attributes:
-        name: for example `contextTopK`.
-        default: an int or a float; its type is the parameter's.
-        low, high: the allowed range, ends included.
-        help: one line.
-    """
-
-    name: str
-    default: float
-    low: float
-    high: float
-    help: str
-
-    def checked(self, value: object) -> float:
-        """Return `value` if it is allowed.
-
-        Raises:
-            ParameterError: it is of the wrong type or out of range.
-        """
-        check_type(self.name, value, type(self.default))
-        number: float = cast("float", value)
-        if not self.low <= number <= self.high:
-            raise ParameterError(f"{self.name} must be {self.low:g} to {self.high:g}, got {value}")
-        return float(number) if isinstance(self.default, float) else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +33,57 @@ class Definition:
     about: str
     parameters: Mapping[str, Parameter]
     spec: Mapping[str, Any]
-    presets: Mapping[str, Mapping[str, float]]
+    presets: Mapping[str, Mapping[str, Value]]
     abouts: Mapping[str, str]
 
-    def values(self, preset: str | None = None, given: Mapping[str, Any] | None = None) -> dict[str, float]:
+    def values(self, preset: str | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Value]:
         """Every parameter's value: the default, over it the preset's, over it what is given.
+
+        At each of the three a choice sets its values first, and single parameters go over them.
 
         Raises:
             UnknownNameError: no such preset.
-            ParameterError: a given parameter is unknown or out of range; names all faults.
+            ParameterError: a given parameter is unknown, out of range, or without effect; names all faults.
         """
         if preset is not None and preset not in self.presets:
             raise UnknownNameError("preset", preset, self.presets, where=f" of selector {self.name!r}")
-        values = {name: parameter.default for name, parameter in self.parameters.items()}
-        values |= self.presets[preset] if preset is not None else {}
-        wrong = []
+        wrong, checked = [], {}
         for name, value in (given or {}).items():
-            if name not in self.parameters:
-                wrong.append(f"selector {self.name!r} has no parameter {name!r}{suggest(name, self.parameters)}")
-                continue
             try:
-                values[name] = self.parameters[name].checked(value)
+                checked[name] = self.checked(name, value)
             except ParameterError as error:
                 wrong.append(str(error))
+        values = self.with_defaults(self.presets[preset] if preset is not None else {}, checked)
+        wrong += [fault for name in checked if (fault := self._idle(name, values))]
         if wrong:
             raise ParameterError("; ".join(wrong))
         return values
 
-    def pipeline(self, values: Mapping[str, float]) -> Pipeline:
+    def checked(self, name: str, value: object) -> Value:
+        """A value of one parameter, if it is allowed; whether it has an effect is for `values` to say.
+
+        Raises:
+            ParameterError: there is no such parameter, or the value does not suit it.
+        """
+        if name not in self.parameters:
+            raise ParameterError(f"selector {self.name!r} has no parameter {name!r}{suggest(name, self.parameters)}")
+        return self.parameters[name].checked(value)
+
+    def with_defaults(self, *layers: Mapping[str, Value]) -> dict[str, Value]:
+        """Every parameter's value from checked ones: a later layer goes over an earlier one, and all over defaults."""
+        defaults = {name: one.default for name, one in self.parameters.items() if one.default is not None}
+        values: dict[str, Value] = {}
+        for layer in (defaults, *layers):
+            for name, value in layer.items():
+                values |= self.parameters[name].choices.get(str(value), {})
+            values |= layer
+        return {name: values[name] for name in self.parameters if name in values}
+
+    def in_force(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The values that have an effect, for manifests and reports."""
+        return {name: value for name, value in values.items() if not self._idle(name, values)}
+
+    def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
         """Build the pipeline for these values.
 
         Raises:
@@ -98,8 +91,17 @@ class Definition:
         """
         return Pipeline.of(_filled(self.spec, values))
 
+    def _idle(self, name: str, values: Mapping[str, Value]) -> str:
+        """Why a parameter has no effect beside these values; empty where it has."""
+        needs = self.parameters[name].needs
+        if needs is None or values[needs[0]] == needs[1]:
+            return ""
+        other, wanted = needs[0], shown(needs[1])
+        what = f"{name} has no effect while {other} is {shown(values[other])}"
+        return f"{what}; set {other} to {wanted}, or leave {name} out"
 
-def _filled(spec: Any, values: Mapping[str, float]) -> Any:
+
+def _filled(spec: Any, values: Mapping[str, Value]) -> Any:
     """Put values where the specification says `$name`."""
     if isinstance(spec, Mapping):
         return {key: _filled(value, values) for key, value in spec.items()}
@@ -143,25 +145,24 @@ def read_definition(path: Path) -> Definition:
         if key not in known:
             reader.fault(f"a selector has no {key!r}{suggest(str(key), known)}", key)
     parameters = reader.parameters(data)
-    presets = reader.presets(data)
+    blocks = reader.presets(data)
     made = Definition(
         name=str(data["name"]),
         about=str(data.get("about", "")),
         parameters=parameters,
         spec=data["pipeline"],
-        presets={name: block.get("set") or {} for name, block in presets.items()},
-        abouts={name: str(block.get("about", "")) for name, block in presets.items()},
+        presets={},
+        abouts={name: str(block.get("about", "")) for name, block in blocks.items()},
     )
-    checked = {name: reader.preset(made, name) for name in presets}
+    presets = {name: reader.preset(made, name, block.get("set") or {}) for name, block in blocks.items()}
     if not reader.faults:
-        reader.pipeline(
-            made, {"": made.values(), **{name: made.values(None, values) for name, values in checked.items()}}
-        )
-    for name in sorted(set(parameters) - _used(made.spec)):
+        reader.pipeline(made, presets)
+    switches = {name for name, one in parameters.items() if one.sets}
+    for name in sorted(set(parameters) - switches - _used(made.spec)):
         reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
     if reader.faults:
         raise InputError(reader.faults)
-    return replace(made, presets=checked)
+    return replace(made, presets=presets)
 
 
 class _Reader:
@@ -187,21 +188,18 @@ class _Reader:
         return {str(name): block for name, block in found.items() if isinstance(block, Mapping)}
 
     def parameters(self, data: Mapping[str, Any]) -> dict[str, Parameter]:
-        made = {}
+        """All parameters that can be read; what their choices set and what they need is checked between them."""
+        made: dict[str, Parameter] = {}
         for name, block in self.blocks(data, "parameters").items():
-            default, ends = block.get("default"), block.get("range")
-            numbers = [default, *(ends if isinstance(ends, list) else ())]
-            if len(numbers) != 3 or not all(type(number) in (int, float) for number in numbers):
-                self.fault(f"parameter {name} needs default and range [low, high], all numbers", "parameters", name)
-                continue
-            value, low, high = numbers
-            one = Parameter(name, value, low, high, str(block.get("help", "")))
             try:
-                one.checked(one.default)
+                made[name] = read_parameter(name, block)
             except ParameterError as error:
-                self.fault(f"default: {error}", "parameters", name)
-            made[name] = one
-        return made
+                self.fault(str(error), "parameters", name)
+        before = len(self.faults)
+        for name, one in made.items():
+            for fault in faults_between(one, made):
+                self.fault(fault, "parameters", name)
+        return set_values(made) if len(self.faults) == before else made
 
     def presets(self, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         blocks = self.blocks(data, "presets")
@@ -212,22 +210,22 @@ class _Reader:
                 self.fault(f"set must map parameters to values, got {block['set']!r}", "presets", name, "set")
         return {name: block for name, block in blocks.items() if isinstance(block.get("set") or {}, Mapping)}
 
-    def preset(self, made: Definition, name: str) -> dict[str, float]:
-        """The values that a preset sets."""
-        given = made.presets[name]
-        try:
-            values = made.values(None, given)
-        except ParameterError as error:
-            self.fault(str(error), "presets", name, "set")
-            return {}
-        return {key: values[key] for key in given}
+    def preset(self, made: Definition, name: str, given: Mapping[str, Any]) -> dict[str, Value]:
+        """The values that a preset sets, checked."""
+        values = {}
+        for key, value in given.items():
+            try:
+                values[key] = made.checked(key, value)
+            except ParameterError as error:
+                self.fault(str(error), "presets", name, "set")
+        return values
 
-    def pipeline(self, made: Definition, presets: Mapping[str, Mapping[str, float]]) -> None:
+    def pipeline(self, made: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
         """Build the pipeline for each preset; what is wrong with the defaults already is not said again."""
         seen: set[SpecFault] = set()
-        for name, values in presets.items():
+        for name, values in {"": {}, **presets}.items():
             try:
-                made.pipeline(values)
+                made.pipeline(made.with_defaults(values))
             except PipelineError as error:
                 for one in error.faults:
                     if one not in seen:

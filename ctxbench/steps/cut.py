@@ -24,7 +24,7 @@ class Standard:
         includeScore: every item that scores at least this much is offered, also beyond topN; any number.
 
     Items that score 0 or less are out. What is offered is a prefix of the ranking, of length `offered_length`.
-    Empty in, empty out. Source: the documents, "Rank and Filter Results".
+    Empty in, empty out. Cost: linear in the candidates. Source: the documents, "Rank and Filter Results".
     """
 
     topK: int = 20
@@ -42,6 +42,16 @@ class Standard:
     def reach(self) -> int:
         """How many of the best chunk matches decide."""
         return self.topK
+
+    @property
+    def thresholds(self) -> dict[str, dict[str, float]]:
+        """The score from which on every item is offered."""
+        return {"score": {"includeScore": self.includeScore}}
+
+    @property
+    def floor(self) -> int:
+        """How many items are offered whatever they score."""
+        return self.topN
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what the three rules keep out, in that order."""
@@ -83,7 +93,7 @@ class First:
     Attributes:
         n: items a request, >= 0.
 
-    Empty in, empty out. Source: fixed-k retrieval, the usual practice.
+    Empty in, empty out. Cost: linear in the candidates. Source: fixed-k retrieval, the usual practice.
     """
 
     n: int = 5

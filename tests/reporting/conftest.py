@@ -40,6 +40,7 @@ AT = {item.name: position for position, item in enumerate(ITEMS)}
 TOKENS = np.arange(10, 10 + len(ITEMS), dtype=np.int64)  # item i costs 10 + i tokens
 
 RULES = ("", "beyond the first topN=2 and its score is below includeScore=0.7")
+DENSE = {"step": "retrieve:dense", "chunks": "paragraphs", "split_tools": False}
 CUT = {"step": "cut:standard", "version": 1, "topK": 20, "topN": 2, "includeScore": 0.7}
 METRICS = ("completeness", "tokens", "items", "Comp@5", "wrong_siblings", "abstention", "recall")
 
@@ -243,7 +244,7 @@ def manifest(datasets: Mapping[str, Dataset]) -> dict[str, Any]:
                 "about": "a first guess, not tuned",
                 "values": values,
                 "outside": False,
-                "description": {"pipeline": {"refine": [CUT]}},
+                "description": {"pipeline": {"retrieve": DENSE, "refine": [CUT]}},
             },
             "everything": {"about": "All. A comparator.", "values": {}, "outside": False},
             OWN: {"about": SCRIPT, "values": {}, "outside": True},

@@ -19,7 +19,8 @@ from ctxbench.evaluation.summary import summarise_run
 from ctxbench.items import Catalog, Item
 from ctxbench.reporting.drill import dataset_payload, script_json
 from ctxbench.reporting.page import render_page
-from ctxbench.reporting.scores import score_groups, threshold_of
+from ctxbench.reporting.scores import score_groups
+from ctxbench.reporting.thresholds import threshold_of
 
 
 class Reader(HTMLParser):
@@ -259,8 +260,26 @@ def test_texts_stand_once_and_chunks_only_where_they_differ_from_the_text(page: 
         [0, 0, 0, 0, 0, 0],
     ]
     assert [selector["chunking"] for selector in data["selectors"]] == [0, 1, 1]
-    assert set(data["items"]["chunks"]) == {"0", "1", "2", "3", "4"}  # tools are one chunk of name and description
-    assert data["items"]["chunks"]["2"] == ["Unranked: A rule without a level", "Perhaps.", "Perhaps not."]
+    (split,) = data["splits"]
+    assert set(split) == {"0", "1", "2", "3", "4"}  # tools are one chunk of name and description
+    assert split["2"] == ["Unranked: A rule without a level", "Perhaps.", "Perhaps not."]
+
+
+def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
+    folder, dataset = made_run.folder, made_run.datasets["desk"]
+    parts = [folder.load("desk", name) for name in ("semantic/normal", "everything")]
+    retrieve = {"step": "retrieve:dense", "chunks": {"windows": {"size": 4, "overlap": 1}}, "split_tools": False}
+    about = {"semantic/normal": {"outside": False, "description": {"pipeline": {"retrieve": retrieve, "refine": []}}}}
+    data = dataset_payload(dataset, parts, made_run.tokens["desk"], selectors=about)
+    assert [selector["split"] for selector in data["selectors"]] == [{"all": 1}, {"all": 0}]
+    documents, windows = data["splits"]
+    assert documents["2"] == ["Unranked: A rule without a level", "Perhaps.", "Perhaps not."]
+    assert windows["2"] == ["Unranked: A rule without", "without a level\n\nPerhaps.", "Perhaps.\n\nPerhaps not."]
+    like = {"ranking": about["semantic/normal"]["description"], "as many as": {}}
+    data = dataset_payload(
+        dataset, parts, made_run.tokens["desk"], selectors={"everything": {"outside": False, "description": like}}
+    )
+    assert [selector["split"] for selector in data["selectors"]] == [{"all": 0}, {"all": 1}]
 
 
 def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:

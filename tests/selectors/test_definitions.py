@@ -3,8 +3,12 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.pipeline import Pipeline, PipelineError
+from ctxbench.requests import Batch
 from ctxbench.selectors.definitions import definition, read_definition, shipped
 from ctxbench.steps.cut import Standard
+from ctxbench.testing import mock_catalog, mock_requests, mock_resources
+from ctxbench.testing.contract import shown
 
 GOOD = """\
 name: mine
@@ -47,7 +51,10 @@ def faults(read):
 
 class TestShipped:
     def test_all_are_read_and_built_with_each_preset(self):
-        assert shipped() == ("bm25", "dense", "everything", "hybrid", "random", "semantic", "semantic-original")
+        assert shipped() == (
+            *("bm25", "dense", "everything", "hybrid", "random"),
+            *("semantic", "semantic-domains", "semantic-original"),
+        )
         for name in shipped():
             found = definition(name)
             assert found.name == name
@@ -57,8 +64,7 @@ class TestShipped:
     @pytest.mark.parametrize("name", ["semantic", "semantic-original"])
     def test_normal_is_the_documents_defaults(self, name):
         found = definition(name)
-        assert found.values("normal") == {"contextTopK": 20, "contextTopN": 5, "contextIncludeScore": 0.7}
-        (cut,) = found.pipeline(found.values("normal")).refine
+        cut = found.pipeline(found.values("normal")).refine[0]
         assert cut.call == Standard(topK=20, topN=5, includeScore=0.7)
 
     def test_presets_are_ordered_by_what_they_offer(self):
@@ -70,19 +76,111 @@ class TestShipped:
 
     @pytest.mark.parametrize("name", ["semantic", "semantic-original"])
     def test_ranges_are_those_of_the_documents(self, name):
-        ranges = {key: (one.low, one.high) for key, one in definition(name).parameters.items()}
-        assert ranges == {"contextTopK": (1, 100), "contextTopN": (0, 50), "contextIncludeScore": (0.0, 1.0)}
+        ranges = {key: one.ends for key, one in definition(name).parameters.items()}
+        expansion = {
+            "contextExpansionEnabled": (False, True),
+            "contextExpansionDepth": (0, 5),
+            "contextExpansionThreshold": (0.0, 1.0),
+            "contextExpansionTopN": (1, 20),
+        }
+        assert ranges == {
+            "contextTopK": (1, 100),
+            "contextTopN": (0, 50),
+            "contextIncludeScore": (0.0, 1.0),
+            **(expansion if name == "semantic" else {}),
+        }
 
     def test_every_parameter_can_take_the_ends_of_its_range(self):
         for name in shipped():
             found = definition(name)
-            for end in ("low", "high"):
-                values = {key: getattr(one, end) for key, one in found.parameters.items()}
+            for end in (0, 1):
+                values = {key: one.ends[end] for key, one in found.parameters.items() if one.needs is None}
                 assert found.pipeline(found.values(None, values))
 
     def test_an_unknown_one_names_the_closest(self):
         with pytest.raises(UnknownNameError, match="unknown selector 'semantik'; did you mean 'semantic'"):
             definition("semantik")
+
+
+class TestExpansion:
+    FOUND = definition("semantic")
+
+    def test_the_settings_and_defaults_are_the_documents(self):
+        values = {key: value for key, value in self.FOUND.values().items() if "Expansion" in key}
+        assert values == {
+            "contextExpansionEnabled": False,
+            "contextExpansionDepth": 1,
+            "contextExpansionThreshold": 0.75,
+            "contextExpansionTopN": 3,
+        }
+
+    def test_they_reach_the_step(self):
+        given = {
+            "contextExpansionEnabled": True,
+            "contextExpansionDepth": 2,
+            "contextExpansionThreshold": 0.5,
+            "contextExpansionTopN": 7,
+        }
+        step = self.FOUND.pipeline(self.FOUND.values(None, given)).refine[1].call
+        assert (step.enabled, step.depth, step.threshold, step.topN) == (True, 2, 0.5, 7)
+
+    @pytest.mark.parametrize("name", ["Depth", "Threshold", "TopN"])
+    def test_without_expansion_its_settings_are_errors(self, name):
+        default = self.FOUND.parameters[f"contextExpansion{name}"].default
+        with pytest.raises(ParameterError, match=f"contextExpansion{name} has no effect while contextExpansionEnabled"):
+            self.FOUND.values(None, {f"contextExpansion{name}": default})
+
+    def test_depth_0_is_an_error_with_expansion(self):
+        values = self.FOUND.values(None, {"contextExpansionEnabled": True, "contextExpansionDepth": 0})
+        with pytest.raises(PipelineError, match="depth must be 1 to 5"):
+            self.FOUND.pipeline(values)
+
+    def test_without_expansion_it_selects_as_it_did_before(self):
+        before = {
+            "retrieve": {"dense": {"depth": 100}},
+            "refine": [{"standard": {"topK": 20, "topN": 5, "includeScore": 0.7}}],
+        }
+        batch = Batch.of(mock_catalog(), mock_requests())
+        one, other = (
+            shown(outcome.query, outcome.candidates, pipeline.prompts(outcome))
+            for pipeline in (self.FOUND.pipeline(self.FOUND.values()), Pipeline.of(before))
+            for outcome in [pipeline.run(batch, mock_resources())]
+        )
+        assert one == other
+
+
+class TestDomains:
+    FOUND = definition("semantic-domains")
+
+    def cuts(self, values):
+        (by_domain,) = self.FOUND.pipeline(values).refine
+        return {types: step.call for types, (step,) in by_domain.domains.items()}
+
+    def test_each_domain_has_a_cut_of_its_own_and_topk_is_shared(self):
+        values = self.FOUND.values(None, {"contextTopK": 30, "toolsTopN": 9, "rulesIncludeScore": 0.6})
+        assert self.cuts(values) == {
+            ("tool",): Standard(topK=30, topN=9, includeScore=0.7),
+            ("*",): Standard(topK=30, topN=2, includeScore=0.6),
+        }
+
+    def test_a_mode_sets_its_domain_and_single_parameters_go_over_it(self):
+        values = self.FOUND.values(None, {"toolsTopN": 9, "toolsMode": "aggressive"})
+        assert (values["toolsTopN"], values["toolsIncludeScore"]) == (9, 0.8)
+        assert (values["rulesTopN"], values["rulesIncludeScore"]) == (2, 0.7)
+
+    @pytest.mark.parametrize("mode", ["aggressive", "normal", "conservative"])
+    def test_a_preset_sets_both_modes_and_offers_as_many_as_that_of_semantic(self, mode):
+        values, whole = self.FOUND.values(mode), definition("semantic").values(mode)
+        assert values["rulesMode"] == values["toolsMode"] == mode
+        assert values["rulesTopN"] + values["toolsTopN"] == whole["contextTopN"]
+        assert {values["rulesIncludeScore"], values["toolsIncludeScore"]} == {whole["contextIncludeScore"]}
+        assert values["contextTopK"] == whole["contextTopK"]
+
+    def test_an_unknown_mode_names_those_there_are(self):
+        with pytest.raises(
+            ParameterError, match=r"^toolsMode must be one of aggressive, normal, conservative, got 'big'$"
+        ):
+            self.FOUND.values(None, {"toolsMode": "big"})
 
 
 class TestValues:
@@ -120,6 +218,134 @@ class TestValues:
     def test_a_value_of_another_type_or_out_of_range_is_an_error(self, read, value):
         with pytest.raises(ParameterError, match="n must be"):
             read(GOOD).values(None, {"n": value})
+
+
+KINDS = """\
+name: mine
+parameters:
+  large: {default: false, help: whether more is offered}
+  n: {default: 5, range: [0, 50], needs: large}
+  retriever: {default: lucene, choices: [lucene, robertson, bm25+], help: the variant}
+  k: {default: 1.5, range: [0.0, 9.0], needs: {retriever: lucene}}
+  mode:
+    default: even
+    choices:
+      even: {b: 1, top: 3}
+      odd: {b: 0.5, top: 2}
+  b: {range: [0.0, 1.0]}
+  top: {range: [0, 9]}
+pipeline:
+  retrieve: {bm25: {b: $b, k1: $k, variant: $retriever}}
+  refine:
+    - first: {n: $n}
+    - first: {n: $top}
+    - budget: {skip: $large}
+presets:
+  odd: {set: {mode: odd, n: 7}}
+  few: {set: {mode: odd, top: 1}}
+"""
+
+
+class TestKinds:
+    def test_a_switch_a_choice_and_numbers_that_a_choice_sets(self, read):
+        values = read(KINDS).values()
+        assert values == {"large": False, "n": 5, "retriever": "lucene", "k": 1.5, "mode": "even", "b": 1.0, "top": 3}
+        assert repr(values["b"]) == "1.0"  # of the type of its range, as a number given for it would be
+
+    def test_they_stand_in_the_pipeline(self, read):
+        found = read(KINDS)
+        described = found.pipeline(found.values("odd", {"large": True})).describe()
+        assert (described["retrieve"]["b"], described["retrieve"]["variant"]) == (0.5, "lucene")
+        assert [step.get("n", step.get("skip")) for step in described["refine"]] == [7, 2, True]
+
+    @pytest.mark.parametrize(
+        ("preset", "given", "b", "top"),
+        [
+            (None, {"mode": "odd"}, 0.5, 2),
+            (None, {"top": 9, "mode": "odd"}, 0.5, 9),  # whatever stands first
+            ("few", {}, 0.5, 1),
+            ("few", {"mode": "even"}, 1.0, 3),  # a choice that is given goes over what a preset says singly
+            ("few", {"b": 0.25}, 0.25, 1),
+        ],
+    )
+    def test_single_values_go_over_choices_and_what_is_given_over_presets(self, read, preset, given, b, top):
+        values = read(KINDS).values(preset, given)
+        assert (values["b"], values["top"]) == (b, top)
+
+    @pytest.mark.parametrize("value", [1, 0, "true", None, 1.0])
+    def test_a_switch_is_true_or_false(self, read, value):
+        with pytest.raises(ParameterError, match="large must be true or false, got"):
+            read(KINDS).values(None, {"large": value})
+
+    @pytest.mark.parametrize("value", [1, True, None, "Lucene", ["lucene"]])
+    def test_a_choice_is_one_of_its_names(self, read, value):
+        with pytest.raises(ParameterError, match="retriever must be one of lucene, robertson, bm25\\+, got"):
+            read(KINDS).values(None, {"retriever": value})
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"n": 5}, "n has no effect while large is false; set large to true, or leave n out"),
+            ({"n": 3, "large": False}, "n has no effect while large is false; set large to true, or leave n out"),
+            (
+                {"k": 2.0, "retriever": "bm25+"},
+                "k has no effect while retriever is bm25+; set retriever to lucene, or leave k out",
+            ),
+        ],
+    )
+    def test_a_value_without_effect_is_an_error_where_it_is_given(self, read, given, message):
+        with pytest.raises(ParameterError) as caught:
+            read(KINDS).values(None, given)
+        assert str(caught.value) == message
+
+    def test_what_has_no_effect_is_not_in_force(self, read):
+        found = read(KINDS)
+        assert set(found.values()) - set(found.in_force(found.values())) == {"n"}
+        assert found.in_force(found.values(None, {"large": True}))["n"] == 5
+
+    def test_defaults_and_presets_are_not_given(self, read):
+        assert read(KINDS).values("odd")["n"] == 7
+        assert read(KINDS).values(None, {"large": True, "n": 3})["n"] == 3
+
+    @pytest.mark.parametrize(
+        ("old", "new", "line", "message"),
+        [
+            ("default: false", "default: false, range: [0, 1]", 3, "parameter large needs default and range"),
+            ("default: false", "defualt: false", 3, "a parameter has no 'defualt'; did you mean 'default'"),
+            ("choices: [lucene, robertson, bm25+]", "choices: []", 5, "parameter retriever needs default and range"),
+            (
+                "choices: [lucene, robertson, bm25+]",
+                "choices: lucene",
+                5,
+                "parameter retriever needs default and range",
+            ),
+            ("choices: [lucene, robertson, bm25+]", "choices: [lucene, 5]", 5, "parameter retriever needs default"),
+            ("choices: [lucene, robertson", "range: [0, 1], choices: [lucene", 5, "parameter retriever needs default"),
+            ("default: lucene", "default: lucen", 5, "default: retriever must be one of lucene, robertson, bm25+, got"),
+            ("needs: large", "needs: lrage", 4, "parameter n needs 'lrage', which is no other parameter; did you mean"),
+            ("needs: large", "needs: n", 4, "parameter n needs 'n', which is no other parameter"),
+            ("needs: large", "needs: top", 4, "parameter n needs a value that top cannot have: top must be"),
+            ("needs: large", "needs: [large]", 4, "parameter n: needs must name a parameter that is true or false, or"),
+            ("{retriever: lucene}", "{retriever: lucen}", 6, "parameter k needs a value that retriever cannot have"),
+            ("{retriever: lucene}", "{retriever: lucene, n: 1}", 6, "parameter k: needs must name a parameter that"),
+            ("{b: 0.5, top: 2}", "{b: 0.5}", 7, "every choice of mode must set the same parameters; odd sets b"),
+            ("{b: 0.5, top: 2}", "{b: 5, top: 2}", 7, "choice odd: b must be 0 to 1, got 5"),
+            ("{b: 0.5, top: 2}", "{b: 0.5, n: 2}", 7, "choice odd sets 'n', which is no parameter without a default"),
+            ("b: {range: [0.0, 1.0]}", "b: {range: [0.0]}", 12, "parameter b needs default and range"),
+            ("{default: 5, range: [0, 50], needs: large}", "{range: [0, 50]}", 4, "parameter n has no default, so the"),
+            ("mode: odd, n: 7", "mode: add, n: 7", 21, "mode must be one of even, odd, got 'add'"),
+        ],
+    )
+    def test_each_fault_is_named_with_its_line(self, faults, old, new, line, message):
+        assert old in KINDS
+        found = faults(KINDS.replace(old, new))
+        assert any(at == line and said.startswith(message) for at, said in found), found
+
+    def test_two_parameters_cannot_set_the_same(self, faults):
+        text = KINDS.replace("  b: {range", "  other: {default: x, choices: {x: {b: 1}}}\n  b: {range")
+        assert any(
+            "choices of one other parameter must set it; those of mode and other do" in m for _, m in faults(text)
+        )
 
 
 class TestFaults:

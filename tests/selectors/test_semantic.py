@@ -358,6 +358,10 @@ def test_the_defaults_are_those_of_the_documents():
         "contextTopK": 20,
         "contextTopN": 5,
         "contextIncludeScore": 0.7,
+        "contextExpansionEnabled": False,
+        "contextExpansionDepth": 1,
+        "contextExpansionThreshold": 0.75,
+        "contextExpansionTopN": 3,
     }
     assert definition("semantic").values("normal") == definition("semantic").values()
 

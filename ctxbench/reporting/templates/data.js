@@ -42,12 +42,12 @@ function itemOf(data, position) {
   };
 }
 
-/** The text of one chunk of an item; an item without chunks of its own is one chunk. */
-function itemChunk(data, position, chunk) {
-  const own = data.items.chunks[position];
-  if (own) return own[chunk] === undefined ? "" : own[chunk];
+/** The chunks of an item as a selector split it; an item without chunks of its own is one chunk. */
+function itemChunks(data, split, position) {
+  const own = data.splits[split][position];
+  if (own) return own;
   const description = at(data.items.description, position);
-  return description ? data.items.name[position] + ": " + description : data.items.name[position];
+  return [description ? data.items.name[position] + ": " + description : data.items.name[position]];
 }
 
 function queryChunks(data, selector, query) {
@@ -67,6 +67,7 @@ function rowsOf(selector, query) {
       mode: MODES[at(selector.mode, row)],
       queryChunk: at(selector.query_chunk, row),
       itemChunk: at(selector.item_chunk, row),
+      split: at(selector.split, row),
       via: at(selector.via, row),
     });
   }
@@ -82,7 +83,7 @@ function chosenOf(data, selector, query, rows) {
   const held = new Set(chosen.map((row) => row.item));
   for (let position = 0; position < data.items.count; position++) {
     if (!held.has(position) && at(data.items.found, position)) {
-      chosen.push({ item: position, score: null, rank: 0, rule: "", mode: "agent", queryChunk: -1, itemChunk: -1, via: -1 });
+      chosen.push({ item: position, score: null, rank: 0, rule: "", mode: "agent", queryChunk: -1, itemChunk: -1, split: 0, via: -1 });
     }
   }
   return chosen;

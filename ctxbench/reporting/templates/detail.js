@@ -183,16 +183,18 @@ function scoreBar(selector, score) {
 /** The item's description, and behind it the pair of chunks that gave it its score, where one did. */
 function pairOf(data, selector, query, row) {
   const description = at(data.items.description, row.item);
-  const chunks = queryChunks(data, selector, query);
-  const own = data.items.chunks[row.item];
-  const asked = row.itemChunk < 0 || row.queryChunk < 0 ? undefined : chunks[row.queryChunk];
+  const led = row.via >= 0;
+  const asking = led ? itemChunks(data, row.split, row.via) : queryChunks(data, selector, query);
+  const own = itemChunks(data, row.split, row.item);
+  const asked = row.itemChunk < 0 || row.queryChunk < 0 ? undefined : asking[row.queryChunk];
+  const source = led ? itemOf(data, row.via).title + ", which led here: " : "the request: ";
   if (!description && asked === undefined) return null;
   return make(
     "details",
     { class: "pair" },
     make("summary", { dir: "auto" }, description || "the pair of chunks that gave the score"),
-    asked === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "Scored by chunk " + (row.queryChunk + 1) + " of " + chunks.length + " of the request: "), make("bdi", {}, asked)),
-    asked === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "with chunk " + (row.itemChunk + 1) + " of " + (own ? own.length : 1) + " of the item: "), make("bdi", {}, itemChunk(data, row.item, row.itemChunk))),
+    asked === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "Scored by chunk " + (row.queryChunk + 1) + " of " + asking.length + " of " + source), make("bdi", {}, asked)),
+    asked === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "with chunk " + (row.itemChunk + 1) + " of " + own.length + " of the item: "), make("bdi", {}, own[row.itemChunk] || "")),
   );
 }
 

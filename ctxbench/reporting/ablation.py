@@ -1,0 +1,331 @@
+"""An ablation as Markdown: verdicts first, then every figure by dataset. The same run gives the same text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ctxbench import registry
+from ctxbench.errors import UserError
+from ctxbench.evaluation.ablation import Ablation, DatasetAblation, Standing, recommended
+from ctxbench.evaluation.equal_tokens import AtTokens, refining
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.stats import Comparison
+from ctxbench.evaluation.summary import SelectorSummary
+from ctxbench.reporting import wording
+from ctxbench.selectors.parameters import shown
+
+_COMPLETE = parse_metric("completeness")
+BY_QUERY = "\u2020"  # a dagger
+FITTED = "; fitted on these labels, so judge it by the test split"
+_FIGURES = ("recall", "dependency_recall", "tokens", "items", "nDCG@10", "abstention")
+
+
+def ablation_report(
+    tuning: Ablation, test: Ablation | None = None, *, also: Sequence[Ablation] = (), figure: str
+) -> str:
+    """Make the report.
+
+    Args:
+        tuning: all strategies, on the split that they may be chosen on.
+        test: what was recommended, on the split that nothing was chosen on; None = not run yet.
+        also: ablations of strategies that need something which only some datasets have, each told on its own.
+        figure: the name of the SVG that stands beside the report.
+    """
+    standings = tuning.standings()
+    chosen = recommended(standings, datasets=len(tuning.datasets))
+    lines = ["# Ablations", "", wording.named(str(tuning.run.manifest["experiment"]["about"])), ""]
+    lines += [*_conditions(tuning), "", "## Verdicts on the tuning split", "", *_reading(tuning), ""]
+    lines += [f"![difference in completeness at equal tokens, by strategy and dataset]({figure})", ""]
+    lines += [*_standings(tuning, standings), "", "## What goes on to the test split", "", *_rule(chosen), ""]
+    if test is not None:
+        lines += ["## Test split", "", *_test(test, chosen), "", *_section(test), ""]
+    for other in also:
+        asked = other.run.manifest["experiment"]
+        name, about = (wording.named(str(asked[key])) for key in ("name", "about"))
+        lines += [f"## {name}", "", about, "", *_section(other), ""]
+    lines += ["## Every figure, tuning split", ""]
+    for one in tuning.datasets:
+        lines += [*_dataset(tuning, one, "###"), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def change(ablation: Ablation, strategy: str) -> str:
+    """What a strategy does otherwise than the base: its steps in the stages that differ."""
+    selectors = ablation.run.manifest["selectors"]
+    base, own = (_stages(selectors[name]["description"]) for name in (ablation.base, strategy))
+    stages = (stage for stage in ("analyse", "retrieve", "refine", "format") if base.get(stage) != own.get(stage))
+    return "; ".join(f"{stage} {steps_text(own.get(stage))}" for stage in stages)
+
+
+def _stages(description: Mapping[str, Any]) -> dict[str, Any]:
+    pipeline = description.get("pipeline", {})
+    return {**pipeline, "refine": refining(pipeline)}
+
+
+def steps_text(described: Any) -> str:
+    """Described steps as one writes them, without the parameters that have their default."""
+    if isinstance(described, list):
+        return ", ".join(steps_text(one) for one in described) or "nothing"
+    if not isinstance(described, Mapping):
+        return str(described)
+    if "analyses" in described:
+        return steps_text(described["analyses"])
+    if "sources" in described:
+        return " beside ".join(
+            steps_text(step) if step["step"].endswith(f":{name}") else f"{name}: {steps_text(step)}"
+            for name, step in described["sources"]
+        )
+    if "domains" in described:
+        return "; ".join(f"{types}: {steps_text(steps)}" for types, steps in described["domains"])
+    kind, _, name = str(described["step"]).partition(":")
+    usual = {"step": described["step"], "version": described["version"], **_defaults(kind, name)}
+    values = {key: value for key, value in described.items() if key not in ("code", "content")}
+    return _written(name, {key: value for key, value in values.items() if key not in usual or usual[key] != value})
+
+
+def _written(name: str, values: Mapping[str, Any]) -> str:
+    """`name (key value, ...)`."""
+    inside = ", ".join(_value(key, value) for key, value in values.items())
+    return f"{name} ({inside})" if inside else name
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _written(key, value)
+    if key in ("calibration", "graph"):
+        return f"{key} {Path(str(value)).name}"
+    if isinstance(value, list | tuple):
+        return f"{key} {'+'.join(map(str, value))}"
+    return (
+        f"{key} {value:g}"
+        if isinstance(value, float)
+        else f"{key} {str(value).lower() if value in (True, False) else value}"
+    )
+
+
+def _defaults(kind: str, name: str) -> dict[str, Any]:
+    """The parameters that a strategy has by default; empty where it is not known here."""
+    try:
+        fields = dataclasses.fields(registry.find(kind, name))
+    except (UserError, KeyError):  # a plugin that is not installed here, or one of an older version
+        return {}
+    made = {one.name: one.default for one in fields if one.default is not dataclasses.MISSING}
+    with suppress(UserError):  # one that needs a value cannot be made without
+        made |= registry.parameters(registry.build(kind, name, {}))
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in made.items()}
+
+
+def _conditions(ablation: Ablation) -> Iterator[str]:
+    """What all figures were measured on."""
+    manifest = ablation.run.manifest
+    asked = manifest["experiment"]
+    model = manifest["embedder"]
+    base = manifest["selectors"][ablation.base]
+    values = ", ".join(f"{key} {shown(value)}" for key, value in base["values"].items())
+    yield f"* The base is `{ablation.base}` ({values}): {_steps_of(base)}."
+    yield f"* Embeddings: {model['model']}, {model['backend']}. Prompt tokens are those of `{manifest['tokens']}`."
+    if asked.get("sample"):
+        yield (
+            f"* At most {asked['sample']:,} queries a dataset are asked, groups (paraphrases, one conversation) whole, "
+            f"drawn by a hash with seed {asked['seed']}."
+        )
+    yield ""
+    yield _row(["dataset", "queries", "in groups", "need nothing", "items", "content"])
+    yield _row(["---", "---:", "---:", "---:", "---:", "---"])
+    for one in ablation.datasets:
+        about = manifest["datasets"][one.summary.dataset]
+        needing = one.summary.selectors[0].estimates["completeness"]
+        queries = f"{one.summary.queries:,} of {one.summary.of:,}"
+        counts = [f"{n:,}" for n in (one.groups, needing.left_out, one.summary.items)]
+        yield _row([one.summary.dataset, queries, *counts, about["hash"][:12]])
+
+
+def _steps_of(selector: Mapping[str, Any]) -> str:
+    stages = _stages(selector["description"])
+    return ", then ".join(steps_text(stages[stage]) for stage in ("analyse", "retrieve", "refine"))
+
+
+def _reading(ablation: Ablation) -> Iterator[str]:
+    reach = len(ablation.datasets)
+    yield (
+        "**At equal tokens** a strategy is held against the base with its own topN turned (0 to 100, topK in "
+        "proportion) until it offers as many tokens on average; between two settings it is the one or the other by "
+        "lot. More items are no merit then, and fewer no fault. Differences are paired on the same queries; *better* "
+        "and *worse* are told apart at p of at most 0.05, Holm-corrected over the "
+        f"{len(ablation.strategies)} strategies of a dataset. The mean is that over the {reach} datasets, each "
+        "counting once, told apart or not: it sorts, and decides nothing."
+    )
+    yield ""
+    yield (
+        "What this does not say: queries of one group (paraphrases, one conversation) are no independent witnesses. "
+        f"{BY_QUERY} behind a dataset says that its queries tell the two apart, but its groups taken as wholes do not "
+        "(p above 0.05, not corrected). Intervals are each of one difference alone. A strategy was tried in one or "
+        "two settings, and another setting may do better. And a difference that is not told apart is not shown to be "
+        "none: its interval says how large it may be."
+    )
+
+
+def _standings(ablation: Ablation, standings: Iterable[Standing]) -> Iterator[str]:
+    yield _row(["strategy", "what is changed", "better on", "worse on", "mean, points", "verdict"])
+    yield _row(["---", "---", "---", "---", "---:", "---"])
+    for one in standings:
+        yield _row(
+            [
+                one.strategy,
+                f"`{change(ablation, one.strategy)}`",
+                _datasets(one.better, one.loose),
+                _datasets(one.worse, one.loose),
+                wording.signed(_COMPLETE, one.difference),
+                f"{verdict_text(one, len(ablation.datasets))}{FITTED * _fitted_here(ablation, one.strategy)}",
+            ]
+        )
+
+
+def _datasets(names: Sequence[str], loose: Sequence[str]) -> str:
+    return ", ".join(f"{name}{BY_QUERY * (name in loose)}" for name in names) or wording.NONE
+
+
+def _fitted_here(ablation: Ablation, strategy: str) -> bool:
+    """Whether the strategy was fitted on the labels of the very split that it is measured on."""
+    asked, described = ablation.run.manifest["experiment"], ablation.run.manifest["selectors"][strategy]["description"]
+    return asked.get("split") != "test" and bool(_values(described, "calibration"))
+
+
+def _values(described: Any, key: str) -> list[Any]:
+    """All values of a parameter in a description, at any depth, but those that are not set."""
+    if isinstance(described, Mapping):
+        own = [described[key]] if described.get(key) else []
+        return own + [found for value in described.values() for found in _values(value, key)]
+    if isinstance(described, list):
+        return [found for value in described for found in _values(value, key)]
+    return []
+
+
+def verdict_text(standing: Standing, datasets: int) -> str:
+    """A standing in words."""
+    counts = [(name, len(found)) for name, found in (("better", standing.better), ("worse", standing.worse)) if found]
+    if not counts:
+        said = "at equal tokens not told apart on any dataset"
+    else:
+        said = " and ".join(f"{name} on {n}" for name, n in counts)
+        said = f"at equal tokens {said} of {datasets}"
+    if standing.beyond:
+        said += f"; spends more than the base's whole curve on {len(standing.beyond)}"
+    return said
+
+
+def _rule(chosen: Iterable[str]) -> Iterator[str]:
+    yield (
+        "By rule, made before the figures: of each family (the word before the slash) the best, sorted as above, if it "
+        "is better on more datasets than it is worse; and whatever is better on at least a third of the datasets and "
+        "worse on none."
+    )
+    yield ""
+    named = [f"`{name}`" for name in chosen]
+    yield f"That is {wording.listed(named)}." if named else "Nothing does."
+
+
+def _section(ablation: Ablation) -> Iterator[str]:
+    """Verdicts and figures of an ablation."""
+    yield from _standings(ablation, ablation.standings())
+    for one in ablation.datasets:
+        yield ""
+        yield from _dataset(ablation, one, "###")
+
+
+def _test(test: Ablation, chosen: Iterable[str]) -> Iterator[str]:
+    """How the final table came about."""
+    yield (
+        "Read once, after the strategies were chosen. Holm's correction is over the "
+        f"{wording.count(len(test.strategies), 'strategy', 'strategies')} here."
+    )
+    other = sorted(set(chosen) ^ set(test.strategies))
+    if other:
+        yield ""
+        yield f"The run on the test split and the rule differ in {wording.listed([f'`{name}`' for name in other])}."
+
+
+def _dataset(ablation: Ablation, one: DatasetAblation, level: str) -> Iterator[str]:
+    """Every figure of one dataset."""
+    summary = one.summary
+    split = str(ablation.run.manifest["experiment"].get("split") or "")
+    yield f"{level} {wording.named(summary.dataset)}{f', {split}' if split else ''}"
+    yield ""
+    shown = [name for name in _FIGURES if _known(summary.selectors, name)]
+    yield _row(
+        [
+            "strategy",
+            "completeness %",
+            "against the base",
+            *map(_title, shown),
+            "base at these tokens %",
+            "at equal tokens",
+        ]
+    )
+    yield _row(["---", "---:", "---", *("---:" for _ in shown), "---:", "---"])
+    for selector in summary.selectors:
+        is_base = selector.selector == ablation.base
+        name = f"**{selector.selector}**" if is_base else selector.selector
+        found = selector.estimates["completeness"]
+        own = f"{wording.number(_COMPLETE, found.value)} ({wording.estimate_interval(_COMPLETE, found)})"
+        cells = [_number(selector, metric) for metric in shown]
+        plain = _compared(selector.against.get("completeness"))
+        at = None if is_base else one.at_tokens[selector.selector]
+        yield _row([name, own, wording.NONE if is_base else plain, *cells, _base_at(at), _at(at)])
+    yield ""
+    yield f"* {'; '.join(_counts(summary.selectors, shown))}."
+    tests = sorted({c.test for s in summary.selectors for c in s.against.values()})
+    yield (
+        f"* Against the base at the sizes as they are: {wording.listed(tests)}, Holm-corrected over completeness and "
+        f"tokens of {len(one.at_tokens)} strategies. At equal tokens: sign flips, Holm-corrected over the strategies."
+    )
+
+
+def _known(selectors: Iterable[SelectorSummary], name: str) -> bool:
+    return any(name in one.estimates and one.estimates[name].n for one in selectors)
+
+
+def _title(name: str) -> str:
+    metric = parse_metric(name)
+    return f"{name}{' %' if wording.unit(metric) == '%' else ''}"
+
+
+def _number(selector: SelectorSummary, name: str) -> str:
+    found = selector.estimates.get(name)
+    return wording.NONE if found is None or not found.n else wording.number(parse_metric(name), found.value)
+
+
+def _counts(selectors: Iterable[SelectorSummary], shown: Iterable[str]) -> Iterator[str]:
+    """Over how many queries each metric is."""
+    by_n: dict[int, list[str]] = {}
+    first = next(iter(selectors))
+    for name in ("completeness", *shown):
+        if name in first.estimates:
+            by_n.setdefault(first.estimates[name].n, []).append(name)
+    for n, names in by_n.items():
+        yield f"n = {n:,} for {wording.listed(names)}"
+
+
+def _compared(found: Comparison | None) -> str:
+    if found is None:
+        return wording.NONE
+    signed, interval = wording.signed(_COMPLETE, found.difference), wording.difference_interval(_COMPLETE, found)
+    return f"{signed} ({interval}), {wording.verdict(found)}"
+
+
+def _base_at(found: AtTokens | None) -> str:
+    return wording.NONE if found is None else wording.number(_COMPLETE, found.base)
+
+
+def _at(found: AtTokens | None) -> str:
+    if found is None:
+        return wording.NONE
+    return "more than the base's whole curve" if found.comparison is None else _compared(found.comparison)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(wording.named(' '.join(cell.split())).replace('|', chr(92) + '|') for cell in cells)} |"

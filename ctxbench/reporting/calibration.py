@@ -1,0 +1,117 @@
+"""Tables of what calibrations are worth, in Markdown."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.evaluation.calibrating.curves import area, area_interval, area_within, ratio_interval, reliability
+from ctxbench.evaluation.calibrating.trials import Silence
+from ctxbench.evaluation.stats import Comparison, Estimate, Interval, compare
+
+EDGES = (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+
+
+def figure(value: float, interval: Interval, digits: int = 3) -> str:
+    """A figure with its interval."""
+    few = "" if interval.holds else " (too few to rely on the interval)"
+    return f"{value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]{few}"
+
+
+def estimated(found: Estimate, digits: int = 3) -> str:
+    """An estimate with its interval."""
+    return figure(found.value, found.interval, digits)
+
+
+def said_and_was(label: BoolArray, probability: FloatArray) -> Iterator[str]:
+    """What was said of rows, and what was the case."""
+    yield "| probability | rows | mean said | share that was |"
+    yield "| --- | ---: | ---: | ---: |"
+    for one in reliability(label, probability, EDGES):
+        yield f"| {one.low:g} to {one.high:g} | {one.n:,} | {one.said:.3f} | {one.was:.3f} |"
+
+
+def silence_comparisons(before: Silence, after: Silence) -> dict[str, Comparison]:
+    """The same queries before and after: who in no need gets something, how many items, and recall of the others."""
+    needs = after.made.needs
+    asked = [side.shown[~needs].astype(np.float64) for side in (before, after)]
+    return {
+        "queries": compare(*asked, scale="yes/no"),
+        "items": compare(before.items[~needs], after.items[~needs], scale="amount"),
+        "recall": compare(before.recall[needs], after.recall[needs], scale="share"),
+    }
+
+
+def silence_table(
+    before: Silence, after: Silence, p: Mapping[str, Comparison], *, fewer: float, loss: float
+) -> Iterator[str]:
+    """What abstaining took away, and what it cost, each held against a bar.
+
+    Args:
+        before, after: the same queries.
+        p: comparisons as of `silence_comparisons`, corrected.
+        fewer: share of false inclusions that is to go.
+        loss: recall that may be lost.
+    """
+    needs = after.made.needs
+    idle, needy = (list(itertools.compress(after.made.groups, some)) for some in (~needs, needs))
+    yield "| | default | with `abstain` | change | wanted | p |"
+    yield "| --- | ---: | ---: | --- | --- | --- |"
+    shown = [side.shown[~needs].astype(np.float64) for side in (before, after)]
+    items = [side.items[~needs] for side in (before, after)]
+    rows = {"queries that need nothing and get something": ("queries", shown), "items that they get": ("items", items)}
+    for title, (name, (was, now)) in rows.items():
+        gone = float((was - now).sum() / was.sum())
+        change = figure(gone, ratio_interval(was - now, was, idle))
+        wanted = f"{fewer:g}: {verdict(gone >= fewer)}"
+        yield f"| {title} | {was.sum():.0f} | {now.sum():.0f} | {change} gone | {wanted} | {p_value(p[name])} |"
+    was, now = before.recall[needs], after.recall[needs]
+    lost = float((was - now).mean())
+    change = figure(lost, ratio_interval(was - now, np.ones(len(was)), needy), 4)
+    wanted = f"at most {loss:g}: {verdict(lost <= loss)}"
+    yield f"| recall | {was.mean():.3f} | {now.mean():.3f} | {change} lost | {wanted} | {p_value(p['recall'])} |"
+
+
+def area_table(tuning: Mapping[str, Silence], test: Mapping[str, Silence], size: IntArray) -> Iterator[str]:
+    """Areas under the ROC curves of signals, on both splits and within queries over lists of one size.
+
+    Args:
+        tuning, test: by signal.
+        size: how many items each query of the test split may get.
+    """
+    yield "| signal | area under the ROC curve, tuning, out of fold | test | test, pairs with lists of one size |"
+    yield "| --- | --- | --- | ---: |"
+    for signal in test:
+        both = [
+            figure(area(one.made.needs, one.signal), area_interval(one.made.needs, one.signal, one.made.groups))
+            for one in (tuning[signal], test[signal])
+        ]
+        within = area_within(test[signal].made.needs, test[signal].signal, size)
+        yield f"| {signal} | {both[0]} | {both[1]} | {within:.3f} |"
+    needs = next(iter(test.values())).made.needs
+    by_size = area(needs, size.astype(np.float64))
+    yield f"| how many items the query may get (no feature; to compare) | | {by_size:.3f} | |"
+
+
+def trade_table(tuning: Mapping[str, Silence], test: Mapping[str, Silence], allowed: Sequence[float]) -> Iterator[str]:
+    """What thresholds chosen on the tuning split for several losses of recall give on the test split."""
+    yield "| signal | recall it may lose on tuning | threshold | recall lost | queries gone | items gone |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for signal in test:
+        for loss in allowed:
+            limit = tuning[signal].threshold(loss)
+            lost, queries, items = test[signal].silenced(limit)
+            yield f"| {signal} | {loss:g} | {limit:.3f} | {lost:.4f} | {queries:.3f} | {items:.3f} |"
+
+
+def verdict(met: bool) -> str:
+    """Whether a bar is met."""
+    return "holds" if met else "**does not hold**"
+
+
+def p_value(comparison: Comparison) -> str:
+    """A corrected p-value."""
+    return "< 0.001" if comparison.p_holm < 0.001 else f"{comparison.p_holm:.3f}"

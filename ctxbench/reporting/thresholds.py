@@ -1,0 +1,117 @@
+"""The thresholds of a selector, as its steps say them, and which scores each is held against.
+
+A step with thresholds has a property `thresholds`: by quantity (see `QUANTITIES`) the values from which on it includes,
+each under the name of its parameter. Where it includes a number of items whatever they score, it has that number as a
+property `floor`. Steps are built again from their descriptions, so stored runs have thresholds, too; a plugin that is
+not installed here has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ctxbench import registry
+from ctxbench.errors import UserError
+from ctxbench.items import ITEM_TYPES
+
+QUANTITIES = {
+    "score": "",
+    "difference": "score less the best of the query",
+    "ratio": "score as a share of the best of the query",
+    "expansion": "score of what expansions brought in",
+}
+"""What thresholds may be held against, with the title of a chart of it."""
+
+_NO_PARAMETERS = ("step", "version", "code", "content")  # what a description holds beside them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A threshold of a selector.
+
+    Attributes:
+        quantity: one of `QUANTITIES`.
+        label: the parameter's name.
+        setting: what the parameter was set to.
+        value: from which on it includes; another one than the setting where that is a distance.
+        floor: how many items are included below it; 0 where none are, or where that is counted by domain.
+        types: the item types that it is held against, in the order of `ITEM_TYPES`; empty = all.
+    """
+
+    quantity: str
+    label: str
+    setting: float
+    value: float
+    floor: int = 0
+    types: tuple[str, ...] = ()
+
+
+def bounds_of(about: Mapping[str, Any]) -> tuple[Bound, ...]:
+    """The thresholds of a selector in the order of its steps; none of a selector outside this package.
+
+    What every domain of a `by_domain` is cut by is one threshold of all items.
+
+    Args:
+        about: the selector in the manifest.
+    """
+    pipeline = None if about.get("outside") else about.get("description", {}).get("pipeline")
+    return _of_steps(pipeline["refine"]) if pipeline else ()
+
+
+def threshold_of(about: Mapping[str, Any]) -> float | None:
+    """The score from which a selector always includes; None where it has no such score, or several.
+
+    Args:
+        about: the selector in the manifest.
+    """
+    found = {(bound.value, bound.types) for bound in bounds_of(about) if bound.quantity == "score"}
+    value, types = found.pop() if len(found) == 1 else (None, ())
+    return None if types else value
+
+
+def _of_steps(steps: Sequence[Mapping[str, Any]]) -> tuple[Bound, ...]:
+    found: list[Bound] = []
+    for step in steps:
+        found += _of_domains(step["domains"]) if step.get("step") == "by_domain" else _of_step(step)
+    return tuple(dict.fromkeys(found))
+
+
+def _of_step(step: Mapping[str, Any]) -> list[Bound]:
+    kind, _, name = str(step.get("step", "")).partition(":")
+    if kind not in registry.REFINE_KINDS:
+        return []
+    try:
+        made = registry.build(kind, name, {key: value for key, value in step.items() if key not in _NO_PARAMETERS})
+    except UserError:  # a plugin that is not here, or that has other parameters by now
+        return []
+    thresholds: Mapping[str, Mapping[str, float]] = getattr(made, "thresholds", {})
+    floor = int(getattr(made, "floor", 0))
+    return [
+        Bound(quantity=quantity, label=label, setting=float(step.get(label, value)), value=value, floor=floor)
+        for quantity, values in thresholds.items()
+        for label, value in values.items()
+    ]
+
+
+def _of_domains(domains: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[Bound]:
+    """The thresholds of each domain, held against its types; once for all items where every domain has it."""
+    left = list(ITEM_TYPES)
+    parts: list[tuple[tuple[str, ...], tuple[Bound, ...]]] = []
+    for key, steps in domains:
+        named = [part.strip() for part in key.split(",")]
+        types = tuple(one for one in left if one in named or "*" in named)
+        left = [one for one in left if one not in types]
+        parts.append((types, _of_steps(steps)))
+    alike = [{replace(bound, floor=0) for bound in bounds} for _, bounds in parts]
+    shared = set.intersection(*alike) if alike else set()
+    found = [
+        bound for bound in dict.fromkeys(replace(b, floor=0) for _, some in parts for b in some) if bound in shared
+    ]
+    for types, bounds in parts:
+        for bound in bounds:
+            if replace(bound, floor=0) not in shared:
+                inner = tuple(one for one in types if not bound.types or one in bound.types)
+                found += [replace(bound, types=inner)] if inner else []
+    return found

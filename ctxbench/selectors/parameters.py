@@ -1,0 +1,192 @@
+"""Parameters of a selector: their kinds, what they need, and what a choice sets of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+from ctxbench.errors import ParameterError, suggest
+from ctxbench.registry import check_type
+
+Value: TypeAlias = bool | int | float | str
+
+_KEYS = ("default", "range", "choices", "needs", "help")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of a selector, by the name that users know: a number, a switch, or a choice of names.
+
+    Attributes:
+        name: for example `contextTopK`.
+        default: a number, true or false, or one of `choices`; None for a number that another parameter's choices set.
+        low, high: the allowed range of a number, ends included; ints where it must be whole.
+        choices: the names that a choice may take, each with the values that it sets of other parameters.
+        needs: the parameter and value without which this one has no effect, or None.
+        help: one line.
+    """
+
+    name: str
+    default: Value | None
+    low: float = 0
+    high: float = 0
+    choices: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    needs: tuple[str, Value] | None = None
+    help: str = ""
+
+    @property
+    def ends(self) -> tuple[Value, Value]:
+        """The first and the last value that it may take."""
+        if self.choices:
+            names = tuple(self.choices)
+            return names[0], names[-1]
+        return (False, True) if isinstance(self.default, bool) else (self.low, self.high)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The parameters that its choices set; all choices set the same."""
+        return tuple(next(iter(self.choices.values()), {}))
+
+    def checked(self, value: object) -> Value:
+        """Return `value` if it is allowed, as a float where that is meant.
+
+        Raises:
+            ParameterError: it is of the wrong type, out of range, or none of the choices.
+        """
+        if self.choices:
+            if not isinstance(value, str) or value not in self.choices:
+                raise ParameterError(f"{self.name} must be one of {', '.join(self.choices)}, got {value!r}")
+            return value
+        if isinstance(self.default, bool):
+            if not isinstance(value, bool):
+                raise ParameterError(f"{self.name} must be true or false, got {value!r}")
+            return value
+        kind = type(self.low + self.high if self.default is None else self.default)
+        check_type(self.name, value, kind)
+        number: float = cast("float", value)
+        if not self.low <= number <= self.high:
+            raise ParameterError(f"{self.name} must be {self.low:g} to {self.high:g}, got {value}")
+        return kind(number)
+
+
+def shown(value: Value) -> str:
+    """A value as YAML and the command line take it; a number short where that is exact."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
+    """A parameter from its block.
+
+    Raises:
+        ParameterError: it is none of the three kinds, or its default does not suit it.
+    """
+    if unknown := [key for key in block if key not in _KEYS]:
+        raise ParameterError(f"a parameter has no {unknown[0]!r}{suggest(str(unknown[0]), _KEYS)}")
+    default, ends = block.get("default"), block.get("range")
+    choices = _choices(block.get("choices"))
+    low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    numbers = (low, high) if default is None else (default, low, high)
+    if choices:
+        right = default is not None and "range" not in block
+    elif isinstance(default, bool):
+        right = not {"range", "choices"} & set(block)
+    else:
+        right = all(type(one) in (int, float) for one in numbers) and "choices" not in block
+    if not right:
+        raise ParameterError(
+            f"parameter {name} needs default and range [low, high], all numbers; or default true or false; or default "
+            "and choices, a list of names or names with what they set"
+        )
+    one = Parameter(
+        name=name,
+        default=default,
+        low=0 if low is None else low,
+        high=0 if high is None else high,
+        choices=choices,
+        needs=_need(name, block.get("needs")),
+        help=str(block.get("help", "")),
+    )
+    if default is not None:
+        try:
+            one.checked(default)
+        except ParameterError as error:
+            raise ParameterError(f"default: {error}") from error
+    return one
+
+
+def _choices(given: Any) -> dict[str, Mapping[str, Any]]:
+    """What each choice sets, by its name; empty where `given` is neither a list of names nor such a mapping."""
+    pairs: list[tuple[Any, Any]] = [(name, {}) for name in given] if isinstance(given, list) else []
+    pairs = list(given.items()) if isinstance(given, Mapping) else pairs
+    if not all(isinstance(name, str) and isinstance(values, Mapping) for name, values in pairs):
+        return {}
+    return dict(pairs)
+
+
+def _need(name: str, needs: Any) -> tuple[str, Value] | None:
+    """What a parameter needs: the name of a switch, or one name with its value."""
+    if needs is None:
+        return None
+    pairs = list(needs.items()) if isinstance(needs, Mapping) else [(needs, True)]
+    if len(pairs) != 1 or not isinstance(pairs[0][0], str) or not isinstance(pairs[0][1], bool | int | float | str):
+        what = "must name a parameter that is true or false, or map one parameter to a value"
+        raise ParameterError(f"parameter {name}: needs {what}; got {needs!r}")
+    return pairs[0]
+
+
+def faults_between(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+    """What is wrong with a parameter beside the others of its selector: what it needs, and what its choices set."""
+    yield from _need_faults(one, others)
+    yield from _switch_faults(one, others)
+
+
+def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Parameters without a fault, the values that their choices set being of the type of what they set."""
+
+    def typed(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {name: parameters[name].checked(value) for name, value in values.items()}
+
+    return {
+        name: replace(one, choices={choice: typed(values) for choice, values in one.choices.items()})
+        for name, one in parameters.items()
+    }
+
+
+def _need_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+    """What is wrong with what a parameter needs."""
+    if one.needs is None:
+        return
+    name, value = one.needs
+    if name not in others or name == one.name:
+        yield f"parameter {one.name} needs {name!r}, which is no other parameter{suggest(name, others)}"
+        return
+    try:
+        others[name].checked(value)
+    except ParameterError as error:
+        yield f"parameter {one.name} needs a value that {name} cannot have: {error}"
+
+
+def _switch_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+    """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
+    setters = [other.name for other in others.values() if one.name in other.sets]
+    if one.default is None and len(setters) != 1:
+        found = f"those of {' and '.join(setters)} do" if setters else "none do"
+        yield f"parameter {one.name} has no default, so the choices of one other parameter must set it; {found}"
+    for choice, values in one.choices.items():
+        if set(values) != set(one.sets):
+            own = ", ".join(values) or "none"
+            yield f"every choice of {one.name} must set the same parameters; {choice} sets {own}"
+        for name, value in values.items():
+            if name not in others or others[name].default is not None:
+                yield f"choice {choice} sets {name!r}, which is no parameter without a default"
+                continue
+            try:
+                others[name].checked(value)
+            except ParameterError as error:
+                yield f"choice {choice}: {error}"
