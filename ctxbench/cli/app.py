@@ -98,6 +98,14 @@ def select(
     selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "semantic",
     preset: Annotated[str | None, typer.Option(help="A preset of the selector.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, repeatable.")] = None,
+    session: Annotated[
+        Path | None, typer.Option(help="A session's JSON: its items, what was removed, its settings.")
+    ] = None,
+    history: Annotated[
+        str | None, typer.Option(help="Earlier messages: a JSON list, or stored conversations, FILE or FILE#ID.")
+    ] = None,
+    add: Annotated[list[str] | None, typer.Option(help="Add this item to the session, repeatable.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="Remove this item from the session, repeatable.")] = None,
     near: Annotated[int, typer.Option(help="How many items that stayed out are shown.", min=0)] = 5,
     embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
     messages: Annotated[bool, typer.Option("--messages", help="Print what the model would be sent, as JSON.")] = False,
@@ -107,13 +115,17 @@ def select(
 
     Every item in, with its winning pair of chunks, and the nearest that stayed out, with the rule.
 
+    With a session or a history as a chat would ask it; their files are never changed.
+
     For example:
 
     ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
     """
     from ctxbench.cli.select import Question, run
+    from ctxbench.cli.sessions import Chat
 
-    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder)
+    chat = Chat(session, history, tuple(add or ()), tuple(remove or ()))
+    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat)
     run(question, near=near, messages=messages, as_json=json_)
 
 
@@ -132,6 +144,90 @@ def report(
     from ctxbench.cli.commands import report_run
 
     report_run(folder, markdown=markdown, as_json=json_)
+
+
+@app.command(cls=Command)
+def graph(
+    catalog: Annotated[str, typer.Argument(help="corpus.jsonl, a dataset's folder, or its name.")],
+    out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
+    similarity: Annotated[
+        str, typer.Option(help="Of two items: max, mean (of all pairs of chunks) or centroid.")
+    ] = "max",
+    threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
+    neighbours: Annotated[int, typer.Option(help="At most so many similar items of each.")] = 100,
+    heads: Annotated[bool, typer.Option("--heads", help="Compare first chunks only.")] = False,
+    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    json_: JsonFlag = False,
+) -> None:
+    """Make the relationship graph of a catalog.
+
+    Which items are alike, for `expansion: {by: graph, graph: FILE}`; without a file the graph is made in memory when
+    it is first needed. Made again after an edit, only what changed is compared.
+
+    For example:
+
+    ctxbench graph datasets/workbench --out workbench.graph.npz
+    """
+    from ctxbench.cli.graph import make
+    from ctxbench.index.graph import GraphSpec
+
+    spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)
+    make(catalog, spec, out=out, embedder=embedder, as_json=json_)
+
+
+@app.command(cls=Command)
+def usage(
+    files: Annotated[list[Path], typer.Argument(help="Stored conversations, or logs that `data import traces` reads.")],
+    catalog: Annotated[
+        str | None, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
+    ] = None,
+    tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
+    share: Annotated[
+        float, typer.Option(help="Suggest what at 95% is referenced in less than this share of offers.")
+    ] = 0.1,
+    top: Annotated[int, typer.Option(help="How many items are shown.", min=0)] = 20,
+    json_: JsonFlag = False,
+) -> None:
+    """Count which offered items replies make use of.
+
+    Tools by calls, other items by name or quotation; and what could be offered less.
+
+    For example:
+
+    ctxbench usage conversations.jsonl --catalog corpus.jsonl
+    """
+    from ctxbench.cli.usage import report_usage
+
+    report_usage(files, catalog=catalog, tokens=tokens, share=share, top=top, as_json=json_)
+
+
+@app.command(cls=Command)
+def calibrate(
+    what: Annotated[str, typer.Argument(help="probability, abstention or weights.")],
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
+    out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
+    selector: Annotated[
+        str, typer.Option(help="What the fitted step stands behind: a shipped selector, or a YAML file of one.")
+    ] = "semantic",
+    split: Annotated[str, typer.Option(help="Whose queries are used; all = those of every split.")] = "tuning",
+    folds: Annotated[int, typer.Option(help="Also measure on this many folds, out of fold.", min=0)] = 0,
+    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    json_: JsonFlag = False,
+) -> None:
+    """Fit probabilities, abstention or weights.
+
+    A logistic regression that an item, or anything, is needed; or the weights of a hybrid, by nDCG@10. What is fitted
+    is plain numbers for one catalog, model and retrieval; steps with `calibration: FILE` read them.
+
+    For example:
+
+    ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
+    """
+    from ctxbench.cli.calibrate import Calibrated
+    from ctxbench.cli.calibrate import calibrate as fit
+
+    asked = Calibrated(what, datasets, selector=selector, split=split, folds=folds, embedder=embedder)
+    fit(asked, out=out, as_json=json_)
 
 
 @app.command(cls=Command)

@@ -63,6 +63,7 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
         ParameterError: a dataset has changed since.
     """
     from ctxbench.cache import cache_dir
+    from ctxbench.evaluation.datasets.sampling import asked
     from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.evaluation.results import RunFolder
     from ctxbench.tokens import open_counter
@@ -71,9 +72,10 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
     wanted = _datasets_of(manifest, path / "manifest.json")
-    split = str(manifest["experiment"].get("split", ""))
+    experiment = manifest["experiment"]
+    split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
     opened = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
-    datasets = {name: dataset.split(split) if split else dataset for name, dataset in opened.items()}
+    datasets = {n: asked(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()}
     for name, dataset in datasets.items():
         if dataset.hash != wanted[name][1]:
             raise ParameterError(

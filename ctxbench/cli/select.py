@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ctxbench.cli.output import print_json
+from ctxbench.cli.sessions import Chat, open_session, read_history
 from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
     from ctxbench.items import Catalog
     from ctxbench.selectors.definitions import Definition
     from ctxbench.selectors.explain import Explained, Explanation
+    from ctxbench.selectors.parameters import Value
 
 WIDTH = 60
 
@@ -30,6 +32,7 @@ class Question:
         preset: its preset, or None.
         set: NAME=VALUE, each.
         embedder: as `open_embedder` reads it.
+        chat: the session and the messages before.
     """
 
     text: str
@@ -38,6 +41,7 @@ class Question:
     preset: str | None
     set: tuple[str, ...]
     embedder: str
+    chat: Chat = field(default_factory=Chat)
 
 
 def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
@@ -53,20 +57,37 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     from ctxbench.tokens import open_counter
 
     definition, preset = find_definition(question.selector, question.preset)
-    values = definition.values(preset, parse_values(question.set))
-    pipeline = definition.pipeline(values)
-    catalog = find_catalog(question.catalog)
+    given = parse_values(question.set)
+    request, session = Request(id="select", text=question.text), None
+    if question.chat == Chat():
+        values = definition.values(preset, given)
+        pipeline = definition.pipeline(values)
+        catalog = find_catalog(question.catalog)
+    else:
+        catalog = find_catalog(question.catalog)
+        session = open_session(question.chat, catalog, definition, preset, given)
+        history = () if question.chat.history is None else read_history(question.chat.history)
+        request, warnings = session.asked(question.text, history=history)
+        values, pipeline = dict(session.settings), session.pipeline
+        for warning in warnings:
+            typer.echo(f"warning: {warning}", err=True)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
         resources = LocalResources(vectors, counter)
-        explanation = explain(pipeline, catalog, Request(id="select", text=question.text), resources)
+        explanation = explain(pipeline, catalog, request, resources)
     label = definition.name if preset is None else f"{definition.name}/{preset}"
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:
-        facts = {"selector": label, "parameters": values, "embedder": embedder.identity.key, "tokens": counter.name}
+        facts = {
+            "selector": label,
+            "parameters": definition.in_force(values),
+            "embedder": embedder.identity.key,
+            "tokens": counter.name,
+        }
+        facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
         typer.echo(_text(explanation, label, counter.name, near))
@@ -109,25 +130,38 @@ def find_catalog(name: str) -> Catalog:
             return open_dataset(name, notify=shown.say).catalog
 
 
-def parse_values(pairs: tuple[str, ...]) -> dict[str, float]:
-    """Read NAME=VALUE pairs.
+def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
+    """Read NAME=VALUE pairs: a value is a number, true, false, or the name of a choice.
 
     Raises:
-        ParameterError: one is not of this form, its value is no number, or a name occurs twice.
+        ParameterError: one is not of this form, or a name occurs twice.
     """
-    values: dict[str, float] = {}
+    from ctxbench.selectors.parameters import shown
+
+    values: dict[str, Value] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        try:
-            value = float(text) if any(c in text for c in ".eE") else int(text)
-        except ValueError:
+        value = _parsed(text)
+        if value is None:
             raise ParameterError(
-                f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r}"
-            ) from None
+                f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r} (a value may also be "
+                "true, false or the name of a choice)"
+            )
         if name in values:
-            raise ParameterError(f"--set gives {name} two values, {values[name]} and {value}; keep one")
+            both = f"{shown(values[name])} and {shown(value)}"
+            raise ParameterError(f"--set gives {name} two values, {both}; keep one")
         values[name] = value
     return values
+
+
+def _parsed(text: str) -> Value | None:
+    """A value from the command line; None where it is none."""
+    try:
+        return float(text) if any(c in text for c in ".eE") else int(text)
+    except ValueError:
+        if text.lower().lstrip("+-") in ("", "nan", "inf", "infinity"):
+            return None
+        return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _messages(explanation: Explanation) -> list[dict[str, str]]:
@@ -137,7 +171,8 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
 def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
     n = len(explanation.chosen)
     held = sum(one.offered.origin == "session" for one in explanation.chosen)
-    offered = f"{n - held} of {explanation.eligible} items offered{f' beside {held} always in' if held else ''}"
+    beside = f" beside {held} {_held(explanation)}" if held else ""
+    offered = f"{n - held} of {explanation.eligible} items offered{beside}"
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
     if held:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
@@ -155,6 +190,12 @@ def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
     return "\n".join(lines)
 
 
+def _held(explanation: Explanation) -> str:
+    """What to call the items that the session holds."""
+    modes = {one.offered.mode for one in explanation.chosen if one.offered.origin == "session"}
+    return "always in" if modes == {"always"} else "in the session"
+
+
 def _block(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
     lines = []
     for one in rows:
@@ -163,7 +204,8 @@ def _block(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
         if one.offered.rule:
             lines.append(f"        {one.offered.rule}")
         if pairs and one.item_chunk:
-            lines.append(f"        “{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”")
+            led = f"led to by {one.offered.via}: " if one.offered.via else ""
+            lines.append(f"        {led}“{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”")
     return lines
 
 

@@ -33,6 +33,7 @@ COMMANDS = commands()
 def test_the_commands_are_those_that_are_documented():
     assert sorted(" ".join(path) for path in COMMANDS) == [
         "",
+        "calibrate",
         "data",
         "data agreement",
         "data capture",
@@ -56,11 +57,13 @@ def test_the_commands_are_those_that_are_documented():
         "data split",
         "data stats",
         "data validate",
+        "graph",
         "latency",
         "report",
         "run",
         "score",
         "select",
+        "usage",
     ]
 
 

@@ -103,8 +103,8 @@ def test_a_file_where_a_folder_is_expected_is_said(refused, select, experiment, 
 def test_an_experiment_that_is_empty_says_what_one_holds(refused, place):
     (place / "e.yaml").write_text("")
     assert refused("run", "e.yaml") == (
-        "the file is empty; an experiment is a mapping of name, about, datasets, split, selectors, metrics, embedder, "
-        "tokens, seed, compare_to (e.yaml, line 1)"
+        "the file is empty; an experiment is a mapping of name, about, datasets, split, sample, selectors, metrics, "
+        "embedder, tokens, seed, compare_to (e.yaml, line 1)"
     )
 
 

@@ -101,3 +101,15 @@ def test_a_run_of_one_split_is_shown_again(cli, experiment, place):
     shown = cli("report", place / "run")
     assert shown.code == 0
     assert " queries of split test, " in shown.out
+
+
+def test_a_run_of_a_sample_is_shown_again(cli, experiment, place):
+    path = experiment()
+    path.write_text(path.read_text("utf-8") + "\nsample: 4\nseed: 2\n", "utf-8")
+    assert cli("run", path, "--out", place / "run").code == 0
+    shown = cli("report", place / "run", "--markdown", place / "run.md")
+    assert shown.code == 0
+    assert ": a sample of 4 of 10 queries, " in shown.out
+    assert "* Sample: at most 4 queries a dataset, groups whole, drawn by hash with seed 2;" in (
+        place / "run.md"
+    ).read_text("utf-8")

@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+from ctxbench.cli.select import parse_values
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
@@ -68,7 +69,12 @@ def test_json_says_all_of_it(select):
         *("prompt_tokens", "total_tokens", "not_searched", "request_context"),
     ]
     assert data["selector"] == "semantic/normal"
-    assert data["parameters"] == {"contextTopK": 20, "contextTopN": 1, "contextIncludeScore": 0.7}
+    assert data["parameters"] == {
+        "contextTopK": 20,
+        "contextTopN": 1,
+        "contextIncludeScore": 0.7,
+        "contextExpansionEnabled": False,  # its settings have no effect, and are left out
+    }
     assert (data["tokens"], data["chunks"], data["eligible"]) == ("o200k_base", ["alpha beta gamma"], 2)
     assert [item["id"] for item in data["items"]] == ["rule:zeta", "tool:alpha"]
     assert data["items"][1]["score"] == pytest.approx(1.0)
@@ -191,3 +197,17 @@ def test_long_chunks_are_shortened_and_lines_joined(cli, place):
     done = cli("select", "word", "-c", "long.jsonl", "--embedder", "hashing")
     (pair,) = [line for line in done.out.splitlines() if "~" in line]
     assert pair.strip() == f"“word” ~ “a: {'word ' * 11}w…”"  # 60 characters
+
+
+def test_switches_and_choices_are_set_by_name(select):
+    done = select("alpha beta gamma", "--selector", "semantic-domains", "--set", "toolsMode=aggressive", "--json")
+    values = done.json["parameters"]
+    assert (values["toolsMode"], values["toolsTopN"], values["rulesMode"]) == ("aggressive", 2, "normal")
+    assert parse_values(("a=true", "b=False", "c=normal", "d=3", "e=0.5", "f=1e2")) == {
+        "a": True,
+        "b": False,
+        "c": "normal",
+        "d": 3,
+        "e": 0.5,
+        "f": 100.0,
+    }

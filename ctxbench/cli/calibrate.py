@@ -1,0 +1,128 @@
+"""`ctxbench calibrate probability | abstention | weights`: fit on labelled queries, and write what was fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.cli.select import find_definition
+from ctxbench.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctxbench.calibrations import Fit
+    from ctxbench.evaluation.calibrating.measuring import FoldFigures
+    from ctxbench.evaluation.stats import Estimate
+
+_HEADS = {
+    "items": "items a query",
+    "recall": "recall",
+    "lost": "in need, offered nothing",
+    "spared": "in no need, offered nothing",
+}
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What the command line asks for.
+
+    Attributes:
+        what: `probability`, `abstention` or `weights`.
+        datasets: names or folders, one fit each.
+        selector: what the fitted step is to stand behind: a shipped selector, `name/preset`, or a YAML file.
+        split: whose queries are used; `all` = those of every split.
+        folds: 0 = no figures out of fold.
+        embedder: as `open_embedder` reads it.
+    """
+
+    what: str
+    datasets: Sequence[str]
+    selector: str
+    split: str
+    folds: int
+    embedder: str
+
+
+def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
+    """Fit, write, and print what was fitted and, with folds, what it is worth.
+
+    Raises:
+        ParameterError: there is no such kind, or no fit of weights out of fold.
+        UserError: as of `ctxbench.evaluation.calibrating.fitting.fit`.
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.calibrations import KINDS, WEIGHTS, write_calibrations
+    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.store import VectorStore
+    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.evaluation.calibrating.examples import examples, labelled
+    from ctxbench.evaluation.calibrating.fitting import fit
+    from ctxbench.evaluation.calibrating.measuring import measure
+    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.tokens import open_counter
+
+    if asked.what not in KINDS:
+        raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
+    if asked.folds and asked.what == WEIGHTS:
+        raise ParameterError("folds are for probability and abstention; weights are measured by an experiment")
+    definition, preset = find_definition(asked.selector)
+    pipeline = definition.pipeline(definition.values(preset))
+    embedder = open_embedder(asked.embedder)
+    fits: dict[str, Fit] = {}
+    figures: dict[str, FoldFigures] = {}
+    with progress() as shown:
+        opened = [open_dataset(name, notify=shown.say) for name in asked.datasets]
+        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
+        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        for dataset in opened:
+            fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split)
+            if asked.folds:
+                made = examples(asked.what, labelled(dataset, asked.split), pipeline, resources)
+                figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
+    write_calibrations(out, fits.values())
+    if as_json:
+        print_json({"fits": {name: _facts(fits[name], figures.get(name)) for name in fits}, "written": str(out)})
+        return
+    for name, one in fits.items():
+        typer.echo(_said(one))
+        if name in figures:
+            typer.echo(_table(figures[name]))
+    typer.echo(f"written to {out}")
+
+
+def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:
+    facts = {"what": fit.what, "catalog": fit.catalog, "split": fit.split, "queries": fit.queries}
+    return facts | ({"values": fit.values} if figures is None else {"out_of_fold": figures.as_dict()})
+
+
+def _said(fit: Fit) -> str:
+    where = "every split" if fit.split == "all" else f"split {fit.split}"
+    line = f"{fit.dataset}: {fit.what} fitted on {fit.queries:,} queries of {where}"
+    weights = fit.values.get("weights")
+    if fit.what == "weights" and isinstance(weights, Mapping):
+        line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
+    return line
+
+
+def _table(figures: FoldFigures) -> str:
+    """The figures as lines of text."""
+    head = (
+        f"  out of {figures.folds} folds, {figures.queries:,} queries in {figures.groups:,} groups: area under the ROC "
+        f"curve {figures.area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]"
+    )
+    names = [_HEADS[name] for name in figures.columns]
+    lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
+    lines += [f"  {point[0]:>10.4f}  {_shown(point[1]):>28}  {_shown(point[2]):>28}" for point in figures.points]
+    return "\n".join(lines)
+
+
+def _shown(value: Estimate) -> str:
+    digits = 3 if value.value <= 1 else 2
+    return f"{value.value:.{digits}f} [{value.interval.low:.{digits}f}, {value.interval.high:.{digits}f}]"

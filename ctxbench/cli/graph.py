@@ -1,0 +1,51 @@
+"""`ctxbench graph`: the relationship graph of a catalog, made or brought up to date, in a file."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.cli.select import find_catalog
+
+if TYPE_CHECKING:
+    from ctxbench.index.graph import GraphSpec
+
+
+def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:
+    """Write the graph of a catalog; what a graph that is there already says of unchanged items is kept.
+
+    Raises:
+        StorageError: the file is there and holds no graph, or cannot be written.
+        UserError: the catalog or the embedder is unknown.
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.store import VectorStore
+    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.index.graph_store import made_from, make_graph, read_graph, write_graph
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.tokens import open_counter
+
+    items = find_catalog(catalog)
+    old = read_graph(out) if out.exists() else None
+    model = open_embedder(embedder)
+    with progress() as shown:
+        vectors = Vectors(model, VectorStore(model.identity), progress=partial(shown, "embedding texts"))
+        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        graph = make_graph(items, resources, spec, old=old)
+    write_graph(out, graph)
+    linked = int((graph.start[1:] > graph.start[:-1]).sum())
+    if as_json:
+        print_json(
+            {**made_from(graph), "items": len(graph), "linked": linked, "pairs": len(graph.item), "path": str(out)}
+        )
+        return
+    typer.echo(
+        f"{len(graph):,} items, {linked:,} of them with {len(graph.item):,} similar ones "
+        f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}"
+    )

@@ -1,0 +1,118 @@
+"""The session and the history that `ctxbench select` takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxbench.errors import Fault, InputError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ctxbench.items import Catalog
+    from ctxbench.requests import Message
+    from ctxbench.selectors.definitions import Definition
+    from ctxbench.selectors.parameters import Value
+    from ctxbench.session import Session
+
+
+@dataclass(frozen=True)
+class Chat:
+    """What a request is asked in.
+
+    Attributes:
+        session: a session's file, or None for a new one.
+        history: a file of messages or of stored conversations (FILE or FILE#CONVERSATION), or None.
+        add, remove: ids, each changed in the session before the request is asked; no file is.
+    """
+
+    session: Path | None = None
+    history: str | None = None
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+def open_session(
+    chat: Chat, catalog: Catalog, definition: Definition, preset: str | None, given: Mapping[str, Value]
+) -> Session:
+    """The session of a request, with what the options change in it.
+
+    Raises:
+        UserError: a file is faulty, a change is none, or a preset is named beside settings of the session's own.
+    """
+    from ctxbench.session import Agent, Session, read_session
+
+    agent = Agent(catalog=catalog, selector=definition, settings=definition.values(preset))
+    if chat.session is None:
+        session = Session.start(agent, "select")
+    else:
+        session = read_session(chat.session, agent)
+        own = [name for name, value in session.settings.items() if value != agent.settings[name]]
+        if preset is not None and own:
+            raise ParameterError(f"{chat.session} has settings of its own ({', '.join(own)}); leave out the preset")
+    for key in chat.remove:
+        session = session.remove(key)
+    for key in chat.add:
+        session = session.add(key)
+    return session.with_settings(**given)
+
+
+def read_history(given: str) -> tuple[Message, ...]:
+    """Earlier messages from a JSON list of `{"role", "content"}`, or of one stored conversation.
+
+    Args:
+        given: a file, or FILE#CONVERSATION where a store holds several.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is neither; file and line of all faults.
+        ParameterError: it holds several conversations, or not the one that is named.
+    """
+    from ctxbench.fileio import read_text
+    from ctxbench.session import ConversationStore
+
+    name, mark, conversation = (given, "", "") if Path(given).exists() else given.rpartition("#")
+    path = Path(name if mark else given)
+    text = read_text(path)
+    if text.lstrip().startswith("["):
+        if mark:
+            raise ParameterError(f"{path} is a list of messages, not of conversations; leave out #{conversation}")
+        return _messages(text, path)
+    exchanges = ConversationStore(path).exchanges()
+    known = list(dict.fromkeys(one.conversation for one in exchanges))
+    if mark and conversation not in known:
+        raise ParameterError(f"{path} holds no conversation {conversation!r}; it holds {_listed(known)}")
+    if not mark and len(known) > 1:
+        what = f"{path} holds {len(known)} conversations; name one, as {path}#{known[0]}; it holds {_listed(known)}"
+        raise ParameterError(what)
+    wanted = conversation if mark else next(iter(known), "")
+    return tuple(message for one in exchanges if one.conversation == wanted for message in one.messages)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "") if names else "none"
+
+
+def _messages(text: str, path: Path) -> tuple[Message, ...]:
+    """The messages of a JSON list, entry by entry, so that a fault has its line."""
+    from ctxbench.jsonio import parse_json
+    from ctxbench.session.exchange import read_message
+
+    entries = parse_json(text, path=path)
+    decoder, position, faults, out = json.JSONDecoder(), text.index("[") + 1, [], []
+    for number, entry in enumerate(entries, start=1):
+        while text[position] in " \t\r\n,":
+            position += 1
+        line = text.count("\n", 0, position) + 1
+        _, position = decoder.raw_decode(text, position)
+        try:
+            out.append(read_message(entry))
+        except TypeError:
+            what = f'message {number}: expected {{"role", "content"}}, both texts, got {entry!r:.60}'
+            faults.append(Fault(what, path, line))
+    if faults:
+        raise InputError(faults)
+    return tuple(out)

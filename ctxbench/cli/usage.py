@@ -1,0 +1,128 @@
+"""`ctxbench usage`: which offered items replies make use of, and what could be offered less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ctxbench.cli.output import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ctxbench.evaluation.usage import Suggestion, Suggestions, Usage
+
+_WAITING = 5  # items without evidence enough that are named
+
+
+def report_usage(
+    files: Sequence[Path], *, catalog: str | None, tokens: str, share: float, top: int, as_json: bool
+) -> None:
+    """Count what replies make use of, and print it with what could be offered less.
+
+    Raises:
+        UserError: a file or the catalog is not what it should be; file and line.
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.cli.progress import progress
+    from ctxbench.cli.select import find_catalog
+    from ctxbench.evaluation.usage import Enough, count_usage, read_replies, suggest_less
+    from ctxbench.reporting.wording import count
+    from ctxbench.tokens import open_counter
+
+    enough = Enough(share=share)
+    items = None if catalog is None else find_catalog(catalog)
+    with progress() as shown:
+        read = read_replies(files, items)
+        if read.faults:
+            passed = count(len(read.faults), "fault")
+            shown.say(f"warning: {passed} in logs passed over, the first: {read.faults[0]}")
+        costs, counter = None, None
+        if items is not None:
+            opened = open_counter(tokens, cache=cache_dir())
+            counted = opened.count(items.ids, [item.prompt_text for item in items]).tolist()
+            costs, counter = {item.key: n for item, n in zip(items, counted, strict=True)}, opened.name
+        counts = count_usage(read, costs)
+    found = suggest_less(counts, read.catalog, enough)
+    if as_json:
+        print_json({"tokens": counter, **counts.as_dict(), **found.as_dict()})
+    else:
+        typer.echo("\n".join([*_counts(counts, counter, top), "", *_suggestions(found, counter)]))
+
+
+def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
+    """The table of items, and what could not be counted."""
+    from ctxbench.reporting.wording import count
+
+    replies = f"{count(counts.replies, 'reply', 'replies')} of {count(counts.conversations, 'conversation')}"
+    used = sum(item.referenced > 0 for item in counts.items)
+    lines = [f"{replies}: {count(len(counts.items), 'item')} offered, {used:,} of them referenced"]
+    if counts.without_offers:
+        lines.append(
+            f"not counted, since what was offered is not said: {count(counts.without_offers, 'reply', 'replies')}"
+        )
+    for what, found in (
+        ("called without being offered", {key.id: n for key, n in counts.not_offered.items()}),
+        ("no item of the catalog, or of several", dict(counts.unknown)),
+    ):
+        if found:
+            first = ", ".join(f"{name} ({n})" for name, n in list(found.items())[:5])
+            lines.append(f"{what}: {first}{', ...' if len(found) > 5 else ''}")
+    if not counts.items:
+        return lines
+    unused = f"  {'tokens unused':>13}" if counter else ""
+    lines += ["", f"{'offered':>7}  {'referenced':>10}  {'share, 95% interval':>21}{unused}  item"]
+    for item in counts.items[:top]:
+        bounds = item.interval
+        percent = f"{100 * item.referenced / item.offered:5.1f} %  {100 * bounds.low:4.1f}-{100 * bounds.high:5.1f}"
+        cost = f"  {item.tokens_unused:>13,}" if counter else ""
+        lines.append(f"{item.offered:>7,}  {item.referenced:>10,}  {percent:>21}{cost}  {item.key.id}")
+        for last in item.evidence[-1:]:
+            time = f", {last.time}" if last.time else ""
+            lines.append(f"{'':21}last {last.kind}: “{_short(last.text)}” ({last.where}{time})")
+    if len(counts.items) > top:
+        lines.append(f"and {len(counts.items) - top:,} more (--top, --json)")
+    if counter:
+        lines.append(f"tokens: {counter}")
+    return lines
+
+
+def _suggestions(found: Suggestions, counter: str | None) -> list[str]:
+    from ctxbench.reporting.wording import count
+
+    enough = found.enough
+    rule = (
+        f"{enough.needed} offers of {count(enough.conversations, 'conversation')} without a reference say, at 95%, "
+        f"that at most {100 * enough.share:g}% reference it"
+    )
+    lines = []
+    if found.made:
+        saved = "" if found.saved is None else f", which would have saved up to {found.saved:,} tokens ({counter})"
+        lines += [f"suggestions ({len(found.made)}){saved}:"]
+        lines += [line for one in found.made for line in _suggestion(one)]
+    else:
+        lines.append("no suggestion")
+    lines.append(rule)
+    if found.not_judged:
+        items = count(len(found.not_judged), "item")
+        lines.append(f"not judged, since without a text (--catalog) no quotation is seen: {items}")
+    if found.waiting:
+        lines.append(f"never referenced, but offered too seldom to say ({len(found.waiting)}):")
+        for one in found.waiting[:_WAITING]:
+            missing = (one.more_offers, "more offer"), (one.more_conversations, "more conversation")
+            lines.append(f"  {one.key.id}: needs {' and '.join(count(n, what) for n, what in missing if n)}")
+        if len(found.waiting) > _WAITING:
+            lines.append(f"  and {len(found.waiting) - _WAITING} more (--json)")
+    return lines
+
+
+def _suggestion(one: Suggestion) -> list[str]:
+    saved = "" if one.saved is None else f", {one.saved:,} tokens"
+    return [f"  {one.key.id}: {one.action}{saved}", f"    {one.why}"]
+
+
+def _short(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= 60 else one_line[:59] + "…"

@@ -1,0 +1,26 @@
+"""Agent, session, request: what an agent has, what a chat session holds, and what a request is given."""
+
+from __future__ import annotations
+
+from ctxbench.session.agent import Agent, tool_modes
+from ctxbench.session.comparing import Change, Comparison, Rebuilt, compare, rebuild
+from ctxbench.session.exchange import Exchange
+from ctxbench.session.files import read_session, write_session
+from ctxbench.session.session import RequestContext, Session
+from ctxbench.session.store import ConversationStore
+
+__all__ = [
+    "Agent",
+    "Change",
+    "Comparison",
+    "ConversationStore",
+    "Exchange",
+    "Rebuilt",
+    "RequestContext",
+    "Session",
+    "compare",
+    "read_session",
+    "rebuild",
+    "tool_modes",
+    "write_session",
+]

@@ -1,0 +1,280 @@
+"""One exchange: what the user asked, what was replied, and the request context that the reply came from.
+
+It holds names and hashes, not copies of items, so that it says when an item has changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from ctxbench.candidates import Mode
+from ctxbench.errors import ParameterError
+from ctxbench.items import Item, ItemKey
+from ctxbench.requests import Message, SessionItem
+from ctxbench.selection import Prompt
+from ctxbench.session.session import RequestContext
+from ctxbench.sources.rows import Row, read_key, read_text_value
+
+FIELDS = (
+    *("conversation", "time", "text", "reply", "calls", "requestContext", "content", "removed", "history"),
+    *("tool_results", "selector", "settings", "system", "sent", "warnings"),
+)
+_MODES = tuple(mode.name.lower() for mode in Mode)
+_TIME = "such as 2026-03-23T09:30:00+00:00"
+_DIGITS = 16  # of a hash that tells one text from another; 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One item of a stored request context.
+
+    Attributes:
+        key: which item.
+        mode: `always`, `manual`, `agent`, `expansion` or `explicit`.
+        score: None for what the session held.
+        content: hash of what the item said when it was sent.
+    """
+
+    key: ItemKey
+    mode: str
+    score: float | None
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A request and its reply, as stored.
+
+    Attributes:
+        conversation: the session's id.
+        text: what the user asked.
+        reply: what the assistant said; may be empty where it only called tools.
+        calls: tools that it called, by item id or by the name in the log, in order, repeats included.
+        context: the request context, in its order.
+        removed: what was removed from the session then.
+        history: the earlier messages that were sent.
+        tool_results: (tool, text) that the request came with.
+        selector: its name.
+        settings: values of all its parameters.
+        system: hash of the system prompt.
+        sent: hash of the messages and tools that were sent.
+        warnings: what could not be had.
+        time: of the reply, ISO 8601, or None.
+    """
+
+    conversation: str
+    text: str
+    reply: str = ""
+    calls: tuple[str, ...] = ()
+    context: tuple[Held, ...] = ()
+    removed: tuple[ItemKey, ...] = ()
+    history: tuple[Message, ...] = ()
+    tool_results: tuple[tuple[str, str], ...] = ()
+    selector: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
+    sent: str = ""
+    warnings: tuple[str, ...] = ()
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.conversation:
+            raise ParameterError("an exchange needs the id of its conversation, got an empty text")
+        if self.time is not None and not _is_time(self.time):
+            raise ParameterError(f"time must be ISO 8601, {_TIME}, got {self.time!r}")
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @classmethod
+    def of(cls, context: RequestContext, reply: str, *, calls: Iterable[str] = (), time: str | None = None) -> Exchange:
+        """What to store with a reply.
+
+        Args:
+            context: what the request was given.
+            reply: what the assistant said.
+            calls: the tools that it called.
+            time: of the reply, ISO 8601.
+        """
+        session, request = context.session, context.request
+        catalog = session.agent.catalog
+        items = [(one, catalog[catalog.position(one.id)]) for one in context.selection.chosen]
+        return cls(
+            conversation=session.id,
+            text=request.text,
+            reply=reply,
+            calls=tuple(calls),
+            context=tuple(Held(item.key, one.mode, one.score, content_hash(item)) for one, item in items),
+            removed=session.removed,
+            history=request.history,
+            tool_results=request.tool_results,
+            selector=session.agent.selector.name,
+            settings=session.settings,
+            system=text_hash(session.agent.messages.system),
+            sent=prompt_hash(context.prompt),
+            warnings=context.warnings,
+            time=time,
+        )
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the exchange adds to the conversation; a reply without words adds none."""
+        said = (Message("user", self.text), Message("assistant", self.reply))
+        return said if self.reply else said[:1]
+
+    @property
+    def session_items(self) -> tuple[SessionItem, ...]:
+        """What the session held."""
+        return tuple(SessionItem(one.key, one.mode) for one in self.context if one.mode in ("always", "manual"))
+
+    def as_row(self, known: Iterable[Message] = ()) -> dict[str, Any]:
+        """The exchange as a line of a conversation store; what is empty is left out, but text and reply.
+
+        Args:
+            known: messages that the conversation holds before; those of the history among them are named by hash.
+        """
+        held = set(known)
+        row: dict[str, Any] = {
+            "conversation": self.conversation,
+            "time": self.time,
+            "text": self.text,
+            "reply": self.reply,
+            "calls": list(self.calls),
+            "requestContext": {"items": [_context_row(one) for one in self.context]},
+            "content": {one.key.id: one.content for one in self.context},
+            "removed": [key.id for key in self.removed],
+            "history": [
+                message_hash(one) if one in held else {"role": one.role, "content": one.content} for one in self.history
+            ],
+            "tool_results": [{"tool": tool, "text": text} for tool, text in self.tool_results],
+            "selector": self.selector,
+            "settings": dict(self.settings),
+            "system": self.system,
+            "sent": self.sent,
+            "warnings": list(self.warnings),
+        }
+        kept = ("conversation", "text", "reply", "requestContext")
+        return {name: value for name, value in row.items() if value or name in kept}
+
+
+def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
+    """Read a line of a conversation store; what is wrong goes to the row's faults, and counts as absent.
+
+    Args:
+        row: the line.
+        known: earlier messages of its conversation by hash.
+    """
+    row.refuse_unknown(FIELDS)
+
+    def message(value: Any) -> Message:
+        if isinstance(value, str):
+            if value not in known:
+                raise ParameterError(f"names message {value!r}, which the conversation does not hold before this line")
+            return known[value]
+        return read_message(value)
+
+    if "requestContext" not in row.data:
+        row.fault("field 'requestContext' is missing; expected {\"items\": [...]}")
+    context = Row(row.take("requestContext", dict, {}), row.faults, row.path, row.line)
+    content = row.take("content", dict, {})
+    time = row.optional("time", str)
+    if time is not None and not _is_time(time):
+        row.fault(f"field 'time' must be ISO 8601, {_TIME}, got {time!r}")
+        time = None
+    return Exchange(
+        conversation=row.take("conversation", str, "", required=True) or "?",
+        text=row.take("text", str, ""),
+        reply=row.take("reply", str, ""),
+        calls=row.each("calls", read_text_value, expected="a text"),
+        context=context.each(
+            "items", lambda value: _read_held(value, content), expected='{"type", "name", "includeMode"}'
+        ),
+        removed=row.each("removed", read_key, expected="an item id"),
+        history=row.each("history", message, expected='the hash of an earlier message, or {"role", "content"}'),
+        tool_results=row.each("tool_results", _read_result, expected='{"tool", "text"}, both texts'),
+        selector=row.take("selector", str, ""),
+        settings=row.take("settings", dict, {}),
+        system=row.take("system", str, ""),
+        sent=row.take("sent", str, ""),
+        warnings=row.each("warnings", read_text_value, expected="a text"),
+        time=time,
+    )
+
+
+def read_message(value: Any) -> Message:
+    """A message from `{"role", "content"}`.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, dict) or set(value) != {"role", "content"}:
+        raise TypeError
+    return Message(read_text_value(value["role"]), read_text_value(value["content"]))
+
+
+def content_hash(item: Item) -> str:
+    """Tells what an item says, to the model and to a search, from anything else that it might say."""
+    return text_hash(json.dumps([item.prompt_text, item.search_text]))
+
+
+def prompt_hash(prompt: Prompt) -> str:
+    """Tells a prompt from any other: its messages and tools, in order."""
+    return text_hash(json.dumps([[list(message) for message in prompt.messages], list(prompt.tools)]))
+
+
+def message_hash(message: Message) -> str:
+    """Tells a message from any other."""
+    return text_hash(json.dumps([message.role, message.content]))
+
+
+def text_hash(text: str) -> str:
+    """The first 64 bits of SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _context_row(one: Held) -> dict[str, Any]:
+    row: dict[str, Any] = {"type": one.key.type, "name": one.key.name}
+    if one.key.server is not None:
+        row["serverName"] = one.key.server
+    row["includeMode"] = one.mode
+    if one.score is not None:
+        row["similarityScore"] = one.score
+    return row
+
+
+def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
+    if not isinstance(value, dict) or not {"type", "name", "includeMode"} <= set(value):
+        raise TypeError
+    if value["includeMode"] not in _MODES:
+        raise ParameterError(f"includeMode must be one of {', '.join(_MODES)}, got {value['includeMode']!r}")
+    score = value.get("similarityScore")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
+        raise ParameterError(f"similarityScore must be a number, got {score!r}")
+    server = value.get("serverName")
+    parts = read_text_value(value["type"]), None if server is None else read_text_value(server)
+    key = ItemKey(*parts, read_text_value(value["name"]))
+    said = content.get(key.id, "")
+    return Held(key, value["includeMode"], None if score is None else float(score), read_text_value(said))
+
+
+def _read_result(value: Any) -> tuple[str, str]:
+    if not isinstance(value, dict) or set(value) != {"tool", "text"}:
+        raise TypeError
+    return read_text_value(value["tool"]), read_text_value(value["text"])
+
+
+def by_hash(messages: Sequence[Message]) -> dict[str, Message]:
+    """Messages by their hash."""
+    return {message_hash(message): message for message in messages}

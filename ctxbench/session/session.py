@@ -1,0 +1,234 @@
+"""Sessions: what a chat holds across its requests, and what one request is given beside that.
+
+A session is a value: adding, removing and overriding give a new one. So what a stored reply refers to cannot change
+under it, a refused change leaves nothing half-done, and building a request cannot write anything back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from ctxbench.candidates import Candidates
+from ctxbench.errors import ParameterError
+from ctxbench.items import ItemKey
+from ctxbench.pipeline import Pipeline, Resources, session_rows
+from ctxbench.query import Query
+from ctxbench.requests import Batch, Message, Request, SessionItem
+from ctxbench.selection import Prompt, Selection, selections
+from ctxbench.session.agent import Agent, settled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What a chat session holds, and its settings. `Session.start` makes a new one.
+
+    While it is open, the agent may be edited (`with_agent`). A session holds names, not copies, so:
+
+    * an edited item is sent as it is now;
+    * an item that is gone or disabled is left out with a warning, and is there again if it comes back;
+    * another include mode changes nothing for what the session holds or has removed; elsewhere it counts at once, but
+      an item that becomes `always` enters new sessions only;
+    * the agent's settings are for new sessions; this one keeps its copies.
+
+    Attributes:
+        id: of the conversation.
+        agent: whose items these are.
+        items: what is in, in the order in which it came: `always` as of the start, `manual` since.
+        removed: what was taken out; no search brings it back, adding it does (then it is `manual`).
+        settings: values of all parameters of the agent's selector.
+
+    Source: the documents, "Session Level (Session Context)"; ranges are those of the selector's definition.
+    """
+
+    id: str
+    agent: Agent
+    items: tuple[SessionItem, ...] = ()
+    removed: tuple[ItemKey, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        times = Counter([*(item.key for item in self.items), *self.removed])
+        twice = [key.id for key, n in times.items() if n > 1]
+        if twice:
+            raise ParameterError(
+                f"session {self.id!r} has {', '.join(sorted(twice))} twice, or in it and removed; keep one of them"
+            )
+        values = settled(self.agent.selector, self.agent.settings, self.settings)
+        object.__setattr__(self, "settings", MappingProxyType(values))
+        object.__setattr__(self, "_pipeline", self.agent.selector.pipeline(values))  # refuses what does not go together
+
+    @classmethod
+    def start(cls, agent: Agent, conversation: str, *, settings: Mapping[str, Any] | None = None) -> Session:
+        """A new session: the agent's enabled `always` items, and its settings with those given over them."""
+        items = tuple(SessionItem(i.key, "always") for i in agent.catalog if i.enabled and i.include == "always")
+        return cls(id=conversation, agent=agent, items=items, settings=settings or {})
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The selector with this session's settings."""
+        made: Pipeline = self.__dict__["_pipeline"]
+        return made
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the session holds an item, given its key or id."""
+        wanted = ItemKey.parse(key) if isinstance(key, str) else key
+        return any(item.key == wanted for item in self.items)
+
+    def add(self, key: ItemKey | str) -> Session:
+        """The session with one more item, as `manual` whatever its include mode; it is no longer removed.
+
+        Raises:
+            ParameterError: the session holds it already, the agent does not have it, or it is not enabled.
+        """
+        item = self.agent.catalog[self.agent.catalog.position(key)]
+        mode = next((held.mode for held in self.items if held.key == item.key), None)
+        if mode is not None:
+            raise ParameterError(f"{item.id!r} is in session {self.id!r} already (mode {mode}); nothing to add")
+        if not item.enabled:
+            raise ParameterError(f"{item.id!r} is not enabled; enable it in the agent, then add it")
+        removed = tuple(one for one in self.removed if one != item.key)
+        return replace(self, items=(*self.items, SessionItem(item.key, "manual")), removed=removed)
+
+    def remove(self, key: ItemKey | str) -> Session:
+        """The session without an item, which stays removed, also for searches.
+
+        Raises:
+            ParameterError: the session does not hold it.
+        """
+        wanted = ItemKey.parse(key) if isinstance(key, str) else key
+        if wanted not in self:
+            why = "was removed from" if wanted in self.removed else "is not in"
+            held = ", ".join(item.key.id for item in self.items[:12]) or "nothing"
+            raise ParameterError(f"{wanted.id!r} {why} session {self.id!r}; it holds {held}")
+        items = tuple(item for item in self.items if item.key != wanted)
+        return replace(self, items=items, removed=(*self.removed, wanted))
+
+    def with_settings(self, **settings: Any) -> Session:
+        """The session with some settings overridden; the agent's stay as they are.
+
+        Raises:
+            ParameterError: one is unknown or out of range; all of them.
+            PipelineError: they do not go together.
+        """
+        return replace(self, settings=settled(self.agent.selector, self.settings, settings))
+
+    def with_agent(self, agent: Agent) -> Session:
+        """The session over the agent as it is now.
+
+        Raises:
+            ParameterError: the agent has another selector, and that lacks one of the session's settings.
+        """
+        return replace(self, agent=agent)
+
+    def asked(
+        self, text: str, *, history: Iterable[Message] = (), tool_results: Iterable[tuple[str, str]] = ()
+    ) -> tuple[Request, tuple[str, ...]]:
+        """The request that a selector is asked, and a warning for each item that the session holds and cannot get."""
+        held, warnings = [], []
+        for one in self.items:
+            item = self.agent.item(one.key)
+            if item is not None and item.enabled:
+                held.append(one)
+            else:
+                why = "the agent no longer has it" if item is None else "it is not enabled"
+                warnings.append(f"session {self.id!r} holds {one.key.id!r}, but {why}: it is left out")
+        request = Request(
+            id=self.id,
+            text=text,
+            history=tuple(history),
+            session=tuple(held),
+            removed=tuple(key for key in self.removed if self.agent.catalog.find(key) is not None),
+            tool_results=tuple(tool_results),
+            conversation=self.id,
+        )
+        return request, tuple(warnings)
+
+    def request(
+        self,
+        text: str,
+        resources: Resources,
+        *,
+        history: Iterable[Message] = (),
+        tool_results: Iterable[tuple[str, str]] = (),
+    ) -> RequestContext:
+        """Build the context of one request: what the session holds, and what is found for this request alone.
+
+        Nothing is searched, and no model is loaded, where no item could be found. A search that fails leaves what the
+        session holds, with a warning and the error in `failure`.
+
+        Args:
+            text: what the user asks.
+            resources: where vectors and indexes come from.
+            history: earlier messages, oldest first.
+            tool_results: (tool, text) of results that the request came with.
+        """
+        request, warnings = self.asked(text, history=history, tool_results=tool_results)
+        batch = Batch.of(self.agent.catalog, [request])
+        query, table = Query.of_chunks(batch, [()]), session_rows(batch)
+        failure: Exception | None = None
+        if batch.eligible.any():
+            try:
+                query, table = self._found(batch, resources)
+            except Exception as error:  # noqa: BLE001 - whatever fails in a search must not cost the user the reply
+                failure = error
+                what = f"{type(error).__name__}: {error}".splitlines()[0]
+                warnings += (f"the search failed, so that only what the session holds is offered ({what})",)
+        (selection,) = selections(query, table)
+        items = [self.agent.catalog[self.agent.catalog.position(one.id)] for one in selection.chosen]
+        return RequestContext(
+            session=self,
+            request=request,
+            selection=selection,
+            prompt=self.agent.messages.prompt(request, items),
+            warnings=warnings,
+            failure=failure,
+        )
+
+    def _found(self, batch: Batch, resources: Resources) -> tuple[Query, Candidates]:
+        outcome = self.pipeline.run(batch, resources)
+        return outcome.query, outcome.candidates
+
+    def as_dict(self) -> dict[str, Any]:
+        """The session as JSON, for `read_session`: names only."""
+        return {
+            "id": self.id,
+            "selector": self.agent.selector.name,
+            "items": [{"id": item.key.id, "mode": item.mode} for item in self.items],
+            "removed": [key.id for key in self.removed],
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RequestContext:
+    """What one request is given; built fresh for each, and never written back to the session.
+
+    Attributes:
+        session: as it was asked.
+        request: what the selector was asked.
+        selection: what is in, and what stayed out by which rule.
+        prompt: what the model is to be sent.
+        warnings: what could not be had, one sentence each.
+        failure: the error of a failed search, or None.
+    """
+
+    session: Session
+    request: Request
+    selection: Selection
+    prompt: Prompt
+    warnings: tuple[str, ...]
+    failure: Exception | None
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of what is in, in the one order: what the session holds first, in catalog order."""
+        return tuple(one.id for one in self.selection.chosen)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The documents' JSON: `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`."""
+        return self.selection.request_context(self.session.agent.catalog)

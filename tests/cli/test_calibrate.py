@@ -1,0 +1,97 @@
+"""`ctxbench calibrate`: what is written, what is printed, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from ctxbench.calibrations import read_calibrations
+from ctxbench.cli.calibrate import Calibrated, calibrate
+from ctxbench.errors import InputError, ParameterError, UnknownNameError
+
+
+@pytest.fixture
+def run(tiny, tmp_path, capsys):
+    def ran(what="probability", *, datasets=None, as_json=False, out="fits.json", **given):
+        asked = {"selector": "semantic", "split": "all", "folds": 0, "embedder": "hashing", **given}
+        path = tmp_path / out
+        calibrate(Calibrated(what, datasets or [str(tiny)], **asked), out=path, as_json=as_json)
+        return path, capsys.readouterr().out
+
+    return ran
+
+
+def test_what_was_fitted_is_said_and_written(run):
+    path, out = run()
+    assert out == f"tiny: probability fitted on 10 queries of every split\nwritten to {path}\n"
+    (fit,) = read_calibrations(path).fits
+    assert (fit.what, fit.dataset, fit.split, fit.queries) == ("probability", "tiny", "all", 10)
+    assert fit.behind["retrieve"]["step"] == "retrieve:dense"
+
+
+def test_kinds_are_added_to_one_file(run):
+    run()
+    path, _ = run("abstention")
+    assert read_calibrations(path).kinds() == ("probability", "abstention")
+
+
+def test_figures_out_of_fold_are_a_table(run):
+    _, out = run(folds=2)
+    area, titles, *points = out.splitlines()[1:-1]
+    assert area.startswith("  out of 2 folds, 10 queries in 9 groups: area under the ROC curve 0.")
+    assert titles.split("  ")[-1] == "recall"
+    assert len(points) == 5
+    assert all(line.count("[") == 2 for line in points)
+
+
+def test_as_json(run):
+    _, out = run(folds=2, as_json=True)
+    found = json.loads(out)["fits"]["tiny"]
+    assert found["out_of_fold"]["folds"] == 2
+    assert set(found["out_of_fold"]["points"][0]) == {"threshold", "items", "recall"}
+    _, out = run("abstention", as_json=True)
+    assert set(json.loads(out)["fits"]["tiny"]["values"]) >= {"features", "intercept", "weights"}
+
+
+def test_the_split_is_said(run):
+    _, out = run(split="tuning")
+    assert "fitted on 5 queries of split tuning" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"what": "luck"}, ParameterError, "must be one of probability, abstention, weights, got 'luck'"),
+        ({"what": "weights", "folds": 5}, ParameterError, "folds are for probability and abstention"),
+        ({"what": "weights"}, ParameterError, "merge"),
+        ({"split": "dev"}, UnknownNameError, "unknown split 'dev' of dataset tiny"),
+        ({"selector": "semantics"}, UnknownNameError, "semantic"),
+        (
+            {"what": "abstention", "folds": 5},
+            ParameterError,
+            "a fit would see 8 rows that are all of requests that need",
+        ),
+        ({"folds": 30}, ParameterError, "folds must be 2 to the number of groups, which is 9, got 30"),
+    ],
+)
+def test_what_cannot_be_done_writes_nothing(run, tmp_path, change, kind, message):
+    with pytest.raises(kind, match=message):
+        run(**change)
+    assert not (tmp_path / "fits.json").exists()
+
+
+def test_a_file_of_something_else_stays(run, tmp_path):
+    (tmp_path / "fits.json").write_text("[1]", encoding="utf-8")
+    with pytest.raises(InputError, match="no file of fits"):
+        run()
+    assert (tmp_path / "fits.json").read_text("utf-8") == "[1]"
+
+
+def test_two_datasets_over_one_catalog_go_to_two_files(run, tiny, tmp_path):
+    copy = shutil.copytree(tiny, tmp_path / "copy")
+    card = (copy / "dataset.yaml").read_text("utf-8")
+    (copy / "dataset.yaml").write_text(card.replace("name: tiny", "name: other"), encoding="utf-8")
+    with pytest.raises(ParameterError, match="tiny and other have the same catalog"):
+        run(datasets=[str(tiny), str(copy)])
