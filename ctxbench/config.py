@@ -16,6 +16,7 @@ from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.external import KINDS as EXTERNAL_KINDS
 from ctxbench.selectors.external import external_from_config
+from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
 
 DEFAULT_METRICS = (
@@ -35,7 +36,11 @@ DEFAULT_METRICS = (
     "abstention",
     "false_items",
 )
-_KEYS = ("name", "about", "datasets", "split", "selectors", "metrics", "embedder", "tokens", "seed", "compare_to")
+_KEYS = (
+    *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
+    *("embedder", "tokens", "seed", "compare_to"),
+)
+_FILES = ("calibration", "graph")  # parameters of steps that are paths
 
 Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
 
@@ -48,7 +53,7 @@ class SelectorSpec:
         name: what tables call it; unique in the experiment.
         make: makes it from resources and a memo for shared steps.
         about: one line for reports: the preset's or the selector's.
-        values: its parameters by name; empty for outside selectors.
+        values: its parameters that have an effect, by name; empty for outside selectors.
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
     """
@@ -56,7 +61,7 @@ class SelectorSpec:
     name: str
     make: Make
     about: str = ""
-    values: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
     like: str | None = None
     outside: bool = False
 
@@ -72,10 +77,11 @@ class Experiment:
         base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
         datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
         split: whose queries are asked, in every dataset; empty = all.
+        sample: how many of these at most, in every dataset; 0 = all.
         selectors: in order; names are unique.
         metrics: names as `parse_metric` reads them.
         embedder, tokens: names as `open_embedder` and `open_counter` read them.
-        seed: of the resampling in statistics; `random` has a seed of its own.
+        seed: of the resampling in statistics and of the sample; `random` has a seed of its own.
         compare_to: the selector that the others are compared with.
         lines: the line of everything in the file by its path, for faults found when it is opened.
     """
@@ -92,6 +98,7 @@ class Experiment:
     seed: int
     compare_to: str
     split: str = ""
+    sample: int = 0
     lines: Mapping[YamlPath, int] = field(default_factory=dict)
 
     def make_selectors(self, resources: Resources, memo: MutableMapping[str, Any]) -> dict[str, Selector]:
@@ -141,6 +148,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         base=path.parent,
         datasets=reader.texts(data, "datasets"),
         split=reader.text(data, "split", ""),
+        sample=reader.sample(data),
         selectors=tuple(selectors),
         metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
         embedder=reader.text(data, "embedder", "minilm"),
@@ -167,7 +175,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
         found = definition(name)
         values = found.values(preset or None)
         maker = _pipeline_maker(named, found.pipeline(values))
-        specs.append(SelectorSpec(named, maker, found.abouts.get(preset, found.about), values))
+        specs.append(SelectorSpec(named, maker, found.abouts.get(preset, found.about), found.in_force(values)))
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -220,6 +228,14 @@ class _Reader:
         if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
             return seed
         self.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
+        return 0
+
+    def sample(self, data: Mapping[str, Any]) -> int:
+        """How many queries a dataset at most; 0 if nothing is said."""
+        sample = data.get("sample")
+        if sample is None or (isinstance(sample, int) and not isinstance(sample, bool) and sample >= 1):
+            return sample or 0
+        self.fault(f"sample must be how many queries a dataset are asked at most, 1 or more, got {sample!r}", "sample")
         return 0
 
     def compare_to(self, data: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -318,10 +334,10 @@ class _Reader:
         if isinstance(preset, str) and preset:
             self._try(lambda: found.values(preset), *where, "preset")
         for key, value in given.items():
-            self._try(partial(found.values, None, {key: value}), *where, "set", key)
+            self._try(partial(found.checked, key, value), *where, "set", key)
         for key, several in lists.items():
             for place, value in enumerate(several):
-                self._try(partial(found.values, None, {key: value}), *where, "vary", key, place)
+                self._try(partial(found.checked, key, value), *where, "vary", key, place)
             if not several or key in given:
                 why = "set gives it a value already" if several else "it names no value"
                 self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
@@ -332,9 +348,9 @@ class _Reader:
         specs = []
         for varied in grid:
             values = found.values(preset, {**given, **varied})
-            name = " ".join([_named(entry), *(f"{key}={_shown(value)}" for key, value in varied.items())])
+            name = " ".join([_named(entry), *(f"{key}={shown(value)}" for key, value in varied.items())])
             make = _pipeline_maker(name, found.pipeline(values))
-            specs.append(SelectorSpec(name, make, about, values, entry.get("like")))
+            specs.append(SelectorSpec(name, make, about, found.in_force(values), entry.get("like")))
         return specs
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
@@ -356,7 +372,7 @@ class _Reader:
         name = entry.get("name")
         if not (isinstance(name, str) and name):
             self.fault("an inline pipeline needs a name", *where)
-        pipeline = Pipeline.of(entry["pipeline"])
+        pipeline = Pipeline.of(_rooted(entry["pipeline"], self.path.parent))
         if len(self.faults) > before:
             return []
         return [SelectorSpec(str(name), _pipeline_maker(str(name), pipeline), "a pipeline of the experiment")]
@@ -370,14 +386,22 @@ def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
     return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
 
 
+def _rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
+    """A pipeline's specification with its paths relative to `base`; the sources of a `merge` are no parameters."""
+    if isinstance(spec, list):
+        return [_rooted(one, base) for one in spec]
+    if not isinstance(spec, Mapping):
+        return spec
+    return {
+        key: str(base / value)
+        if files and key in _FILES and isinstance(value, str)
+        else _rooted(value, base, files=key != "merge")
+        for key, value in spec.items()
+    }
+
+
 def _named(entry: Mapping[str, Any]) -> str:
     """What a selector is called if nothing varies: its name, else what is shipped and the preset."""
     if "name" in entry:
         return str(entry["name"])
     return "/".join(str(entry[key]) for key in ("selector", "preset") if key in entry)
-
-
-def _shown(value: float) -> str:
-    """A number in a name: short where that is exact."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)

@@ -64,7 +64,12 @@ def test_what_is_left_out_has_its_default(given):
     assert experiment.metrics == DEFAULT_METRICS
     assert experiment.compare_to == "semantic"
     (spec,) = experiment.selectors
-    assert spec.values == {"contextTopK": 20, "contextTopN": 5, "contextIncludeScore": 0.7}
+    assert spec.values == {
+        "contextTopK": 20,
+        "contextTopN": 5,
+        "contextIncludeScore": 0.7,
+        "contextExpansionEnabled": False,
+    }
     assert (spec.like, spec.outside) == (None, False)
 
 
@@ -78,9 +83,44 @@ def test_what_is_said_counts(given):
 
 def test_set_goes_over_the_preset_and_the_preset_over_the_default(given):
     (spec,) = read(given, "  - {selector: semantic, preset: aggressive, set: {contextTopN: 1}}").selectors
-    assert spec.values == {"contextTopK": 10, "contextTopN": 1, "contextIncludeScore": 0.8}
+    assert spec.values == {
+        "contextTopK": 10,
+        "contextTopN": 1,
+        "contextIncludeScore": 0.8,
+        "contextExpansionEnabled": False,
+    }
     assert spec.name == "semantic/aggressive"
     assert spec.about == "smallest context; a first guess, not tuned"
+
+
+def test_what_has_no_effect_is_an_error_where_it_is_set_and_left_out_where_it_is_not(given):
+    on = "contextExpansionEnabled: true"
+    (spec,) = read(given, f"  - {{selector: semantic, set: {{{on}, contextExpansionDepth: 2}}}}").selectors
+    assert spec.values["contextExpansionDepth"] == 2
+    assert spec.values["contextExpansionThreshold"] == 0.75
+    ((line, message),) = selector_faults(given, "{selector: semantic, set: {contextExpansionDepth: 2}}")
+    assert line == 3
+    assert message == (
+        "contextExpansionDepth has no effect while contextExpansionEnabled is false; set contextExpansionEnabled to "
+        "true, or leave contextExpansionDepth out"
+    )
+
+
+def test_a_value_that_its_step_refuses_is_an_error(given):
+    on = "contextExpansionEnabled: true"
+    ((_, message),) = selector_faults(given, f"{{selector: semantic, set: {{{on}, contextExpansionDepth: 0}}}}")
+    assert message.startswith("depth must be 1 to 5 where expansion is enabled, got 0")
+
+
+def test_switches_and_choices_can_be_varied(given):
+    specs = read(given, "  - {selector: semantic-domains, vary: {toolsMode: [aggressive, normal]}}").selectors
+    assert [spec.name for spec in specs] == [
+        "semantic-domains toolsMode=aggressive",
+        "semantic-domains toolsMode=normal",
+    ]
+    assert [spec.values["toolsTopN"] for spec in specs] == [2, 3]
+    specs = read(given, "  - {selector: semantic, vary: {contextExpansionEnabled: [false, true]}}").selectors
+    assert [spec.name for spec in specs] == [f"semantic contextExpansionEnabled={on}" for on in ("false", "true")]
 
 
 def test_vary_makes_a_selector_for_each_combination_the_last_name_fastest(given):
@@ -116,6 +156,23 @@ def test_an_inline_pipeline_is_a_selector(given):
     made = spec.make(_Resources(), {})
     assert made.name == "mine"
     assert made.describe()["pipeline"]["retrieve"]["depth"] == 7
+
+
+def test_files_of_steps_are_relative_to_the_experiment(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path / "given")
+    (given / "sub").mkdir()
+    (given / "sub" / "fits.json").write_text("[]", encoding="utf-8")
+    entry = "name: p, pipeline: {retrieve: dense, refine: [{abstain: {calibration: fits.json}}]}"
+    path = given / "sub" / "e.yaml"
+    path.write_text(f"datasets: [d]\nselectors:\n  - {{{entry}}}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no file of fits: .*sub/fits\.json, line 1") as caught:
+        read_experiment(path)
+    assert [fault.line for fault in caught.value.faults] == [3]
+
+
+def test_a_source_of_a_merge_may_have_the_name_of_such_a_parameter(given):
+    entry = "{name: p, pipeline: {retrieve: {merge: {graph: dense, calibration: bm25}}}}"
+    assert [spec.name for spec in read(given, f"  - {entry}").selectors] == ["p"]
 
 
 class _Resources:

@@ -1,0 +1,241 @@
+"""Calibrations: what was fitted on labelled queries, in a JSON file with one fit a dataset, and the look-up in it.
+
+A fit belongs to a catalog, an embedder and the retrieval that it was made behind. Used with any other it would give
+numbers that look like probabilities and are none, so each mismatch is an error that names both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxbench.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.fileio import read_bytes, write_atomic
+from ctxbench.items import Catalog
+from ctxbench.jsonio import dump_json, parse_json
+from ctxbench.pipeline import ByDomain, Pipeline, Resources, Step
+
+FORMAT = 1
+PROBABILITY, ABSTENTION, WEIGHTS = "probability", "abstention", "weights"
+KINDS = (PROBABILITY, ABSTENTION, WEIGHTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """One fit.
+
+    Attributes:
+        what: `probability`, `abstention` or `weights`.
+        dataset: the name of the dataset whose labels it was made from.
+        dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog.
+        embedder: identity of the embedder.
+        behind: what the fitted step stands behind, as `behind` describes it.
+        split: whose queries were used; `all` = those of every split.
+        queries: how many.
+        values: what was fitted; each kind of step reads its own.
+    """
+
+    what: str
+    dataset: str
+    dataset_hash: str
+    catalog: str
+    embedder: str
+    behind: Mapping[str, Any]
+    split: str
+    queries: int
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.dataset} (catalog {self.catalog[:12]}, {self.queries} queries)"
+
+
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("what", "dataset", "dataset_hash", "catalog", "embedder", "split"), str),
+    **dict.fromkeys(("behind", "values"), dict),
+    "queries": int,
+}
+
+
+@dataclass(frozen=True)
+class Calibrations:
+    """The fits of one file.
+
+    Attributes:
+        path: the file.
+        content: SHA-256 of its bytes; stands in keys and manifests, where the path alone would hide an edit.
+        fits: at most one for each kind and catalog.
+    """
+
+    path: Path
+    content: str
+    fits: tuple[Fit, ...]
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of fits that there are, in the order of `KINDS`."""
+        return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
+
+    def fit(self, what: str, catalog: Catalog, resources: Resources) -> Fit:
+        """The fit for a catalog and the embedder of these resources.
+
+        Raises:
+            ParameterError: there is none for the catalog (names those that there are), or it was made with another
+                embedder (names both).
+        """
+        found = next((fit for fit in self.fits if fit.what == what and fit.catalog == catalog.hash), None)
+        if found is None:
+            known = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == what) or "none"
+            raise ParameterError(
+                f"{self.path} holds no {what} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
+                f"holds those of catalogs: {known}; make one with `ctxbench calibrate {what} DATASET --out {self.path}`"
+            )
+        embedder = resources.identity("embedder")
+        if found.embedder != embedder:
+            raise ParameterError(
+                f"{self.path}: the {what} fit of {found.dataset} was made with the embedder {found.embedder}, and this "
+                f"is {embedder}; scores of two models are not comparable: fit it again with this one"
+            )
+        return found
+
+
+def read_calibrations(path: Path | str) -> Calibrations:
+    """Read a file of fits.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+        InputError: it is no file of fits, or of another version; all faults.
+    """
+    try:
+        data = read_bytes(path)
+    except StorageError as error:
+        raise StorageError(f"{error}; `ctxbench calibrate` makes a file of fits") from error
+    found = parse_json(data.decode("utf-8", "replace"), path=path)
+    if not isinstance(found, dict) or not isinstance(found.get("fits"), list):
+        raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
+    if found.get("format") != FORMAT:
+        what = f"its format is {found.get('format')!r}, this version reads {FORMAT}; fit anew with `ctxbench calibrate`"
+        raise InputError([Fault(what, path, 1)])
+    rows = enumerate(found["fits"])
+    faults = [Fault(f"fit {place}: {message}", path) for place, row in rows for message in _wrong(row)]
+    if faults:
+        raise InputError(faults)
+    fits = tuple(Fit(**row) for row in found["fits"])
+    if twice := _twice(fits):
+        raise InputError([Fault(f"two fits of one kind for one catalog: {fit}", path) for fit in twice])
+    return Calibrations(Path(path), hashlib.sha256(data).hexdigest(), fits)
+
+
+def _wrong(row: Any) -> Iterator[str]:
+    """What is wrong in one fit as it stands in the file."""
+    if not isinstance(row, dict):
+        yield f"expected an object, got {row!r}"
+        return
+    if missing := sorted(set(_TYPES) - set(row)):
+        yield f"it lacks {', '.join(missing)}"
+    if unknown := sorted(set(row) - set(_TYPES)):
+        yield f"it has no {', '.join(unknown)}"
+    for name, kind in _TYPES.items():
+        if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
+            yield f"{name} must be of type {kind.__name__}, got {row[name]!r}"
+    if isinstance(row.get("what"), str) and row["what"] not in KINDS:
+        yield f"what must be one of {', '.join(KINDS)}, got {row['what']!r}"
+
+
+def _twice(fits: Sequence[Fit]) -> list[Fit]:
+    """Fits whose kind and catalog another before them has."""
+    keys = [(fit.what, fit.catalog) for fit in fits]
+    return [fit for place, fit in enumerate(fits) if keys[place] in keys[:place]]
+
+
+def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
+    """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
+
+    Raises:
+        ParameterError: two of them are of one kind and catalog.
+        StorageError: the file cannot be written.
+        InputError: there is a file, and it is none of fits.
+    """
+    new = tuple(fits)
+    if twice := _twice(new):
+        fit = twice[0]
+        other = next(one for one in new if (one.what, one.catalog) == (fit.what, fit.catalog))
+        raise ParameterError(
+            f"{other.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.what} fit a catalog; "
+            "write them to two files"
+        )
+    replaced = {(fit.what, fit.catalog) for fit in new}
+    old = read_calibrations(path).fits if path.exists() else ()
+    kept = [fit for fit in old if (fit.what, fit.catalog) not in replaced]
+    ordered = sorted([*kept, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
+    write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
+
+
+def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
+    """What decides the scores that the step in a place of `refine` is given: analyses, retrieval, and steps of rank.
+
+    Cuts and expansions are no part of it: they change no score of what the search found.
+
+    Args:
+        pipeline: where the step stands.
+        place: of the step in `refine`; None = behind all of them.
+    """
+    ranks = [
+        {name: value for name, value in step.describe().items() if name != "calibration"}  # its content is named
+        for step in pipeline.refine[:place]
+        if isinstance(step, ByDomain) or (step.kind == "rank" and not hasattr(step.call, "keeps_score"))
+    ]
+    described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
+    plain: dict[str, Any] = json.loads(json.dumps(described))  # tuples as they come back from a file
+    return plain
+
+
+def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
+    """What is wrong with where the fitted steps of a pipeline stand, for one catalog.
+
+    A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
+    `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
+    """
+    faults = []
+    for place, step in enumerate(pipeline.refine):
+        if isinstance(step, ByDomain):
+            faults += [
+                f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
+                "on; put it in front"
+                for inner in _inside(step)
+                if getattr(inner.call, "calibrated", None) is not None
+            ]
+        elif getattr(step.call, "calibrated", None) is not None:
+            faults += _elsewhere(step, behind(pipeline, place), catalog)
+    return faults
+
+
+def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
+    """Says that a step's fit was made behind another pipeline than it stands behind here."""
+    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    for fit in held.fits:
+        if fit.what != step.call.calibrated or fit.catalog != catalog.hash:  # type: ignore[attr-defined]
+            continue
+        for stage in ("analyse", "retrieve", "rank"):
+            if fit.behind.get(stage) != here[stage]:
+                yield (
+                    f"{step.name}: the {fit.what} fit of {fit.dataset} in {held.path} was made behind {stage} "
+                    f"{_short(fit.behind.get(stage))}, and here stands {_short(here[stage])}; fit it again behind this"
+                )
+
+
+def _inside(domain: ByDomain) -> Iterator[Step]:
+    """The steps of a combinator, those of combinators in it as well."""
+    for steps in domain.domains.values():
+        for step in steps:
+            if isinstance(step, ByDomain):
+                yield from _inside(step)
+            else:
+                yield step
+
+
+def _short(described: Any) -> str:
+    """A description on one line, as compact JSON."""
+    return dump_json(described)
