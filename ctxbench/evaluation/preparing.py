@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ctxbench.arrays import IntArray
 from ctxbench.cache import cache_dir
+from ctxbench.calibrations import calibration_faults
 from ctxbench.config import Experiment, examine
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
@@ -17,13 +19,17 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import Fault, InputError, UserError
 from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import dataset_folder, dataset_reference, open_dataset
 from ctxbench.evaluation.labelling.weights import read_weights
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.results import LONGEST_NAME, file_name
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog
-from ctxbench.jsonio import line_of
+from ctxbench.jsonio import dump_json, line_of
+from ctxbench.pipeline import Analyses, ByDomain, Merge, Pipeline, Step
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.text import js_trim
 from ctxbench.tokens import TokenCounter, open_counter
 
 T = TypeVar("T")
@@ -41,6 +47,7 @@ class Prepared:
         experiment: as read.
         datasets: by name, in order.
         references: what the experiment calls each, by name: the name itself, or a folder.
+        measured: by dataset, how many queries of the split could be asked; a sample are fewer.
         drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all.
         metrics: parsed.
         embedder: not loaded yet.
@@ -51,6 +58,7 @@ class Prepared:
     experiment: Experiment
     datasets: Mapping[str, Dataset]
     references: Mapping[str, str]
+    measured: Mapping[str, int]
     drawn: Mapping[str, int]
     metrics: tuple[Metric, ...]
     embedder: Embedder
@@ -59,8 +67,13 @@ class Prepared:
 
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
-        store = VectorStore(self.embedder.identity)
-        return LocalResources(Vectors(self.embedder, store, progress=progress), self.counter)
+        return _resources(self.embedder, self.counter, progress=progress)
+
+
+def _resources(
+    embedder: Embedder, counter: TokenCounter, *, progress: Callable[[int, int], None] | None = None
+) -> LocalResources:
+    return LocalResources(Vectors(embedder, VectorStore(embedder.identity), progress=progress), counter)
 
 
 def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
@@ -85,7 +98,8 @@ def prepare(
         notify: told what takes a moment.
 
     Raises:
-        InputError: a dataset, metric, embedder or token counter is unknown or broken; all faults at once.
+        InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
+            not suit a dataset; all faults at once.
     """
     faults = list(faults)
 
@@ -101,16 +115,21 @@ def prepare(
     datasets: dict[str, Dataset] = {}
     references: dict[str, str] = {}
     drawn: dict[str, int] = {}
+    measured: dict[str, int] = {}
     for place, name in enumerate(experiment.datasets):
         where = ("datasets", place)
         dataset = attempt(partial(open_dataset, name, base=experiment.base, notify=notify), *where)
         if dataset is not None and experiment.split:
             dataset = attempt(partial(dataset.split, experiment.split), "split")
+        whole = dataset
+        if dataset is not None and experiment.sample:
+            dataset = attempt(partial(asked, dataset, sample=experiment.sample, seed=experiment.seed), "sample")
         if dataset is not None and dataset.name in datasets:
             line = line_of(experiment.lines, where)
             faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))
         elif dataset is not None:
             datasets[dataset.name] = dataset
+            measured[dataset.name] = len(whole.judged()) if whole is not None else 0
             references[dataset.name] = dataset_reference(name, experiment.base)
             drawn[dataset.name] = attempt(partial(_drawn, dataset, experiment.base / name), *where) or 0
             if not len(dataset.judged()):
@@ -127,6 +146,8 @@ def prepare(
         if len(file_name(spec.name)) > LONGEST_NAME:
             what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
             faults.append(Fault(what, experiment.path, line_of(experiment.lines, ("selectors", place))))
+    if embedder is not None and counter is not None:
+        faults += _unsuited(experiment, datasets, _resources(embedder, counter))
     if faults or embedder is None or counter is None:
         own = sorted((fault for fault in faults if fault.path == experiment.path), key=lambda fault: fault.line)
         raise InputError([*own, *(fault for fault in faults if fault.path != experiment.path)])
@@ -134,12 +155,91 @@ def prepare(
         experiment=experiment,
         datasets=datasets,
         references=references,
+        measured=measured,
         drawn=drawn,
         metrics=parse_metrics(experiment.metrics),
         embedder=embedder,
         counter=counter,
         item_tokens={name: counts for name, counts in counted.items() if counts is not None},
     )
+
+
+def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
+    """What the steps of our selectors say against the datasets."""
+    checks = StepChecks(resources)
+    for place, spec in enumerate(experiment.selectors):
+        made = spec.make(resources, {})
+        pipelines = [made.pipeline] if isinstance(made, PipelineSelector) else []
+        for pipeline, dataset in itertools.product(pipelines, datasets.values()):
+            for message in checks.faults(pipeline, dataset):
+                what = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
+                yield Fault(what, experiment.path, line_of(experiment.lines, ("selectors", place)))
+
+
+class StepChecks:
+    """What the steps of pipelines say against running on a dataset, as far as it can be told without a model.
+
+    A step that has a method `check(catalog, resources)` is asked; it raises a `UserError` where it cannot work over
+    that catalog, for example with a graph of another one. A step that was fitted must stand behind what it was fitted
+    behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however many
+    pipelines share it.
+
+    Args:
+        resources: passed to the steps, which must not use here what would load a model.
+    """
+
+    def __init__(self, resources: LocalResources) -> None:
+        self.resources = resources
+        self._said: dict[tuple[str, str], str | None] = {}
+
+    def faults(self, pipeline: Pipeline, dataset: Dataset) -> list[str]:
+        """What is wrong with running a pipeline on a dataset."""
+        asked = [(step, self._objection) for step in _steps(pipeline)]
+        found = [self._once(step, dataset, ask) for step, ask in [*asked, (pipeline.analyse, self._no_chunk)]]
+        found += calibration_faults(pipeline, dataset.catalog)
+        return [message for message in dict.fromkeys(found) if message is not None]
+
+    def _once(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
+        key = (dataset.name, f"{ask.__name__} {dump_json(step.describe())}")
+        if key not in self._said:
+            self._said[key] = ask(step, dataset)
+        return self._said[key]
+
+    def _objection(self, step: Step, dataset: Dataset) -> str | None:
+        check = getattr(step.call, "check", None)
+        if check is not None:
+            try:
+                check(dataset.catalog, self.resources)
+            except UserError as error:
+                return f"{step.name}: {error}"
+        return None
+
+    def _no_chunk(self, analyse: Step | Analyses, dataset: Dataset) -> str | None:
+        batch = dataset.judged().batch()
+        if analyse.uses or not any(js_trim(request.text) for request in batch.requests):
+            return None  # it may need a model, or there is nothing to analyse
+        if analyse.call(batch, self.resources).text:
+            return None
+        steps = analyse.steps if isinstance(analyse, Analyses) else (analyse,)
+        names = ", ".join(step.name for step in steps)
+        return (
+            f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would be "
+            "searched for; put another beside it, for example `analyse: [sentences, ...]`"
+        )
+
+
+def _steps(pipeline: Pipeline) -> Iterator[Step]:
+    """Every step of a pipeline, those inside combinators as well."""
+    waiting: list[Any] = [pipeline.analyse, pipeline.retrieve, *pipeline.refine, pipeline.format]
+    for one in waiting:  # combinators append what they hold
+        if isinstance(one, Analyses):
+            waiting += one.steps
+        elif isinstance(one, Merge):
+            waiting += one.sources.values()
+        elif isinstance(one, ByDomain):
+            waiting += [step for steps in one.domains.values() for step in steps]
+        else:
+            yield one
 
 
 def _drawn(dataset: Dataset, folder: Path) -> int:

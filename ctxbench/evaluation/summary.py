@@ -57,6 +57,7 @@ class DatasetSummary:
         queries: those asked, which are those that are labelled or need nothing.
         unlabelled: those left out because nobody has judged them.
         items: in the catalog.
+        of: how many could have been asked; more than `queries` where a sample was.
         drawn: how many of the queries a label queue drew; they stand for different numbers of queries.
         selectors: one summary each.
     """
@@ -66,6 +67,7 @@ class DatasetSummary:
     unlabelled: int
     items: int
     selectors: tuple[SelectorSummary, ...]
+    of: int = 0
     drawn: int = 0
 
 
@@ -115,6 +117,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                 queries=int(about["queries"]),
                 unlabelled=int(about.get("unlabelled", 0)),
                 items=int(about["items"]),
+                of=int(about.get("of", about["queries"])),
                 drawn=int(about.get("drawn", 0)),
                 selectors=tuple(
                     replace(
@@ -173,6 +176,7 @@ def _dataset_dict(dataset: DatasetSummary) -> dict[str, Any]:
         "queries": dataset.queries,
         "unlabelled": dataset.unlabelled,
         "items": dataset.items,
+        "of": dataset.of,
         "drawn": dataset.drawn,
         "selectors": {one.selector: _selector_dict(one) for one in dataset.selectors},
     }

@@ -21,7 +21,7 @@ from ctxbench.evaluation.latency.results import (
 )
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog
-from ctxbench.pipeline import ByDomain, Merge, Pipeline, Step
+from ctxbench.pipeline import Analyses, ByDomain, Merge, Pipeline, Step
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Request
 
@@ -183,7 +183,7 @@ def timed(pipeline: Pipeline, clock: Clock) -> Pipeline:
     """The same pipeline with every step of its first level timed under its name, `kind:name`."""
     labels: set[str] = set()
 
-    def wrap(step: Step | Merge | ByDomain) -> Any:
+    def wrap(step: Step | Analyses | Merge | ByDomain) -> Any:
         base = f"{step.kind}:{step.name}" if isinstance(step, Step) else _combinator(step)
         label, number = base, 2
         while label in labels:
@@ -200,7 +200,9 @@ def timed(pipeline: Pipeline, clock: Clock) -> Pipeline:
     )
 
 
-def _combinator(step: Merge | ByDomain) -> str:
+def _combinator(step: Analyses | Merge | ByDomain) -> str:
+    if isinstance(step, Analyses):
+        return "analyse:list"
     return "retrieve:merge" if isinstance(step, Merge) else "refine:by_domain"
 
 

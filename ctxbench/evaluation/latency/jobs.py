@@ -13,7 +13,7 @@ from ctxbench.errors import Fault, InputError
 from ctxbench.fileio import write_atomic
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import dump_json, dump_jsonl, iter_jsonl, read_json
-from ctxbench.pipeline import ByDomain, Merge, Pipeline, Step
+from ctxbench.pipeline import Analyses, ByDomain, Merge, Pipeline, Step
 from ctxbench.requests import Message, Request, SessionItem
 
 
@@ -93,7 +93,7 @@ def read_request(row: Mapping[str, Any]) -> Request:
 def spec_of(pipeline: Pipeline) -> dict[str, Any]:
     """The specification that `Pipeline.of` builds an equal pipeline from, by the registered names of its steps."""
     return {
-        "analyse": _step(pipeline.analyse),
+        "analyse": _analyse(pipeline.analyse),
         "retrieve": _retrieve(pipeline.retrieve),
         "refine": [_refine(step) for step in pipeline.refine],
         "format": _step(pipeline.format),
@@ -102,6 +102,10 @@ def spec_of(pipeline: Pipeline) -> dict[str, Any]:
 
 def _step(step: Step) -> dict[str, Any]:
     return {step.name: registry.parameters(step.call)}
+
+
+def _analyse(step: Step | Analyses) -> dict[str, Any] | list[dict[str, Any]]:
+    return [_step(one) for one in step.steps] if isinstance(step, Analyses) else _step(step)
 
 
 def _retrieve(step: Step | Merge) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def test_a_pipeline_is_rebuilt_from_its_specification(name: str) -> None:
 def test_combinators_are_rebuilt() -> None:
     pipeline = Pipeline.of(
         {
+            "analyse": ["sentences", {"history": {"turns": 2}}],
             "retrieve": {"merge": {"near": {"dense": {"depth": 30}}, "words": "bm25"}},
             "refine": [{"by_domain": {"tool": [{"first": {"n": 2}}], "rule, reference": [], "*": []}}],
         }

@@ -1,0 +1,65 @@
+"""What the ablations need fitted on labels: `python experiments/strategies/fit.py` (part of `make ablations`)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxbench.cache import cache_dir
+from ctxbench.calibrations import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.calibrating.fitting import fit
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.sampling import asked
+from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.index.resources import LocalResources
+from ctxbench.jsonio import load_yaml
+from ctxbench.pipeline import Pipeline
+from ctxbench.tokens import open_counter
+
+HERE = Path(__file__).parents[1]
+BEHIND: dict[str, dict[str, Any]] = {
+    PROBABILITY: {"retrieve": "dense"},
+    ABSTENTION: {"retrieve": "dense"},
+    WEIGHTS: {"retrieve": {"merge": ["dense", "bm25"]}, "refine": ["weighted"]},
+}
+SEED = 1  # the sample that is measured has seed 0: of a large dataset, other queries
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit everything anew.
+
+    At most `sample` tuning queries a dataset are used. Of datasets with the same catalog the first is fitted on;
+    abstention only where some queries need nothing, as it cannot be learned elsewhere.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--experiment", type=Path, default=HERE / "ablations.yaml", help="names the datasets")
+    parser.add_argument("--out", type=Path, default=HERE / "calibrations.json", help="the file of fits")
+    given = parser.parse_args(arguments)
+    plan, _ = load_yaml(given.experiment)
+    embedder = open_embedder(plan.get("embedder", "minilm"))
+    counter = open_counter(plan.get("tokens", "o200k"), cache=cache_dir())
+    resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter)
+    datasets: dict[str, Dataset] = {}
+    for name in plan["datasets"]:
+        whole = open_dataset(name, base=given.experiment.parent)
+        part = asked(whole, split="tuning", sample=plan.get("sample", 0), seed=SEED)
+        datasets.setdefault(part.catalog.hash, part)
+    fits = []
+    for what, spec in BEHIND.items():
+        pipeline = Pipeline.of(spec)
+        for part in datasets.values():
+            if what != ABSTENTION or any(query.needs_nothing for query in part.queries):
+                fits.append(fit(what, part, pipeline, resources))
+                print(f"{what}, {part.name}: {fits[-1].queries} queries", file=sys.stderr)  # noqa: T201
+    given.out.unlink(missing_ok=True)
+    write_calibrations(given.out, fits)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
