@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench import registry
 from ctxbench.evaluation.datasets import read_dataset, split_of, validate
 from ctxbench.evaluation.datasets.files import CARD_FIELDS, QRELS_HEADER
 from ctxbench.evaluation.datasets.rows import QUERY_FIELDS
@@ -21,8 +19,6 @@ from ctxbench.sources.catalogs import ITEM_FIELDS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PAGE = (ROOT / "datasets" / "README.md").read_text("utf-8")
-STAGES = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
-STEPS = [(kind, name) for kind in STAGES for name in registry.names(kind)]
 
 
 def section(page, title):
@@ -91,14 +87,6 @@ def test_the_table_of_alternatives_is_what_the_metrics_say(example):
 def test_each_table_of_the_page_has_every_field_and_no_other(title, fields):
     named = [name for row in rows(section(PAGE, title)) for name in re.findall(r"`([^`]+)`", row[0])]
     assert sorted(named) == sorted(fields)
-
-
-@pytest.mark.parametrize(("kind", "name"), STEPS)
-def test_every_step_stands_in_the_readme_with_its_parameters_and_defaults(kind, name):
-    (row,) = [row for row in rows(section(README, "Steps of a pipeline")) if re.match(rf"`{name}`", row[1])]
-    shown = dict(re.findall(r"`(\w+)` ([^\s,]+)", row[2]))
-    true = {f.name: f.default for f in dataclasses.fields(registry.find(kind, name)) if f.init}
-    assert shown == {key: {"": "empty", "False": "false"}.get(str(value), str(value)) for key, value in true.items()}
 
 
 def test_the_readme_names_the_combinators_and_shows_forms_that_can_be_built():

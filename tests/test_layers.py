@@ -17,17 +17,18 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
     "errors arrays fileio jsonio cache items candidates requests query selection registry pipeline",
-    "text tokens redaction_rules redaction embedding index sources",
+    "text chunking tokens calibrations redaction_rules redaction embedding index sources",
     "steps",
-    "selectors config",
+    "selectors config session",
     "evaluation",
     "reporting",
     "cli testing pytest_plugin server __main__",
 )
 INSIDE_EVALUATION = (
-    "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.rows datasets.files importers "
-    "datasets.store datasets fetching labelling.exposure labelling.weights labelling.regrading labelling.answers "
-    "traces provenance slices evidence results curation preparing summary dataset_run runner latency labelling"
+    "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.sampling datasets.rows "
+    "datasets.files importers datasets.store datasets fetching labelling.exposure labelling.weights "
+    "labelling.regrading labelling.answers traces usage provenance slices evidence results curation preparing "
+    "summary dataset_run runner latency labelling"
 )
 
 
