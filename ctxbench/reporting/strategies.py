@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Described:
         kind, name: as registered.
         summary: the first paragraph.
         parameters: name and default, as YAML writes them, in order.
+        meanings: what the docstring says of each parameter or several, under their names.
+        notes: the rest of it but for cost and source.
         empty: the sentences on what is empty.
         cost, source: what stands behind these words.
     """
@@ -45,6 +47,8 @@ class Described:
     name: str
     summary: str
     parameters: tuple[tuple[str, str], ...]
+    meanings: Mapping[str, str]
+    notes: str
     empty: str
     cost: str
     source: str
@@ -80,16 +84,22 @@ def described(kind: str, name: str, strategy: Any) -> Described:
     lacking = [label for label, text in {"Empty case": empty, **parts}.items() if not text]
     if not said or not said[0] or _generated(strategy):
         lacking.insert(0, "summary")
+    meanings = _meanings(strategy)
+    named = {one.strip() for names in meanings for one in names.split(",")}
+    lacking += [f"parameter {one.name}" for one in dataclasses.fields(strategy) if one.init and one.name not in named]
     if lacking:
         raise ParameterError(
             f"the docstring of {kind} strategy {name!r} ({strategy.__qualname__}) lacks: {', '.join(lacking)}; it "
-            "needs a summary, the empty case, and sentences that begin with 'Cost:' and 'Source:'"
+            "needs a summary, the empty case, sentences that begin with 'Cost:' and 'Source:', and every parameter "
+            "under 'Attributes:'"
         )
     return Described(
         kind=kind,
         name=name,
         summary=said[0],
         parameters=tuple(_parameters(kind, name, strategy)),
+        meanings=meanings,
+        notes=re.split(r"(?:^|\s)(?:Cost|Source): ", prose)[0].strip(),
         empty=empty,
         cost=parts["Cost"],
         source=parts["Source"],
@@ -101,14 +111,17 @@ def table(found: Sequence[Described]) -> str:
     lines = [
         "# Strategies",
         "",
-        "Every strategy that a pipeline can name, with its parameters and their defaults. Made by `make strategies`",
-        "from the registry and the docstrings. [What each is worth](../reports/ablations.md) was measured.",
+        "Every strategy that a pipeline can name, with its parameters and their defaults; below each table what they",
+        "mean. Made by `make strategies` from the registry and the docstrings. [What each is",
+        "worth](../reports/ablations.md) was measured.",
     ]
     for kind, title in KINDS.items():
         rows = [one for one in found if one.kind == kind]
         if rows:
             lines += ["", f"## {title}", "", "| name | what it does | parameters | cost | source |", "|" + " --- |" * 5]
             lines += [_row(one) for one in rows]
+            for one in rows:
+                lines += _details(one)
     return "\n".join(lines) + "\n"
 
 
@@ -116,6 +129,32 @@ def _row(one: Described) -> str:
     parameters = ", ".join(f"`{name}: {default}`" if default else f"`{name}`" for name, default in one.parameters)
     cells = (f"`{one.name}`", one.summary, parameters or "none", one.cost, one.source)
     return f"| {' | '.join(cell.replace('``', '`').replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _details(one: Described) -> Iterator[str]:
+    """What the parameters of a strategy mean, and what else is said of it."""
+    yield from ("", f"### `{one.name}`")
+    if one.meanings:
+        yield ""
+        for names, meaning in one.meanings.items():
+            yield f"* {', '.join(f'`{name.strip()}`' for name in names.split(','))}: {meaning}"
+    if one.notes:
+        yield from ("", one.notes)
+
+
+def _meanings(strategy: Any) -> dict[str, str]:
+    """The entries under `Attributes:` of a docstring, one line each, in order."""
+    parts = re.split(r"^Attributes:\n", inspect.getdoc(strategy) or "", flags=re.MULTILINE)
+    found: dict[str, str] = {}
+    for line in parts[1].splitlines() if len(parts) > 1 else ():
+        entry = re.match(r" {4}(\w+(?:, \w+)*): (.*)", line)
+        if not line.strip():
+            break
+        if entry:
+            found[entry[1]] = entry[2]
+        elif found:
+            found[next(reversed(found))] += f" {line.strip()}"
+    return {names: meaning.replace("``", "`") for names, meaning in found.items()}
 
 
 def _labelled(prose: str, label: str) -> str:

@@ -44,9 +44,12 @@ class Whole:
     """Cut in half | or less.
 
     Attributes:
-        share: of the ranking, 0 to 1.
+        share: of the ranking,
+            0 to 1.
+        names, weights: one each.
+        other, text: for nothing.
 
-    Empty in, empty out. Cost: a sort, at most.
+    Ties stay together. Empty in, empty out. Cost: a sort, at most.
     Source: ours; see `there`.
     """
 
@@ -60,6 +63,9 @@ class Whole:
 @dataclass(frozen=True)
 class Needing:
     """Needs a value.
+
+    Attributes:
+        n: any.
 
     Nothing found, nothing offered. Source: ours. Cost: none.
     """
@@ -79,7 +85,24 @@ def test_a_docstring_is_read_by_its_words(monkeypatch):
     assert found.parameters == (
         ("share", "0.5"), ("names", "[a, b]"), ("weights", "{x: 1.0}"), ("other", "null"), ("text", "''"),
     )  # fmt: skip
-    assert table([found]).splitlines()[-1] == (
+    assert found.meanings == {
+        "share": "of the ranking, 0 to 1.",
+        "names, weights": "one each.",
+        "other, text": "for nothing.",
+    }
+    assert found.notes == "Ties stay together. Empty in, empty out."
+    lines = table([found]).splitlines()
+    assert lines[-8:] == [
+        "",
+        "### `whole`",
+        "",
+        "* `share`: of the ranking, 0 to 1.",
+        "* `names`, `weights`: one each.",
+        "* `other`, `text`: for nothing.",
+        "",
+        "Ties stay together. Empty in, empty out.",
+    ]
+    assert lines[-9] == (
         r"| `whole` | Cut in half \| or less. | `share: 0.5`, `names: [a, b]`, `weights: {x: 1.0}`, `other: null`, "
         "`text: ''` | a sort, at most | ours; see `there` |"
     )
@@ -105,7 +128,7 @@ class Halting:
 
 def test_what_a_docstring_lacks_is_named():
     with pytest.raises(
-        ParameterError, match=r"cut strategy 'silent' \(Silent\) lacks: summary, Empty case, Cost, Source;"
+        ParameterError, match=r"cut strategy 'silent' \(Silent\) lacks: summary, Empty case, Cost, Source, parameter n;"
     ):
         described("cut", "silent", Silent)
     with pytest.raises(ParameterError, match=r"lacks: Empty case, Cost; it needs a summary"):
