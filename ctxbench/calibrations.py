@@ -17,7 +17,8 @@ from ctxbench.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.fileio import read_bytes, write_atomic
 from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, parse_json
-from ctxbench.pipeline import ByDomain, Pipeline, Resources, Step
+from ctxbench.pipeline import Pipeline
+from ctxbench.stages import ByDomain, Resources, Step
 
 FORMAT = 1
 PROBABILITY, ABSTENTION, WEIGHTS = "probability", "abstention", "weights"
@@ -210,6 +211,16 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
         elif getattr(step.call, "calibrated", None) is not None:
             faults += _elsewhere(step, behind(pipeline, place), catalog)
     return faults
+
+
+def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+    """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
+
+    Raises:
+        ParameterError: `calibration_faults` finds any.
+    """
+    if faults := calibration_faults(pipeline, catalog):
+        raise ParameterError("; ".join(faults))
 
 
 def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.jsonio import YamlPath, line_of, load_yaml
-from ctxbench.pipeline import Pipeline, PipelineError, Resources
+from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.selectors.base import Selector
-from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.definitions import definition, rooted
 from ctxbench.selectors.external import KINDS as EXTERNAL_KINDS
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
+from ctxbench.stages import Resources
 
 DEFAULT_METRICS = (
     "completeness",
@@ -40,7 +41,6 @@ _KEYS = (
     *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
     *("embedder", "tokens", "seed", "compare_to"),
 )
-_FILES = ("calibration", "graph")  # parameters of steps that are paths
 
 Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
 
@@ -56,6 +56,7 @@ class SelectorSpec:
         values: its parameters that have an effect, by name; empty for outside selectors.
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
+        line: where it stands in the file, 1-based; 0 = in none.
     """
 
     name: str
@@ -64,6 +65,7 @@ class SelectorSpec:
     values: Mapping[str, Value] = field(default_factory=dict)
     like: str | None = None
     outside: bool = False
+    line: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -272,7 +274,7 @@ class _Reader:
         for place, spec in read:
             if spec.name in specs:
                 self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", place)
-            specs.setdefault(spec.name, spec)
+            specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", place))))
         for place, spec in read:
             self._check_like(spec, specs, ("selectors", place, "like"))
         return list(specs.values())
@@ -372,10 +374,10 @@ class _Reader:
         name = entry.get("name")
         if not (isinstance(name, str) and name):
             self.fault("an inline pipeline needs a name", *where)
-        pipeline = Pipeline.of(_rooted(entry["pipeline"], self.path.parent))
+        pipeline = Pipeline.of(rooted(entry["pipeline"], self.path.parent))
         if len(self.faults) > before:
             return []
-        return [SelectorSpec(str(name), _pipeline_maker(str(name), pipeline), "a pipeline of the experiment")]
+        return [SelectorSpec(str(name), _pipeline_maker(str(name), pipeline), "")]
 
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
         made = external_from_config(entry, base=self.path.parent)
@@ -384,20 +386,6 @@ class _Reader:
 
 def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
     return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
-
-
-def _rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
-    """A pipeline's specification with its paths relative to `base`; the sources of a `merge` are no parameters."""
-    if isinstance(spec, list):
-        return [_rooted(one, base) for one in spec]
-    if not isinstance(spec, Mapping):
-        return spec
-    return {
-        key: str(base / value)
-        if files and key in _FILES and isinstance(value, str)
-        else _rooted(value, base, files=key != "merge")
-        for key, value in spec.items()
-    }
 
 
 def _named(entry: Mapping[str, Any]) -> str:

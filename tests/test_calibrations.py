@@ -11,7 +11,8 @@ from ctxbench import testing
 from ctxbench.calibrations import Fit, behind, calibration_faults, read_calibrations, write_calibrations
 from ctxbench.errors import InputError, ParameterError, StorageError
 from ctxbench.items import Catalog
-from ctxbench.pipeline import ByDomain, Pipeline, Step
+from ctxbench.pipeline import Pipeline
+from ctxbench.stages import ByDomain, Step
 from ctxbench.steps.calibrated import Abstain, Probability
 
 RESOURCES = testing.mock_resources()

@@ -14,9 +14,10 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import ParameterError
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Merge, Pipeline, PipelineError
-from ctxbench.requests import Batch, Request
+from ctxbench.pipeline import Pipeline, PipelineError
+from ctxbench.requests import Batch, Request, SessionItem
 from ctxbench.selection import selections
+from ctxbench.stages import Merge
 from ctxbench.steps.lexical import Bm25
 from ctxbench.steps.retrieve import Dense
 from ctxbench.tokens import CharsCounter
@@ -177,6 +178,22 @@ class TestMerge:
     def test_a_step_names_the_sources_that_there_are(self, retrieve, refine, path, message):
         assert only_fault_of({"retrieve": retrieve, "refine": refine}) == (path, message)
 
+    @pytest.mark.parametrize(
+        ("refine", "path"),
+        [
+            ([FIRST, "expansion", "rrf"], "refine.2.rrf"),
+            ([{"by_domain": {"*": ["expansion"]}}, FIRST, {"weighted": {}}], "refine.2.weighted"),
+            (["expansion", {"by_domain": {"tool": ["rrf"], "*": []}}], "refine.1.by_domain.tool.0.rrf"),
+        ],
+    )
+    def test_nothing_ranks_anew_behind_an_expansion(self, refine, path):
+        found = only_fault_of({"retrieve": {"merge": ["dense", "bm25"]}, "refine": refine})
+        assert found == (path, "ranks what the search found, so it must stand in front of expand steps")
+
+    def test_one_domain_may_expand_where_another_ranks(self):
+        domains = {"tool": ["expansion"], "*": ["rrf"]}
+        assert Pipeline.of({"retrieve": {"merge": ["dense", "bm25"]}, "refine": [{"by_domain": domains}]})
+
     def test_the_same_source_twice_needs_names(self):
         twice = [{"bm25": {"k1": 1.0}}, {"bm25": {"k1": 2.0}}, "dense"]
         path, message = only_fault_of({"retrieve": {"merge": twice}})
@@ -255,6 +272,29 @@ class TestByDomain:
         row = BATCH.ids.index("session")
         (ids,) = chosen_ids(Pipeline.of(spec), BATCH.take([row]))
         assert sorted(ids) == ["rule:by%20hand", "rule:twin", "tool:tracker:create_issue"]
+
+    def test_a_domain_sees_the_session_items_of_its_types(self):
+        catalog = Catalog([Item(type=kind, name=name) for kind in ("rule", "tool") for name in ("tea", "tea too")])
+        session = (SessionItem(catalog[0].key),)
+        batch = Batch.of(catalog, [Request(id="q", text="tea", session=session)])
+
+        def chosen(*steps):
+            spec = {"retrieve": "dense", "refine": [{"by_domain": {"rule": [*steps], "*": [*steps]}}]}
+            return chosen_ids(Pipeline.of(spec), batch, testing.mock_resources())[0]
+
+        leads = {"expansion": {"threshold": 0.1, "session": True}}
+        assert sorted(chosen({"first": {"n": 0}}, leads)) == ["rule:tea", "rule:tea%20too"]
+        budget = {"tokens": 3, "session": True}  # each rule is 2 tokens, and the session holds one of them
+        assert testing.mock_resources().tokens(catalog)[:2].tolist() == [2, 2]
+        assert [one for one in chosen({"budget": budget}) if one.startswith("rule")] == ["rule:tea"]
+
+    def test_a_session_item_of_no_domain_is_none_of_their_business(self):
+        catalog = Catalog([Item(type="rule", name="a"), Item(type="tool", name="b")])
+        batch = Batch.of(
+            catalog, [Request(id="q", text="b", session=(SessionItem(catalog[0].key),), available=(catalog[1].key,))]
+        )
+        pipeline = Pipeline.of({"retrieve": "dense", "refine": [{"by_domain": {"tool": [FIRST]}}]})
+        assert chosen_ids(pipeline, batch, testing.mock_resources()) == [["rule:a", "tool:b"]]
 
     def test_a_type_in_no_domain_is_an_error(self):
         pipeline = Pipeline.of({"retrieve": "everything", "refine": [{"by_domain": {"tool": []}}]})

@@ -145,7 +145,7 @@ BAD = """
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 import numpy as np
-from ctxbench.candidates import Candidates
+from ctxbench.candidates import Candidates, brought_in
 from ctxbench.query import Query
 from ctxbench.selection import Prompt
 from ctxbench.steps.cut import First
@@ -305,6 +305,32 @@ class AddsRows:
         return Everything()(query, resources)
 
 @dataclass(frozen=True)
+class Reopens:
+    def __call__(self, query, candidates, resources):
+        return replace(candidates, out=np.zeros_like(candidates.out))
+
+def led(query, candidates, n, score):
+    rows = [(q, i, score(k)) for q in range(len(query.batch)) for k, i in enumerate([
+        i for i in np.flatnonzero(query.batch.eligible[q])
+        if i not in candidates.item[candidates.rows(q)][candidates.chosen[candidates.rows(q)]]][:n])]
+    request, item, scores = np.array(rows, dtype=float).reshape(-1, 3).T
+    return request.astype(int), item.astype(int), {
+        "score": scores.astype(float), "origin": np.full(len(rows), 2), "mode": np.full(len(rows), 3)}
+
+@dataclass(frozen=True)
+class ForgetsSearch:
+    def __call__(self, query, candidates, resources):
+        request, item, given = led(query, candidates, 1, lambda place: 1.0)
+        table = brought_in(candidates, request, item, **given)
+        return replace(table, columns={})
+
+@dataclass(frozen=True)
+class ScoresByPlace:
+    def __call__(self, query, candidates, resources):
+        request, item, given = led(query, candidates, 12, lambda place: 1.0 - place / 20)
+        return brought_in(candidates, request, item, **given)
+
+@dataclass(frozen=True)
 class SendsAll:
     def __call__(self, query, candidates):
         rows = [candidates.item[candidates.rows(n)] for n in range(len(query.batch))]
@@ -340,6 +366,9 @@ CASES = [
     ("analyse", "EmptyChunks", "a chunk must be a text that is not empty"),
     ("fit", "AddsRows", "only an expand step may add rows"),
     ("expand", "AddsRows2", "a row that was added must have an expansion origin"),
+    ("expand", "Reopens", "a row that was out must keep the rule that met it first"),
+    ("expand", "ForgetsSearch", "an expand step must leave the ranking of the search as it was"),
+    ("expand", "ScoresByPlace", "all items, items shuffled: request"),
     ("format", "SendsAll", "what was left out must not reach the prompt"),
     ("format", "SendsObjects", "must be JSON"),
 ]

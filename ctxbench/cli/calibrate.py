@@ -53,11 +53,11 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     """Fit, write, and print what was fitted and, with folds, what it is worth.
 
     Raises:
-        ParameterError: there is no such kind, or no fit of weights out of fold.
+        ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
         UserError: as of `ctxbench.evaluation.calibrating.fitting.fit`.
     """
     from ctxbench.cache import cache_dir
-    from ctxbench.calibrations import KINDS, WEIGHTS, write_calibrations
+    from ctxbench.calibrations import KINDS, WEIGHTS, read_calibrations, write_calibrations
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
     from ctxbench.embedding.vectors import Vectors
@@ -72,6 +72,8 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
     if asked.folds and asked.what == WEIGHTS:
         raise ParameterError("folds are for probability and abstention; weights are measured by an experiment")
+    if out.exists():
+        read_calibrations(out)  # a file of something else is refused before anything is fitted
     definition, preset = find_definition(asked.selector)
     pipeline = definition.pipeline(definition.values(preset))
     embedder = open_embedder(asked.embedder)
@@ -79,6 +81,9 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     figures: dict[str, FoldFigures] = {}
     with progress() as shown:
         opened = [open_dataset(name, notify=shown.say) for name in asked.datasets]
+        names = [dataset.name for dataset in opened]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:

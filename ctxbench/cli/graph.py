@@ -11,6 +11,7 @@ import typer
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
+from ctxbench.errors import StorageError
 
 if TYPE_CHECKING:
     from ctxbench.index.graph import GraphSpec
@@ -32,7 +33,10 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     from ctxbench.tokens import open_counter
 
     items = find_catalog(catalog)
-    old = read_graph(out) if out.exists() else None
+    try:
+        old = read_graph(out) if out.exists() else None
+    except StorageError as error:
+        raise StorageError(f"{out} is not written over: {error}. Delete it, or name another file with --out") from error
     model = open_embedder(embedder)
     with progress() as shown:
         vectors = Vectors(model, VectorStore(model.identity), progress=partial(shown, "embedding texts"))

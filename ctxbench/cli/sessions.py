@@ -41,7 +41,8 @@ def open_session(
     """The session of a request, with what the options change in it.
 
     Raises:
-        UserError: a file is faulty, a change is none, or a preset is named beside settings of the session's own.
+        UserError: a file is faulty, a change is none, a preset is named beside settings of the session's own, or one
+            of `given` has no effect beside them.
     """
     from ctxbench.session import Agent, Session, read_session
 
@@ -57,7 +58,10 @@ def open_session(
         session = session.remove(key)
     for key in chat.add:
         session = session.add(key)
-    return session.with_settings(**given)
+    session = session.with_settings(**given)
+    if idle := [fault for name in given if (fault := definition.idle(name, session.settings))]:
+        raise ParameterError("; ".join(idle))
+    return session
 
 
 def read_history(given: str) -> tuple[Message, ...]:

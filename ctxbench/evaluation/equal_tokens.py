@@ -20,8 +20,8 @@ from ctxbench.evaluation.metrics import evaluate, parse_metric
 from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.stats import Comparison, compare, difference_interval, sign_flip
 from ctxbench.index.ranked import DEPTH
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 from ctxbench.steps.cut import Standard
 
 LENGTHS = (*range(31), 40, 50, 75, 100)

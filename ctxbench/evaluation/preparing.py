@@ -27,8 +27,9 @@ from ctxbench.evaluation.results import LONGEST_NAME, file_name
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, line_of
-from ctxbench.pipeline import Analyses, ByDomain, Merge, Pipeline, Step
+from ctxbench.pipeline import Pipeline
 from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.text import js_trim
 from ctxbench.tokens import TokenCounter, open_counter
 
@@ -142,10 +143,10 @@ def prepare(
     counted = {
         name: attempt(partial(count_tokens, counter, d.catalog), "tokens") for name, d in datasets.items() if counter
     }
-    for place, spec in enumerate(experiment.selectors):
+    for spec in experiment.selectors:
         if len(file_name(spec.name)) > LONGEST_NAME:
             what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
-            faults.append(Fault(what, experiment.path, line_of(experiment.lines, ("selectors", place))))
+            faults.append(Fault(what, experiment.path, spec.line))
     if embedder is not None and counter is not None:
         faults += _unsuited(experiment, datasets, _resources(embedder, counter))
     if faults or embedder is None or counter is None:
@@ -167,13 +168,19 @@ def prepare(
 def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
     """What the steps of our selectors say against the datasets."""
     checks = StepChecks(resources)
-    for place, spec in enumerate(experiment.selectors):
+    for spec in experiment.selectors:
         made = spec.make(resources, {})
         pipelines = [made.pipeline] if isinstance(made, PipelineSelector) else []
+        try:
+            for step in itertools.chain.from_iterable(map(_steps, pipelines)):
+                step.describe()
+        except UserError as error:  # a file that a step names is missing or damaged
+            yield Fault(f"selector {spec.name!r}: {error}", experiment.path, spec.line)
+            continue
         for pipeline, dataset in itertools.product(pipelines, datasets.values()):
             for message in checks.faults(pipeline, dataset):
                 what = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
-                yield Fault(what, experiment.path, line_of(experiment.lines, ("selectors", place)))
+                yield Fault(what, experiment.path, spec.line)
 
 
 class StepChecks:

@@ -19,7 +19,7 @@ from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.embedding.base import ModelError
 from ctxbench.errors import EmbeddingError
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Resources
+from ctxbench.stages import Resources
 
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives

@@ -21,8 +21,8 @@ from ctxbench.candidates import SEARCHED, Candidates, Origin
 from ctxbench.index.fields import field_words, name_parts
 from ctxbench.index.lexical import Bm25Index
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 VERSION = 2
 RETRIEVED = "retrieved.score"

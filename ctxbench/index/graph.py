@@ -26,6 +26,7 @@ from ctxbench.items import Catalog
 T = TypeVar("T", bound=np.generic)
 Prints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]
 SIMILARITIES = ("max", "mean", "centroid")
+_AT_ONCE = 65_536  # entries turned at once
 
 
 class Edges(NamedTuple):
@@ -192,7 +193,7 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None) -> Gr
     view = _View(heads(matrix) if old.spec.heads else matrix, old.spec)
     fresh = view.edges(view.places(np.flatnonzero(changed)), limit=None)
     there = fresh.taken(~changed[fresh.item])
-    back = Edges(there.item, there.owner, there.score, there.other_chunk, there.own_chunk)
+    back = view.turned(there)
     gone = now_of_old < 0
     lossy = np.unique(np.searchsorted(old.start, np.flatnonzero(gone[old.item]), side="right") - 1)
     dirty = gone.copy()  # old items whose list does not stay as it is
@@ -322,6 +323,17 @@ class _View:
     def edges(self, rows: IntArray, *, limit: int | None) -> Edges:
         """The entries of some of the items held, in order; at most `limit` each."""
         return Edges.joined([self._block(block, limit) for block in self._blocks(rows)])
+
+    def turned(self, edges: Edges) -> Edges:
+        """The same entries in the lists of the other items: of equal pairs of chunks the first by their own chunk."""
+        parts = []
+        for first in range(0, len(edges.owner), _AT_ONCE):
+            part = edges.taken(np.arange(first, min(first + _AT_ONCE, len(edges.owner)), dtype=np.int64))
+            row = np.arange(len(part.owner), dtype=np.int64)
+            _, own, other = self._exact(self.places(part.item), row, self.places(part.owner), None)
+            ordinal = self._matrix.ordinal
+            parts.append(Edges(part.item, part.owner, part.score, ordinal[own], ordinal[other]))
+        return Edges.joined(parts)
 
     def _blocks(self, rows: IntArray) -> Iterator[IntArray]:
         """The rows in runs whose product has at most `BLOCK` cells, or of a single item."""

@@ -20,12 +20,18 @@ from ctxbench.fileio import read_bytes, write_atomic
 from ctxbench.index.dense import dense_index
 from ctxbench.index.graph import Graph, GraphSpec, build_graph, update_graph
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Resources
+from ctxbench.stages import Resources
 
 FORMAT = 1
 CHUNKING = repr(DOCUMENTS)
 _ARRAYS = {"start": "<i8", "item": "<i4", "score": "<f8", "own_chunk": "<i4", "other_chunk": "<i4"}
-_DAMAGE = (KeyError, ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
+_META: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("catalog", "embedder", "chunking", "similarity", "sha256"), str),
+    "threshold": (int, float),
+    "neighbours": int,
+    "heads": bool,
+}
+_DAMAGE = (KeyError, ValueError, TypeError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def make_graph(catalog: Catalog, resources: Resources, spec: GraphSpec, *, old: Graph | None = None) -> Graph:
@@ -53,6 +59,25 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
         last = next(reversed(made.values()), None)
         made[catalog.hash] = make_graph(catalog, resources, spec, old=last)
     return made[catalog.hash]
+
+
+def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:
+    """The graph in a file, held to what is asked of it; read and checked once as long as the file stays as it is.
+
+    Raises:
+        StorageError: it is missing or damaged.
+        ParameterError: it does not fit, as `check_graph` says.
+    """
+
+    def checked() -> bool:
+        check_graph(path, catalog, embedder=resources.identity("embedder"), spec=spec)
+        return True
+
+    found = Path(path).stat() if Path(path).is_file() else None  # a missing file is for the check to say
+    state = None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+    resources.kept(("graph file fits", path, state, catalog.hash, spec), checked)
+    graph: Graph = resources.kept(("graph file", path, state), lambda: read_graph(path))
+    return graph
 
 
 def write_graph(path: Path | str, graph: Graph) -> None:
@@ -87,12 +112,18 @@ def read_meta(path: Path | str) -> dict[str, Any]:
     Raises:
         StorageError: the file is missing, damaged, or holds no graph of this format.
     """
+    if Path(path).is_dir():
+        raise StorageError(f"{path} is a folder; expected a relationship graph, a file that `ctxbench graph` makes")
     if not Path(path).is_file():
         raise StorageError(f"there is no relationship graph {path}; make it with `ctxbench graph`")
     try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("no npz file")
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored["meta"].tobytes())
         found = meta["format"]
+        if found == FORMAT and (wrong := [name for name, kind in _META.items() if not isinstance(meta[name], kind)]):
+            raise ValueError(f"its {', '.join(wrong)} cannot be read")
     except _DAMAGE as error:
         raise StorageError(_damaged(path, error)) from error
     if found != FORMAT:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from ctxbench import registry
-from ctxbench.errors import UserError
 from ctxbench.evaluation.ablation import Ablation, DatasetAblation, Standing, recommended
-from ctxbench.evaluation.equal_tokens import AtTokens, refining
+from ctxbench.evaluation.equal_tokens import AtTokens
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.stats import Comparison
 from ctxbench.evaluation.summary import SelectorSummary
 from ctxbench.reporting import wording
+from ctxbench.reporting.steps_text import parameter_values, pipeline_text, stages_of, steps_text
 from ctxbench.selectors.parameters import shown
 
 _COMPLETE = parse_metric("completeness")
@@ -56,67 +51,9 @@ def ablation_report(
 def change(ablation: Ablation, strategy: str) -> str:
     """What a strategy does otherwise than the base: its steps in the stages that differ."""
     selectors = ablation.run.manifest["selectors"]
-    base, own = (_stages(selectors[name]["description"]) for name in (ablation.base, strategy))
+    base, own = (stages_of(selectors[name]["description"]) for name in (ablation.base, strategy))
     stages = (stage for stage in ("analyse", "retrieve", "refine", "format") if base.get(stage) != own.get(stage))
     return "; ".join(f"{stage} {steps_text(own.get(stage))}" for stage in stages)
-
-
-def _stages(description: Mapping[str, Any]) -> dict[str, Any]:
-    pipeline = description.get("pipeline", {})
-    return {**pipeline, "refine": refining(pipeline)}
-
-
-def steps_text(described: Any) -> str:
-    """Described steps as one writes them, without the parameters that have their default."""
-    if isinstance(described, list):
-        return ", ".join(steps_text(one) for one in described) or "nothing"
-    if not isinstance(described, Mapping):
-        return str(described)
-    if "analyses" in described:
-        return steps_text(described["analyses"])
-    if "sources" in described:
-        return " beside ".join(
-            steps_text(step) if step["step"].endswith(f":{name}") else f"{name}: {steps_text(step)}"
-            for name, step in described["sources"]
-        )
-    if "domains" in described:
-        return "; ".join(f"{types}: {steps_text(steps)}" for types, steps in described["domains"])
-    kind, _, name = str(described["step"]).partition(":")
-    usual = {"step": described["step"], "version": described["version"], **_defaults(kind, name)}
-    values = {key: value for key, value in described.items() if key not in ("code", "content")}
-    return _written(name, {key: value for key, value in values.items() if key not in usual or usual[key] != value})
-
-
-def _written(name: str, values: Mapping[str, Any]) -> str:
-    """`name (key value, ...)`."""
-    inside = ", ".join(_value(key, value) for key, value in values.items())
-    return f"{name} ({inside})" if inside else name
-
-
-def _value(key: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _written(key, value)
-    if key in ("calibration", "graph"):
-        return f"{key} {Path(str(value)).name}"
-    if isinstance(value, list | tuple):
-        return f"{key} {'+'.join(map(str, value))}"
-    return (
-        f"{key} {value:g}"
-        if isinstance(value, float)
-        else f"{key} {str(value).lower() if value in (True, False) else value}"
-    )
-
-
-def _defaults(kind: str, name: str) -> dict[str, Any]:
-    """The parameters that a strategy has by default; empty where it is not known here."""
-    try:
-        fields = dataclasses.fields(registry.find(kind, name))
-    except (UserError, KeyError):  # a plugin that is not installed here, or one of an older version
-        return {}
-    made = {one.name: one.default for one in fields if one.default is not dataclasses.MISSING}
-    with suppress(UserError):  # one that needs a value cannot be made without
-        made |= registry.parameters(registry.build(kind, name, {}))
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in made.items()}
 
 
 def _conditions(ablation: Ablation) -> Iterator[str]:
@@ -126,7 +63,7 @@ def _conditions(ablation: Ablation) -> Iterator[str]:
     model = manifest["embedder"]
     base = manifest["selectors"][ablation.base]
     values = ", ".join(f"{key} {shown(value)}" for key, value in base["values"].items())
-    yield f"* The base is `{ablation.base}` ({values}): {_steps_of(base)}."
+    yield f"* The base is `{ablation.base}` ({values}): {pipeline_text(base['description'])}."
     yield f"* Embeddings: {model['model']}, {model['backend']}. Prompt tokens are those of `{manifest['tokens']}`."
     if asked.get("sample"):
         yield (
@@ -142,11 +79,6 @@ def _conditions(ablation: Ablation) -> Iterator[str]:
         queries = f"{one.summary.queries:,} of {one.summary.of:,}"
         counts = [f"{n:,}" for n in (one.groups, needing.left_out, one.summary.items)]
         yield _row([one.summary.dataset, queries, *counts, about["hash"][:12]])
-
-
-def _steps_of(selector: Mapping[str, Any]) -> str:
-    stages = _stages(selector["description"])
-    return ", then ".join(steps_text(stages[stage]) for stage in ("analyse", "retrieve", "refine"))
 
 
 def _reading(ablation: Ablation) -> Iterator[str]:
@@ -192,17 +124,7 @@ def _datasets(names: Sequence[str], loose: Sequence[str]) -> str:
 def _fitted_here(ablation: Ablation, strategy: str) -> bool:
     """Whether the strategy was fitted on the labels of the very split that it is measured on."""
     asked, described = ablation.run.manifest["experiment"], ablation.run.manifest["selectors"][strategy]["description"]
-    return asked.get("split") != "test" and bool(_values(described, "calibration"))
-
-
-def _values(described: Any, key: str) -> list[Any]:
-    """All values of a parameter in a description, at any depth, but those that are not set."""
-    if isinstance(described, Mapping):
-        own = [described[key]] if described.get(key) else []
-        return own + [found for value in described.values() for found in _values(value, key)]
-    if isinstance(described, list):
-        return [found for value in described for found in _values(value, key)]
-    return []
+    return asked.get("split") != "test" and bool(parameter_values(described, "calibration"))
 
 
 def verdict_text(standing: Standing, datasets: int) -> str:

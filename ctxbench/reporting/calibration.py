@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.evaluation.calibrating.curves import area, area_interval, area_within, ratio_interval, reliability
-from ctxbench.evaluation.calibrating.trials import Silence
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval, compare
+from ctxbench.evaluation.calibrating.trials import Silence, SilenceTrial
+from ctxbench.evaluation.stats import Comparison, Estimate, Interval, Scale, compare, sign_flip
 
 EDGES = (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
@@ -35,14 +36,23 @@ def said_and_was(label: BoolArray, probability: FloatArray) -> Iterator[str]:
 
 
 def silence_comparisons(before: Silence, after: Silence) -> dict[str, Comparison]:
-    """The same queries before and after: who in no need gets something, how many items, and recall of the others."""
+    """The same queries before and after: who in no need gets something, how many items, and recall of the others.
+
+    The test flips the signs of whole groups: queries of one group are no independent witnesses.
+    """
     needs = after.made.needs
-    asked = [side.shown[~needs].astype(np.float64) for side in (before, after)]
-    return {
-        "queries": compare(*asked, scale="yes/no"),
-        "items": compare(before.items[~needs], after.items[~needs], scale="amount"),
-        "recall": compare(before.recall[needs], after.recall[needs], scale="share"),
+    sides: dict[str, tuple[Scale, BoolArray, list[FloatArray]]] = {
+        "queries": ("yes/no", ~needs, [side.shown.astype(np.float64) for side in (before, after)]),
+        "items": ("amount", ~needs, [side.items for side in (before, after)]),
+        "recall": ("share", needs, [side.recall for side in (before, after)]),
     }
+    found = {}
+    for name, (scale, rows, (was, now)) in sides.items():
+        _, group = np.unique(np.array(after.made.groups, dtype=object)[rows], return_inverse=True)
+        p = sign_flip(np.bincount(group, weights=(now - was)[rows]))
+        compared = compare(was[rows], now[rows], scale=scale)
+        found[name] = replace(compared, p=p, p_holm=p, test="sign flips of groups")
+    return found
 
 
 def silence_table(
@@ -105,6 +115,46 @@ def trade_table(tuning: Mapping[str, Silence], test: Mapping[str, Silence], allo
             limit = tuning[signal].threshold(loss)
             lost, queries, items = test[signal].silenced(limit)
             yield f"| {signal} | {loss:g} | {limit:.3f} | {lost:.4f} | {queries:.3f} | {items:.3f} |"
+
+
+def nested_table(trials: Mapping[str, SilenceTrial]) -> Iterator[str]:
+    """What thresholds chosen on the other folds for several losses of recall give, over all queries.
+
+    Args:
+        trials: by signal.
+    """
+    yield "| signal | recall it may lose on the other folds | thresholds | recall lost | queries gone | items gone |"
+    yield "| --- | ---: | --- | ---: | ---: | ---: |"
+    for signal, one in trials.items():
+        for loss, limit in one.limit.items():
+            lost, queries, items = gone(one.before, one.after[loss])
+            between = f"{limit.min():.3f} to {limit.max():.3f}"
+            yield f"| {signal} | {loss:g} | {between} | {lost:.4f} | {queries:.3f} | {items:.3f} |"
+
+
+def held(before: Silence, after: Silence, fewer: float, loss: float) -> str:
+    """What is gone and lost, as a sentence, against the bars: by the figures, and by the ends of their intervals."""
+    needs = after.made.needs
+    idle, needy = (list(itertools.compress(after.made.groups, some)) for some in (~needs, needs))
+    lost, queries, items = gone(before, after)
+    shown = [side.shown.astype(np.float64) for side in (before, after)]
+    sides = (shown, [before.items, after.items])
+    ends = [ratio_interval((was - now)[~needs], was[~needs], idle).low for was, now in sides]
+    most = ratio_interval((before.recall - after.recall)[needs], np.ones(int(needs.sum())), needy).high
+    met, sure = lost <= loss and min(queries, items) >= fewer, most <= loss and min(ends) >= fewer
+    bars = f"{verdict(met)} by these figures and {verdict(sure)} by the worse ends of their intervals"
+    return (
+        f"{queries:.0%} of the false inclusions are gone by query and {items:.0%} by item, at {lost:.4f} recall lost: "
+        f"as much as all of {lost * needs.sum():.1f} of {needs.sum():,} queries. The bar ({fewer:.0%} and {loss:g}) "
+        f"{bars}."
+    )
+
+
+def gone(before: Silence, after: Silence) -> tuple[float, float, float]:
+    """Recall lost, and the shares of falsely offered queries and of false items that are gone."""
+    lost = float((before.recall - after.recall).sum()) / max(int(before.made.needs.sum()), 1)
+    queries = 1.0 - float(after.shown.sum()) / max(float(before.shown.sum()), 1.0)
+    return lost, queries, 1.0 - float(after.items.sum()) / max(float(before.items.sum()), 1.0)
 
 
 def verdict(met: bool) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.arrays import BoolArray, FloatArray, IntArray, owners
 from ctxbench.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.errors import StorageError
@@ -264,8 +264,7 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
     table, n = part.answers.candidates, len(part.answers.queries)
     n_items = frame.labels.n_items
     known = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
-    searched = table.origin == Origin.SEARCH
-    rank = place_among(table, searched) + 1
+    rank = _ranks(table, code, n_items)
     session = table.origin == Origin.SESSION
     keep = np.isin(code, known) | session
     keep |= table.chosen & (place_among(table, table.chosen & ~session) < MOST_CHOSEN) & ~whole[table.request]
@@ -291,7 +290,7 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
         "rows": np.bincount(request, minlength=n).tolist(),
         "item": column(table.item, absent % n_items).tolist(),
         "score": _scores(np.where(gone, np.nan, column(score, 0))),
-        "rank": _column(column(np.maximum(rank, 0), 0).tolist()),
+        "rank": _column(column(rank, 0).tolist()),
         "out": _column(column(table.out, reasons).tolist()),
         "mode": _column(column(table.mode, int(Mode.AGENT)).tolist()),
         "query_chunk": _column(column(table.query_chunk, -1).tolist()),
@@ -299,6 +298,24 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
         "split": _column(column(pairs.used(table), pairs.place[0]).tolist()),
         "via": _column(column(table.via_item, -1).tolist()),
     }
+
+
+def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
+    """The 1-based place of every row in the search's own ranking, shape (n,); 0 = it is not in it.
+
+    Args:
+        table: candidates; what an expansion took over has the place that the search gave it.
+        code: `request * n_items + item` of every row.
+        n_items: of the catalog.
+    """
+    start, item = table.ranking()
+    request = owners(start)
+    place = np.arange(len(item), dtype=np.int64) - start[:-1][request] + 1
+    ranked = request * n_items + item
+    rank = np.zeros(len(table), dtype=np.int64)
+    by_code = np.argsort(code)
+    rank[by_code[np.searchsorted(code, ranked, sorter=by_code)]] = place
+    return rank
 
 
 def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str]) -> IntArray:

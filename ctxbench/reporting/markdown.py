@@ -10,8 +10,7 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.evaluation.summary import DatasetSummary, RunSummary
 from ctxbench.reporting import wording
-from ctxbench.reporting.tables import ComparisonTable, comparison_table
-from ctxbench.selectors.parameters import shown
+from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
 _WORDS = "runs of letters and digits, case-folded, nothing stemmed or left out"
@@ -52,10 +51,9 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
-    for name, about in manifest["selectors"].items():
-        values = ", ".join(f"{key} {shown(value)}" for key, value in about.get("values", {}).items())
-        text = str(about.get("about", "")).rstrip(".")
-        yield f"* `{name}`: {_said(text)}{f' ({values})' if values else ''}."
+    for name in manifest["selectors"]:
+        about, values = about_selector(manifest, name)
+        yield f"* `{name}`: {_said(about)}{f' ({values})' if values else ''}."
 
 
 def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:

@@ -120,7 +120,10 @@ def render_page(
         manifest=summary.manifest,
         experiment=summary.manifest["experiment"],
         views=views,
-        selectors=[(name, about_selector(summary, name)) for name in summary.manifest["selectors"]],
+        selectors=[
+            (name, "; ".join(filter(None, about_selector(summary.manifest, name))))
+            for name in summary.manifest["selectors"]
+        ],
         outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
         style=Markup(read_text(_TEMPLATES / "report.css")),  # noqa: S704 - a file of ours
         script=Markup(script),  # noqa: S704 - files of ours

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.evaluation.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.reporting import wording
+from ctxbench.reporting.steps_text import parameter_values, pipeline_text
 from ctxbench.selectors.parameters import shown
 
 _SHOWN = ("completeness", "tokens", "total_tokens", "items", "Comp", "wrong_siblings", "abstention")
@@ -149,13 +151,20 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     )
 
 
-def about_selector(summary: RunSummary, name: str) -> str:
-    """One line on a selector: what it is, and its values."""
-    described = summary.manifest["selectors"].get(name, {})
+SEEN = "fitted on labels that may be among these: judge it by `split: test`"
+
+
+def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """What a selector is (of a pipeline of the experiment, its steps), and its values; either may be empty."""
+    described = manifest["selectors"].get(name, {})
+    description = described.get("description", {})
+    about = str(described.get("about", "")).rstrip(".") or pipeline_text(description)
+    if parameter_values(description, "calibration") and manifest["experiment"].get("split") != "test":
+        about = f"{about}; {SEEN}"
     values = ", ".join(f"{key} {shown(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing
         values = f"as many items as {described['like']}"
-    return "; ".join(part for part in (str(described.get("about", "")).rstrip("."), values) if part)
+    return about, values
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
@@ -196,7 +205,7 @@ def _has_value(dataset: DatasetSummary, metric: Metric) -> bool:
 def _row(summary: RunSummary, one: SelectorSummary, columns: Sequence[Column]) -> Row:
     return Row(
         selector=one.selector,
-        about=about_selector(summary, one.selector),
+        about="; ".join(filter(None, about_selector(summary.manifest, one.selector))),
         is_base=one.selector == summary.compare_to,
         cells={column.key: _cell(one, column) for column in columns},
         differences={name: _difference(parse_metric(name), found) for name, found in one.against.items()},

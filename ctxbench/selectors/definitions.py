@@ -14,6 +14,7 @@ from ctxbench.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.parameters import Parameter, Value, faults_between, read_parameter, set_values, shown
 
 _SHIPPED = Path(__file__).parent / "shipped"
+_FILES = ("calibration", "graph")  # parameters of steps that are paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Definition:
             except ParameterError as error:
                 wrong.append(str(error))
         values = self.with_defaults(self.presets[preset] if preset is not None else {}, checked)
-        wrong += [fault for name in checked if (fault := self._idle(name, values))]
+        wrong += [fault for name in checked if (fault := self.idle(name, values))]
         if wrong:
             raise ParameterError("; ".join(wrong))
         return values
@@ -81,7 +82,7 @@ class Definition:
 
     def in_force(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The values that have an effect, for manifests and reports."""
-        return {name: value for name, value in values.items() if not self._idle(name, values)}
+        return {name: value for name, value in values.items() if not self.idle(name, values)}
 
     def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
         """Build the pipeline for these values.
@@ -91,7 +92,7 @@ class Definition:
         """
         return Pipeline.of(_filled(self.spec, values))
 
-    def _idle(self, name: str, values: Mapping[str, Value]) -> str:
+    def idle(self, name: str, values: Mapping[str, Value]) -> str:
         """Why a parameter has no effect beside these values; empty where it has."""
         needs = self.parameters[name].needs
         if needs is None or values[needs[0]] == needs[1]:
@@ -99,6 +100,20 @@ class Definition:
         other, wanted = needs[0], shown(needs[1])
         what = f"{name} has no effect while {other} is {shown(values[other])}"
         return f"{what}; set {other} to {wanted}, or leave {name} out"
+
+
+def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
+    """A pipeline's specification with its paths relative to `base`; the sources of a `merge` are no parameters."""
+    if isinstance(spec, list):
+        return [rooted(one, base) for one in spec]
+    if not isinstance(spec, Mapping):
+        return spec
+    return {
+        key: str(base / value)
+        if files and key in _FILES and isinstance(value, str) and value and not value.startswith("$")
+        else rooted(value, base, files=key != "merge")
+        for key, value in spec.items()
+    }
 
 
 def _filled(spec: Any, values: Mapping[str, Value]) -> Any:
@@ -150,7 +165,7 @@ def read_definition(path: Path) -> Definition:
         name=str(data["name"]),
         about=str(data.get("about", "")),
         parameters=parameters,
-        spec=data["pipeline"],
+        spec=rooted(data["pipeline"], path.parent),
         presets={},
         abouts={name: str(block.get("about", "")) for name, block in blocks.items()},
     )

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ctxbench.calibrations import hold_to_fits
 from ctxbench.candidates import Candidates
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline, Resources
+from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch, Request
 from ctxbench.selection import Offered, Prompt, Selection, selections
 from ctxbench.selectors.pairs import Chunkings
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,6 +93,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         UserError: the request names items that the catalog lacks, or the selection itself fails.
     """
     batch = Batch.of(catalog, [request])
+    hold_to_fits(pipeline, catalog)
     outcome = pipeline.run(batch, resources)
     (selection,) = selections(outcome.query, outcome.candidates)
     chunks = outcome.query.chunks(0)

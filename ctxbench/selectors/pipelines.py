@@ -9,11 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from ctxbench.arrays import IntArray
+from ctxbench.calibrations import hold_to_fits
 from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import SelectorError
-from ctxbench.pipeline import Pipeline, Resources
+from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Answers, Selector
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,12 @@ class PipelineSelector:
         return self.pipeline.retrieve.depths
 
     def select(self, batch: Batch) -> Answers:
-        """Run the pipeline."""
+        """Run the pipeline.
+
+        Raises:
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        hold_to_fits(self.pipeline, batch.catalog)
         outcome = self.pipeline.run(batch, self.resources, memo=self.memo)
         return Answers(
             query=outcome.query,

@@ -7,12 +7,12 @@ from typing import Any
 
 from ctxbench.candidates import MARGIN
 from ctxbench.errors import ParameterError
-from ctxbench.pipeline import Resources
 from ctxbench.requests import Request
 from ctxbench.selection import Prompt
 from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import Exchange, content_hash, prompt_hash, text_hash
 from ctxbench.session.session import RequestContext, Session
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

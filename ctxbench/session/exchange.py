@@ -21,8 +21,9 @@ from ctxbench.selection import Prompt
 from ctxbench.session.session import RequestContext
 from ctxbench.sources.rows import Row, read_key, read_text_value
 
+FORMAT = 1
 FIELDS = (
-    *("conversation", "time", "text", "reply", "calls", "requestContext", "content", "removed", "history"),
+    *("format", "conversation", "time", "text", "reply", "calls", "requestContext", "content", "removed", "history"),
     *("tool_results", "selector", "settings", "system", "sent", "warnings"),
 )
 _MODES = tuple(mode.name.lower() for mode in Mode)
@@ -139,6 +140,7 @@ class Exchange:
         """
         held = set(known)
         row: dict[str, Any] = {
+            "format": FORMAT,
             "conversation": self.conversation,
             "time": self.time,
             "text": self.text,
@@ -168,6 +170,8 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
         row: the line.
         known: earlier messages of its conversation by hash.
     """
+    if not is_format(row, FORMAT):
+        return Exchange(conversation="?", text="")
     row.refuse_unknown(FIELDS)
 
     def message(value: Any) -> Message:
@@ -203,6 +207,17 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
         warnings=row.each("warnings", read_text_value, expected="a text"),
         time=time,
     )
+
+
+def is_format(row: Row, known: int) -> bool:
+    """Whether a row is of the format that is known, as one that does not say is; if not, that is its only fault."""
+    found = row.data.get("format", known)
+    if type(found) is int and found == known:
+        return True
+    row.fault(
+        f"its format is {found!r}, this version reads {known}; read it with the version that wrote it", at="format"
+    )
+    return False
 
 
 def read_message(value: Any) -> Message:

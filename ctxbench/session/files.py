@@ -9,12 +9,15 @@ from typing import Any
 from ctxbench.errors import Fault, InputError, UserError
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.jsonio import dump_json, parse_json
+from ctxbench.pipeline import PipelineError
 from ctxbench.requests import SessionItem
 from ctxbench.session.agent import Agent
+from ctxbench.session.exchange import is_format
 from ctxbench.session.session import Session
 from ctxbench.sources.rows import Row, read_key, read_text_value
 
-_FIELDS = ("id", "selector", "items", "removed", "settings")
+FORMAT = 1
+_FIELDS = ("format", "id", "selector", "items", "removed", "settings")
 
 
 def write_session(session: Session, path: Path | str) -> None:
@@ -23,7 +26,7 @@ def write_session(session: Session, path: Path | str) -> None:
     Raises:
         StorageError: the place cannot be written.
     """
-    write_atomic(path, dump_json(session.as_dict(), indent=2))
+    write_atomic(path, dump_json({"format": FORMAT, **session.as_dict()}, indent=2))
 
 
 def read_session(path: Path | str, agent: Agent) -> Session:
@@ -41,11 +44,15 @@ def read_session(path: Path | str, agent: Agent) -> Session:
         raise InputError([Fault(f'expected a session, {{"items": [{{"id", "mode"}}]}}, got {data!r:.40}', file, 1)])
     faults: list[Fault] = []
     row = Row(data, faults, file, 1, {(name,): _line_of(name, text) for name in data})
+    if not is_format(row, FORMAT):
+        raise InputError(faults)
     row.refuse_unknown(_FIELDS)
     selector = row.take("selector", str, agent.selector.name)
     if selector != agent.selector.name:
         row.fault(f"the session is of selector {selector!r}, and {agent.selector.name!r} is asked", at="selector")
     name = row.take("id", str, file.stem)
+    if not name:
+        row.fault("field 'id' must not be empty", at="id")
     items = row.each("items", _item, expected='{"id", "mode"}, mode always or manual')
     removed = row.each("removed", read_key, expected="an item id")
     if data.get("items") is None:
@@ -55,8 +62,8 @@ def read_session(path: Path | str, agent: Agent) -> Session:
         try:
             return Session(id=name, agent=agent, items=items, removed=removed, settings=settings)
         except UserError as error:  # each names what is wrong
-            at = "settings" if settings and any(key in str(error) for key in settings) else "items"
-            row.fault(str(error), at=at)
+            of_settings = isinstance(error, PipelineError) or any(key in str(error) for key in settings)
+            row.fault(str(error), at="settings" if of_settings else "items")
     raise InputError(faults)
 
 

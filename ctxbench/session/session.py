@@ -13,14 +13,16 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from ctxbench.calibrations import hold_to_fits
 from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError
 from ctxbench.items import ItemKey
-from ctxbench.pipeline import Pipeline, Resources, session_rows
+from ctxbench.pipeline import Pipeline, session_rows
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Message, Request, SessionItem
 from ctxbench.selection import Prompt, Selection, selections
 from ctxbench.session.agent import Agent, settled
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,8 @@ class Session:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not self.id:
+            raise ParameterError("a session needs an id, that of its conversation; got an empty text")
         times = Counter([*(item.key for item in self.items), *self.removed])
         twice = [key.id for key, n in times.items() if n > 1]
         if twice:
@@ -190,6 +194,7 @@ class Session:
         )
 
     def _found(self, batch: Batch, resources: Resources) -> tuple[Query, Candidates]:
+        hold_to_fits(self.pipeline, batch.catalog)
         outcome = self.pipeline.run(batch, resources)
         return outcome.query, outcome.candidates
 

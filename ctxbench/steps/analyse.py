@@ -9,10 +9,10 @@ from typing import Any, Literal
 from ctxbench.chunking import rules
 from ctxbench.chunking.rules import Rule, chunk_rule
 from ctxbench.errors import ParameterError
-from ctxbench.pipeline import Resources
 from ctxbench.query import ChunkKind, Query
 from ctxbench.registry import foreign_code
 from ctxbench.requests import Batch, Request
+from ctxbench.stages import Resources
 from ctxbench.text import CHUNK_LIMIT
 
 

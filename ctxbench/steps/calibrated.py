@@ -26,8 +26,8 @@ from ctxbench.index.features import (
     row_features,
 )
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from ctxbench.arrays import BoolArray, IntArray
 from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import ParameterError
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import ParameterError
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from ctxbench.chunking.items import ItemChunking
 from ctxbench.chunking.rules import chunk_rule
 from ctxbench.errors import ParameterError, SelectorError
 from ctxbench.index.dense import dense_index
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
 from ctxbench.registry import foreign_code
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from ctxbench.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.errors import ParameterError, suggest
 from ctxbench.index.dense import dense_index
 from ctxbench.items import ITEM_TYPES, Catalog
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
-if (
-    TYPE_CHECKING
-):  # imported where used: `semantic` names this step also where it is off, and starts with every `select`
+# imported where used: `semantic` names this step also where it is off, and starts with every `select`
+if TYPE_CHECKING:
     from ctxbench.index.graph import Graph, GraphSpec
     from ctxbench.index.related import Asked, Found, Relatives
 
@@ -62,11 +61,11 @@ class Expansion:
     Candidates are items that a search might offer, not chosen yet, whatever rule kept them out. Score is that of the
     best pair of chunks (max pooling), of equals the first in the catalog; each names the item that led to it, and the
     pair. The limit a pass is a hard cap. By `graph` with `max` the same comes out as by `chunks` with all chunks,
-    unless lists were cut at `neighbours`. Within `by_domain` only what that domain chose leads, and only its own items
-    are brought in. Nothing chosen, nothing brought in. Cost: a product of the leading items' chunks with all chunks, kept
-    for the next request; a look-up by graph, which compares all items once. Source: document 000, "Context-Based
-    Expansion Approach" and "Pre-computed Context Relationships"; `heads`, `query_weight`, `types` and
-    `leads` are ours.
+    unless lists were cut at `neighbours`. Within `by_domain` only what that domain chose (with `session` also what
+    the session holds of its types) leads, and only its own items are brought in. Nothing chosen, nothing brought in.
+    Cost: a product of the leading items' chunks with all chunks, kept for the next request; a look-up by graph, which
+    compares all items once. Source: document 000, "Context-Based Expansion Approach" and "Pre-computed Context
+    Relationships"; `heads`, `query_weight`, `types` and `leads` are ours.
     """
 
     enabled: bool = True
@@ -268,13 +267,12 @@ class _Work:
         return last[0]
 
     def _find_graph(self) -> Graph:
-        from ctxbench.index.graph_store import kept_graph, read_graph
+        from ctxbench.index.graph_store import kept_graph, stored_graph
 
         step, catalog, resources = self._step, self._query.batch.catalog, self._resources
         if not step.graph:
             return kept_graph(catalog, resources, step.spec)
-        step.check(catalog, resources)
-        return resources.kept(("graph file", step.content), lambda: read_graph(step.graph))
+        return stored_graph(step.graph, catalog, resources, step.spec)
 
 
 def _leading(

@@ -19,8 +19,8 @@ from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.lexical import VARIANTS, Bm25Index
 from ctxbench.index.ranked import DEPTH, ranked_by
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
 

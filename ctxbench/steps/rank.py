@@ -15,8 +15,8 @@ from ctxbench.calibrations import WEIGHTS, Calibrations, read_calibrations
 from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin, place_among
 from ctxbench.errors import ParameterError
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from ctxbench.index.dense import ChunkMatrix, Hits, dense_index, search
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
 from ctxbench.registry import foreign_code
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

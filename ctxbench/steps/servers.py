@@ -14,8 +14,8 @@ from ctxbench.errors import ParameterError
 from ctxbench.index.dense import ChunkMatrix, Hits, dense_index, search
 from ctxbench.index.ranked import DEPTH
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

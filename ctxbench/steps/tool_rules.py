@@ -11,8 +11,8 @@ import numpy as np
 from ctxbench.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.errors import ParameterError
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Resources
 from ctxbench.query import Query
+from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ToolRules:
         rules: for everyone: a tool, and the tools to bring in with it: `{read_file: [write_file, search_code]}`.
         agent: the agent's own. Where both name a tool, the agent's list holds; an empty list takes a rule back.
         when: `selected` (the tool was chosen for the request), `result` (the request has a result of it) or `either`.
-        session: tools of the session count as chosen, too.
+        session: tools of the session count as chosen, too; not with `result`.
 
     A tool is named by its name, on whatever server, or as `server/name`; `server/*` are all of a server, and `*/name`
     is the same as `name`. Names that a catalog does not hold do nothing, so that several catalogs can share rules;
@@ -42,6 +42,8 @@ class ToolRules:
         object.__setattr__(self, "rules", _rules("rules", self.rules))
         if self.agent is not None:
             object.__setattr__(self, "agent", _rules("agent", self.agent))
+        if self.session and self.when == "result":
+            raise ParameterError("session does nothing with when: result; leave it out, or write another `when`")
         if not any(self.in_force.values()):
             raise ParameterError("rules must name a tool and the tools to bring in with it; there is no rule")
 

@@ -24,12 +24,13 @@ import numpy as np
 
 from ctxbench import registry
 from ctxbench.arrays import Float32Array, IntArray
-from ctxbench.candidates import MARGIN, Candidates, Origin
+from ctxbench.candidates import Candidates
 from ctxbench.errors import UserError
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Pipeline, Resources, Step
+from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch, Request
 from ctxbench.selectors.base import Selector
+from ctxbench.stages import Resources, Step
 from ctxbench.testing.contract import (
     prompt_faults,
     query_faults,
@@ -39,13 +40,13 @@ from ctxbench.testing.contract import (
     shown,
     table_faults,
 )
+from ctxbench.testing.differences import differences, shuffled_faults
 from ctxbench.testing.mocks import mock_catalog, mock_requests, mock_resources, requests_within
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Answer = Callable[[Batch], list[dict[str, Any]]]
 PROCESSES = 3
-_SAME_SCORE = 1e-9  # sums over a catalog in another order may differ in the last bits
 
 
 class ConformanceError(UserError, AssertionError):
@@ -307,91 +308,19 @@ def _answer_faults(
         batch = Batch.of(items, asked)
         answer = make()
         whole = answer(batch)
-        yield from _differences(f"{case}, asked twice", whole, answer(batch))
-        yield from _differences(f"{case}, asked anew", whole, make()(batch))
+        yield from differences(f"{case}, asked twice", whole, answer(batch))
+        yield from differences(f"{case}, asked anew", whole, make()(batch))
         one_by_one = [one for row in range(len(batch)) for one in answer(batch.take([row]))]
-        yield from _differences(f"{case}, one by one", whole, one_by_one)
+        yield from differences(f"{case}, one by one", whole, one_by_one)
         some = range(0, len(batch), 3)
         alone = [one for row in some for one in make()(batch.take([row]))]
-        yield from _differences(f"{case}, one by one with nothing kept", [whole[row] for row in some], alone)
+        yield from differences(f"{case}, one by one with nothing kept", [whole[row] for row in some], alone)
         rows = random.Random(11).sample(range(len(batch)), len(batch))  # noqa: S311 - any fixed order does
-        yield from _differences(f"{case}, requests shuffled", [whole[row] for row in rows], answer(batch.take(rows)))
+        yield from differences(f"{case}, requests shuffled", [whole[row] for row in rows], answer(batch.take(rows)))
         for seed in (0, 1) if scored else ():  # without scores nobody knows which items are tied
             mixed = Catalog(random.Random(seed).sample(list(items), len(items)))  # noqa: S311
             for one, other in zip(whole, answer(Batch.of(mixed, asked)), strict=True):
-                yield from _shuffled_faults(f"{case}, items shuffled", one, other)
-
-
-def _differences(what: str, one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The first difference between two lists of answers that should be equal to the bit."""
-    if len(one) != len(other):
-        yield f"{what}: {len(one)} answers, and then {len(other)}"
-        return
-    for a, b in zip(one, other, strict=True):
-        if a != b:
-            part = next(key for key in a if a[key] != b[key])
-            yield f"{what}: request {a['request']!r} has another answer ({part}): {_first(a[part], b[part])}"
-            return
-
-
-def _first(one: Any, other: Any) -> str:
-    """The first entries of two lists that differ, or the two values."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        one, other = next((a, b) for a, b in zip(one, other, strict=True) if a != b)
-    return f"{one!s:.300} and {other!s:.300}"
-
-
-def _shuffled_faults(what: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
-    """Another order of the catalog may change the order of ties, and which of them a limit keeps; nothing else."""
-    left, right = _tied(one["rows"]), _tied(other["rows"])
-    if one["chunks"] != other["chunks"]:
-        yield f"{what}: request {one['request']!r} is analysed otherwise"
-    if _led_by_ties(one["rows"], other["rows"]):
-        return
-    sizes = [[(len(group), group[0]["rule"] if len(group) == 1 else "") for group in side] for side in (left, right)]
-    if sizes[0] != sizes[1]:
-        yield f"{what}: request {one['request']!r} has other items in or out, beyond ties"
-        return
-    for place, (a, b) in enumerate(zip(left, right, strict=True)):
-        last = place == len(left) - 1  # a depth may keep others of the last ones, where those are tied
-        if not last and {row["item"] for row in a} != {row["item"] for row in b}:
-            yield f"{what}: request {one['request']!r} has other items, beyond ties"
-            return
-        worst = max(abs(_score(x) - _score(y)) for x, y in zip(a, b, strict=True))
-        if worst > _SAME_SCORE:
-            yield f"{what}: request {one['request']!r} has other scores, by up to {worst:.2g}"
-            return
-
-
-def _led_by_ties(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> bool:
-    """Whether an expansion found other items only because a limit before it kept others of some that are tied.
-
-    Pass by pass, what was chosen up to there: if the items differ though the scores do not, a limit split a tie.
-    """
-    expanded = [row["origin"] for row in (*one, *other) if row["origin"] >= Origin.EXPANSION]
-    for origin in range(Origin.SEARCH, max(expanded, default=Origin.SESSION) + 1):
-        sides = [[row for row in rows if row["origin"] == origin and not row["rule"]] for rows in (one, other)]
-        if {row["item"] for row in sides[0]} != {row["item"] for row in sides[1]}:
-            left, right = (sorted(_score(row) for row in side) for side in sides)
-            return len(left) == len(right) and bool(np.allclose(left, right, rtol=0.0, atol=MARGIN))
-    return False
-
-
-def _score(row: Mapping[str, Any]) -> float:
-    score = float.fromhex(row["score"])
-    return 0.0 if np.isnan(score) else score
-
-
-def _tied(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Rows in groups of one origin whose neighbours score within `MARGIN` of each other."""
-    groups: list[list[dict[str, Any]]] = []
-    for row in rows:
-        last = groups[-1][-1] if groups else None
-        if last and last["origin"] == row["origin"] and abs(_score(last) - _score(row)) <= MARGIN:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups
+                yield from shuffled_faults(f"{case}, items shuffled", one, other)
 
 
 def _process_faults(task: tuple[str, str, dict[str, Any], Any], processes: int) -> Iterator[str]:
@@ -413,7 +342,7 @@ def _process_faults(task: tuple[str, str, dict[str, Any], Any], processes: int) 
         if process.returncode:
             yield f"PYTHONHASHSEED={seed}: the process failed with {process.returncode}; its error stands on stderr"
         else:
-            yield from _differences(f"PYTHONHASHSEED={seed}", here, json.loads(out))
+            yield from differences(f"PYTHONHASHSEED={seed}", here, json.loads(out))
 
 
 def answers_json(kind: str, name: str, parameters: Mapping[str, Any], retrieve: Any) -> str:

@@ -127,12 +127,15 @@ def refine_faults(kind: str, before: Candidates, after: Candidates, *, promotes:
         yield "a row that was added must have an expansion origin"
     same = [key for key in was if key in now]
     old, kept = (np.array([rows[key] for key in same], dtype=np.int64) for rows in (was, now))
-    if kind == "expand":  # it may bring in what an earlier rule kept out; what was chosen stays as it was
-        old, kept = old[before.chosen[old]], kept[before.chosen[old]]
+    if kind == "expand":  # it may take over what an earlier rule kept out; all else stays as it was
+        stays = before.chosen[old] | (after.origin[kept] < Origin.EXPANSION)
+        old, kept = old[stays], kept[stays]
+        if not all(np.array_equal(one, other) for one, other in zip(before.ranking(), after.ranking(), strict=True)):
+            yield "an expand step must leave the ranking of the search as it was; add rows with `brought_in`"
     rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, kept, strict=True)]
     if any(a and a != b and not (promotes and not b) for a, b in rules):
         yield "a row that was out must keep the rule that met it first"
-    if kind == "expand" and any(b for _, b in rules):
+    if kind == "expand" and any(b and not a for a, b in rules):
         yield "an expand step must not mark a chosen row out"
     for name in ("origin", "mode") if kind == "rank" else _KEPT_BY_CUTS:
         if not np.array_equal(getattr(before, name)[old], getattr(after, name)[kept], equal_nan=name == "score"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from ctxbench.evaluation.stats import Comparison, compare, correct
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.pipeline import Pipeline
+from ctxbench.reporting.line_chart import Panel, Scale, line_charts
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tokens import open_counter
 
@@ -38,6 +38,9 @@ DATASETS = ("workbench", "freight")
 DEPENDENCY, COMPLETE, ITEMS, TOKENS = METRICS = tuple(
     parse_metric(name) for name in ("dependency_recall", "completeness", "items", "tokens")
 )
+SHOWN = {DEPENDENCY: "dependency recall", COMPLETE: "completeness"}
+SPENT = {ITEMS: "mean items offered", TOKENS: "mean prompt tokens"}
+DRAWN = range(1, 36)  # sizes of the search in the figure
 SIZES = (5, 8, 12, 16)  # of what the search offers before the expansion adds to it
 TOPK, MOST = 100, 60  # chunk matches, so high that they do not limit; the largest topN that is held against
 FIRST = {"threshold": 0.0, "heads": True, "topN": 5, "query_weight": 0.7, "types": ["rule", "reference"]}
@@ -232,44 +235,21 @@ def variants(chosen: Arm) -> dict[str, list[Arm]]:
 
 def figure(trials: Trials, chosen: Arm) -> str:
     """Dependency recall and completeness over items and tokens: the default's curve and the chosen expansion's."""
-    wide, high, margin = 270, 210, 42
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {4 * wide} {2 * high + 40}" role="img"'
-    lines = [
-        f'{head} font-family="sans-serif" font-size="10">',
-        "<title>Dependency recall and completeness over items and prompt tokens, test split</title>",
-        f'<rect width="{4 * wide}" height="{2 * high + 40}" fill="#fff"/>',
-    ]
-    for row, (name, trial) in enumerate(trials.items()):
-        arms = {
-            "#9a9a9a": [Arm("", n) for n in range(1, 36)],
-            "#c2571a": [replace(chosen, topN=n) for n in range(1, 36)],
+    arms = {
+        "default, topN 1 to 35": [Arm("", n) for n in DRAWN],
+        "topN 1 to 35, and the chosen expansion": [replace(chosen, topN=n) for n in DRAWN],
+    }
+    panels = []
+    for (name, trial), (metric, of), (size, unit) in itertools.product(trials.items(), SHOWN.items(), SPENT.items()):
+        lines = {
+            label: tuple(np.array([trial.mean(arm, one) for arm in some]) for one in (size, metric))
+            for label, some in arms.items()
         }
-        for column, (metric, size) in enumerate(itertools.product((DEPENDENCY, COMPLETE), (ITEMS, TOKENS))):
-            curves = {c: [(trial.mean(a, size), trial.mean(a, metric)) for a in found] for c, found in arms.items()}
-            right = max(x for x, _ in curves["#9a9a9a"])
-            top = max(y for curve in curves.values() for x, y in curve if x <= right)
-            left, foot = column * wide + margin, row * high + high - 26
-            width, height = wide - margin - 14, high - 56
-            lines.append(
-                f'<text x="{left}" y="{foot - height - 10}" font-weight="bold">{escape(name)}: {metric} %</text>'
-            )
-            lines.append(f'<path d="M{left} {foot - height}V{foot}H{left + width}" fill="none" stroke="#888"/>')
-            for share in (0.5, 1.0):
-                y, x = foot - height * share, left + width * share
-                lines.append(f'<text x="{left - 3}" y="{y + 4:.0f}" text-anchor="end">{100 * top * share:.0f}</text>')
-                lines.append(f'<text x="{x:.0f}" y="{foot + 12}" text-anchor="middle">{right * share:,.0f}</text>')
-            lines.append(f'<text x="{left}" y="{foot + 12}">{size}</text>')
-            for colour, curve in curves.items():
-                at = [(left + width * x / right, foot - height * y / top) for x, y in curve if x <= right]
-                path = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-                lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
-    for x, colour, text in (
-        (42, "#9a9a9a", "default, topN 1 to 35"),
-        (242, "#c2571a", "topN 1 to 35, and the chosen expansion"),
-    ):
-        lines.append(f'<rect x="{x}" y="{2 * high + 18}" width="14" height="4" fill="{colour}"/>')
-        lines.append(f'<text x="{x + 20}" y="{2 * high + 24}">{text}</text>')
-    return "\n".join([*lines, "</svg>", ""])
+        right = max(lines[next(iter(arms))][0])
+        top = max(ys[xs <= right].max() for xs, ys in lines.values())
+        drawn = {label: (xs, 100 * ys) for label, (xs, ys) in lines.items()}
+        panels.append(Panel(f"{name}: {of}", drawn, Scale(unit, 0, right), Scale(f"{of} %", 0, 100 * top)))
+    return line_charts(panels, columns=len(SPENT))
 
 
 def report(tuning: Trials, test: Trials) -> tuple[str, str]:

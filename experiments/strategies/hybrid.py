@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.cache import cache_dir
 from ctxbench.candidates import Candidates, Origin, stacked
 from ctxbench.embedding.names import open_embedder
@@ -26,7 +26,7 @@ from ctxbench.evaluation.datasets.sampling import sampled
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
 from ctxbench.evaluation.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
-from ctxbench.evaluation.stats import Comparison, compare, correct
+from ctxbench.evaluation.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.pipeline import Pipeline
@@ -52,16 +52,21 @@ SERVERS: list[dict[str, Any]] = [
 ]
 DIFFERENCE = ("difference", "p", "verdict")
 BLOCK, DRAWN = 512, 2000
+ALPHA = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """One dataset: nDCG@10 of every test query by method, and what was fitted and seen on the tuning split."""
+    """One dataset: nDCG@10 of every test query by method, and what was fitted and seen on the tuning split.
+
+    `group` numbers the group of every test query: its paraphrases, its conversation, the queries of its functions.
+    """
 
     name: str
     version: str
     tuning: str
     test: Mapping[str, FloatArray]
+    group: IntArray
     tuned: Mapping[str, FusionWeights]
     servers: Mapping[str, float]
 
@@ -134,7 +139,8 @@ def measure(name: str, resources: LocalResources) -> Measured:
         servers = {
             label: float(np.nanmean(values(tuning, retrieved(tuning, s, resources)))) for label, s in specs.items()
         }
-    made = Measured(dataset.name, dataset.version, f"{len(tuning):,} of {len(whole):,}", found, fits, servers)
+    group = np.unique([one.group or one.id for one in test.queries], return_inverse=True)[1].astype(np.int64)
+    made = Measured(dataset.name, dataset.version, f"{len(tuning):,} of {len(whole):,}", found, group, fits, servers)
     if servers:
         found["servers"] = values(test, retrieved(test, {"servers": ways[made.best_servers]}, resources))
     return made
@@ -144,6 +150,18 @@ def compared(rows: Sequence[Measured], base: str, other: str) -> dict[str, Compa
     """One method against another on test, corrected over the datasets; `best` is the better of dense and BM25."""
     pairs = {row.name: (row.test[row.best if base == "best" else base], row.test[other]) for row in rows}
     return correct({name: compare(*pair, scale="share") for name, pair in pairs.items()})
+
+
+def by_group(rows: Sequence[Measured]) -> dict[str, tuple[int, float]]:
+    """How many groups of test queries there are, and p of `tuned` against the better source by group, corrected."""
+    groups, p = [], []
+    for row in rows:
+        away = row.test["tuned"] - row.test[row.best]
+        known = ~np.isnan(away)
+        own = np.unique(row.group[known], return_inverse=True)[1]
+        groups.append(int(own.max()) + 1)
+        p.append(sign_flip(np.bincount(own, weights=away[known])))
+    return dict(zip([row.name for row in rows], zip(groups, holm(p).tolist(), strict=True), strict=True))
 
 
 def verdict(one: Comparison) -> str:
@@ -161,6 +179,11 @@ def shown(one: Comparison) -> str:
     """A difference with its interval, corrected p-value and verdict, as cells."""
     between = f"{one.interval.low:+.3f} to {one.interval.high:+.3f}"
     return f"{one.difference:+.3f} ({between}) | {one.p_holm:.4f} | {verdict(one)}"
+
+
+def told(groups: int, p: float) -> str:
+    """Groups and their corrected p-value, as a cell."""
+    return f"{p:.4f} ({groups:,})"
 
 
 def fitted(fit: FusionWeights) -> str:
@@ -189,6 +212,8 @@ def page(rows: Sequence[Measured], embedder: str) -> str:
     first = compared(bar, "best", "tuned")
     said = [verdict(one) for one in first.values()]
     holds = "holds" if "worse" not in said and said.count("better") >= 2 else "does not hold"
+    grouped = by_group(bar)
+    sure = [name for name, (_, p) in grouped.items() if p < ALPHA and verdict(first[name]) == "better"]
     same = sum(row.tuned["tuned"].single == row.best for row in bar)
     served = [row for row in rows if row.servers]
     by_server = correct({row.name: compare(row.test["dense"], row.test["servers"], scale="share") for row in served})
@@ -210,7 +235,10 @@ def page(rows: Sequence[Measured], embedder: str) -> str:
     }
     labels = ("tuned", *NORMALISE[1:], *list(TUNED)[1:])
     figures = [row.cells(f"{row.mean(method):.3f}" for method in METHODS) for row in rows]
-    gains = [f"{row.name} | {row.best} {row.mean(row.best):.3f} | {shown(first[row.name])}" for row in bar]
+    gains = [
+        f"{row.name} | {row.best} {row.mean(row.best):.3f} | {shown(first[row.name])} | {told(*grouped[row.name])}"
+        for row in bar
+    ]
     fits = [" | ".join([row.name, row.tuning, *(fitted(row.tuned[label]) for label in labels)]) for row in rows]
     ways = [" | ".join([way, *(f"{row.servers[way]:.3f}" for row in served)]) for way in served[0].servers]
     chosen = [f"{row.name} | {row.best_servers} | {shown(by_server[row.name])}" for row in served]
@@ -228,6 +256,9 @@ made by `python experiments/strategies/hybrid.py`.
 * Figures and p-values are of the test split. Tests are sign flips on the same queries; p is Holm-corrected over the
   datasets, for each pair of methods on its own; an interval is that of its difference alone. `freight` is shown beside
   the bar's seven datasets.
+* Queries of one group (paraphrases, questions of one conversation, requests of one set of functions) are not
+  independent, so that p by query may be too small. The bar's comparison is therefore tested by group, too: sign flips
+  of the sums by group. With the few conversations of `locomo` no p by group can be small.
 * Versions: {", ".join(f"{row.name} {row.version}" for row in rows)}.
 
 ![nDCG@10 on the test split by dataset and method](hybrid.svg)
@@ -236,6 +267,7 @@ made by `python experiments/strategies/hybrid.py`.
 
 The bar {holds}: `tuned` is significantly worse than whichever of dense and BM25 is better on the test split on
 {listed(first, "worse")}, significantly better on {listed(first, "better")}.
+Tested by group, it is significantly better on {len(sure)} of {len(bar)} ({", ".join(sure) or "none"}).
 What is better on the tuning split is better on test, too, on {same} of {len(bar)}.
 
 Against the better of dense and BM25 on test:
@@ -252,7 +284,7 @@ One hybrid, or one source, against another:
 
 `tuned` against the better source:
 
-{table(["dataset", "better source", *DIFFERENCE], gains)}
+{table(["dataset", "better source", *DIFFERENCE, "p by group (groups)"], gains)}
 
 ## Tuning split
 

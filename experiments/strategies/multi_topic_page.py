@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+
+import numpy as np
 
 from ctxbench.evaluation.stats import Comparison
+from ctxbench.reporting.line_chart import Panel, Scale, line_charts
 
 Lines = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
-_WIDE, _HIGH = 330, 240
-_COLOURS = ("#9a9a9a", "#1f6fb2", "#c2571a", "#3b8f4a")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +106,10 @@ def _limits(final: Sequence[Row], single: Sequence[Row], splitting: str) -> Iter
     yield "  completeness cannot tell arms apart, and recall is what is left to look at."
     yield "* The requests of metatool-multi were made by merging two, each for one tool; their halves are short and"
     yield "  plain, which suits short windows. Those of workbench and freight name several topics in longer texts."
-    losses = ", ".join(
-        f"{points(gain.difference, sign=True)} on {row.dataset}"
-        for row in single if row.arm == splitting and (gain := row.gains["recall"]) is not None
-    )  # fmt: skip
-    yield f"* On requests of one topic the recall of {splitting} differs by {losses} (table below)."
+    gains = {row.dataset: gain for row in single if row.arm == splitting and (gain := row.gains["recall"]) is not None}
+    losses = ", ".join(f"{points(gain.difference, sign=True)} on {name}" for name, gain in gains.items())
+    told = ", ".join(name for name, gain in gains.items() if gain.distinguishable) or "none of them"
+    yield f"* On requests of one topic the recall of {splitting} differs by {losses} (table below; told apart: {told})."
 
 
 def _table(rows: Sequence[Row], *, tested: bool) -> Iterator[str]:
@@ -144,35 +143,12 @@ def points(value: float, *, sign: bool = False) -> str:
 
 def recall_figure(panels: Lines) -> str:
     """Recall over tokens as SVG, a panel a dataset and a line an arm."""
-    wide = _WIDE * len(panels)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} 330" role="img">',
-        "<title>Recall over prompt tokens of the first 1 to 20 items, requests of several topics, test split</title>",
-        f'<rect width="{wide}" height="330" fill="#fff"/>',
-        '<g font-family="sans-serif" font-size="11">',
-    ]
-    for place, (title, arms) in enumerate(panels.items()):
-        left = _WIDE * place + 40
-        lines += [f'<text x="{left}" y="16" font-weight="bold">{escape(title)}</text>', *_panel(left, arms)]
-    names = next(iter(panels.values()))
-    for place, (colour, name) in enumerate(zip(_COLOURS, names, strict=True)):
-        lines.append(f'<rect x="{40 + 220 * place}" y="304" width="14" height="4" fill="{colour}"/>')
-        lines.append(f'<text x="{60 + 220 * place}" y="310">{escape(name)}</text>')
-    return "\n".join([*lines, "</g>", "</svg>", ""])
-
-
-def _panel(left: int, arms: Mapping[str, Sequence[tuple[float, float]]]) -> Iterator[str]:
-    """Axes, their numbers, and the lines."""
-    across = _WIDE - 60
-    right, top = (max(point[axis] for row in arms.values() for point in row) for axis in (0, 1))
-    yield f'<path d="M{left} 30V270H{left + across}" fill="none" stroke="#888"/>'
-    for share in (0.25, 0.5, 0.75, 1.0):
-        y, x = 270 - _HIGH * share, left + across * share
-        yield f'<text x="{left - 4}" y="{y + 4:.0f}" text-anchor="end">{100 * top * share:.0f}%</text>'
-        yield f'<text x="{x:.0f}" y="284" text-anchor="middle">{right * share:,.0f}</text>'
-    for colour, row in zip(_COLOURS, arms.values(), strict=True):
-        at = " ".join(f"{left + across * x / right:.1f},{270 - _HIGH * y / top:.1f}" for x, y in row)
-        yield f'<polyline points="{at}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
+    drawn = []
+    for title, arms in panels.items():
+        lines = {arm: (np.array(row)[:, 0], 100 * np.array(row)[:, 1]) for arm, row in arms.items()}
+        right, top = (max(line[axis].max() for line in lines.values()) for axis in (0, 1))
+        drawn.append(Panel(title, lines, Scale("mean prompt tokens", 0, right), Scale("recall %", 0, top)))
+    return line_charts(drawn, columns=len(drawn))
 
 
 _INTRODUCTION = """# Requests of several topics

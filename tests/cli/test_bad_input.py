@@ -100,6 +100,13 @@ def test_a_file_where_a_folder_is_expected_is_said(refused, select, experiment, 
     assert refused("run", experiment(), "--out", "file").startswith("cannot write file")
 
 
+def test_a_graph_is_not_written_over_another_file(refused, tiny, place):
+    (place / "mine.npz").write_text("mine")
+    said = refused("graph", tiny, "--out", "mine.npz", "--embedder", "hashing")
+    assert said.startswith("mine.npz is not written over: mine.npz is no relationship graph")
+    assert said.endswith("Delete it, or name another file with --out")
+
+
 def test_an_experiment_that_is_empty_says_what_one_holds(refused, place):
     (place / "e.yaml").write_text("")
     assert refused("run", "e.yaml") == (

@@ -89,6 +89,18 @@ def test_a_file_of_something_else_stays(run, tmp_path):
     assert (tmp_path / "fits.json").read_text("utf-8") == "[1]"
 
 
+def test_a_file_of_something_else_is_refused_before_anything_is_opened(run, tmp_path):
+    (tmp_path / "fits.json").write_text("[1]", encoding="utf-8")
+    with pytest.raises(InputError, match="no file of fits"):
+        run(datasets=["no dataset of this name"])
+
+
+def test_two_datasets_of_one_name_are_refused(run, tiny, tmp_path):
+    with pytest.raises(ParameterError, match="two datasets are called tiny; name each once"):
+        run(datasets=[str(tiny), str(tiny)])
+    assert not (tmp_path / "fits.json").exists()
+
+
 def test_two_datasets_over_one_catalog_go_to_two_files(run, tiny, tmp_path):
     copy = shutil.copytree(tiny, tmp_path / "copy")
     card = (copy / "dataset.yaml").read_text("utf-8")

@@ -176,6 +176,16 @@ def test_a_selector_can_be_a_file(select, place):
     assert select("beta", "--selector", "mine.yaml").out.startswith("mine: 2 of 2 items offered beside 1 always in, ")
 
 
+def test_a_fit_made_behind_another_search_is_refused(cli, tiny, place):
+    cli("calibrate", "probability", str(tiny), "--out", "fits.json", "--split", "all", "--embedder", "hashing")
+    steps = "refine: [{probability: {calibration: fits.json}}]"
+    (place / "mine.yaml").write_text(f"name: mine\npipeline: {{retrieve: bm25, {steps}}}\n")
+    done = cli("select", "alpha", "--catalog", str(tiny), "--selector", "mine.yaml", "--embedder", "hashing")
+    assert (done.code, done.out) == (2, "")
+    assert "was made behind retrieve" in done.err
+    assert "and here stands" in done.err
+
+
 @pytest.mark.parametrize("selector", ["bm25", "dense", "everything", "random", "semantic-original"])
 def test_every_shipped_selector_explains_itself(select, selector):
     done = select("beta", "--selector", selector)

@@ -127,6 +127,7 @@ def test_a_store_of_one_conversation_need_not_be_named(select, store):
         (["--add", "rule:zeta"], "'rule:zeta' is in session 'select' already (mode always); nothing to add"),
         (["--add", "rule:zet"], "no item 'rule:zet' in the catalog; did you mean 'rule:zeta'"),
         (["--remove", "rule:iota"], "'rule:iota' is not in session 'select'; it holds rule:zeta"),
+        (["--add", "rule:iota", "--set", "contextExpansionDepth=2"], "contextExpansionDepth has no effect while "),
         (["--history", "none.json"], "cannot read none.json"),
         (["--history", "messages.json"], 'message 2: expected {"role", "content"}, both texts, got {\'role\': '),
         (["--history", "messages.json#c1"], "messages.json is a list of messages, not of conversations"),

@@ -121,6 +121,7 @@ def test_nothing_offered_is_said(cli, place):
         (["empty.jsonl"], "no reply in empty.jsonl"),
         (["faulty.jsonl"], "field 'items', entry 1: expected"),
         (["chats.jsonl", "--catalog", "none"], "none"),
+        (["chats.jsonl", "./chats.jsonl"], "chats.jsonl is named twice, so that its replies would count twice"),
         (["chats.jsonl", "--share", "1.5"], "share must lie between 0 and 1, got 1.5"),
         (["chats.jsonl", "-c", "items.jsonl", "--tokens", "words"], "words"),
     ],

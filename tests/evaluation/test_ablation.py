@@ -20,7 +20,8 @@ from ctxbench.evaluation.preparing import open_experiment
 from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.runner import run
 from ctxbench.evaluation.stats import compare
-from ctxbench.reporting.ablation import ablation_report, change, steps_text, verdict_text
+from ctxbench.reporting.ablation import ablation_report, change, verdict_text
+from ctxbench.reporting.steps_text import steps_text
 from ctxbench.reporting.overview import overview
 
 ROOT = Path(__file__).parents[2]

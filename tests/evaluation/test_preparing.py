@@ -119,6 +119,20 @@ def test_every_step_of_every_pipeline_is_asked_about_every_dataset_and_all_fault
     assert sorted(asked) == sorted((limit, n) for limit in (0, 1000) for n in (tiny, smoke)), "each is asked once"
 
 
+def test_a_graph_that_is_missing_is_told_with_all_else_at_its_line(tmp_path):
+    graph = "{retrieve: bm25, refine: [{expansion: {by: graph, graph: none.npz}}]}"
+    path = experiment(tmp_path, "semantc", f"{{name: graph, pipeline: {graph}}}", "{selector: bm25, set: {n: -1}}")
+    told = messages(path)
+    assert [line for line, _ in told] == [6, 7, 8]
+    assert told[1][1].startswith(f"selector 'graph': there is no relationship graph {tmp_path / 'none.npz'}; make it")
+
+
+def test_lines_are_right_where_a_selector_before_is_faulty(tmp_path):
+    picky = "{name: picky, pipeline: {retrieve: bm25, refine: [{picky: {limit: 0}}]}}"
+    path = experiment(tmp_path, "semantc", "{selector: bm25, vary: {n: [1, 2, 3]}}", picky)
+    assert [line for line, _ in messages(path)] == [6, 8, 8]
+
+
 def test_an_analysis_that_makes_no_chunk_of_any_request_is_a_fault(tmp_path):
     path = experiment(tmp_path, "{name: mute, pipeline: {analyse: silent, retrieve: bm25}}")
     told = messages(path)

@@ -179,6 +179,17 @@ def test_an_updated_graph_is_the_one_built_anew(shape, seed, similarity, neighbo
     assert updated.catalog == catalog(named).hash
 
 
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_of_equal_pairs_of_chunks_an_update_names_the_one_that_building_anew_does(similarity):
+    right, up = (1.0, 0.0), (0.0, 1.0)
+    chunks = [[right, up], [(0.6, 0.8)], [(0.6, 0.8)], [up, right]]  # items 0 and 3 have two pairs of similarity 1
+    spec, texts = GraphSpec(similarity=similarity, threshold=0.0), ["0=", "1=", "2=", "3="]
+    old, named = built([*chunks[:3], [right]], spec, texts), [*texts[:3], "3=changed"]
+    updated = update_graph(old, catalog(named), matrix(chunks))
+    assert same(updated, built(chunks, spec, named))
+    assert [row[3:] for row in entries(updated) if row[:2] in ((0, 3), (3, 0))] == [(0, 1), (0, 1)]
+
+
 def test_an_update_computes_only_the_rows_of_what_changed(monkeypatch):
     chunks = random_chunks([1] * 40, 1)
     texts = [f"i{place}=" for place in range(40)]

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
+import json
 import multiprocessing
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +44,31 @@ def test_equal_graphs_give_equal_bytes(graph, tmp_path):
     write_graph(tmp_path / "one", graph)
     write_graph(tmp_path / "two", make_graph(mock_catalog(), mock_resources(), SPEC))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_whatever_is_damaged_is_said(graph, tmp_path):
+    path = tmp_path / "g.npz"
+    write_graph(path, graph)
+    whole, meta = path.read_bytes(), read_meta(path)
+    for place in range(len(whole) - 1000, len(whole)):  # the directory, with the flags and versions of each array
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with suppress(StorageError):
+            read_graph(path)
+    with np.load(io.BytesIO(whole)) as stored:
+        arrays = dict(stored)
+    lacking = {name: value for name, value in meta.items() if name != "heads"}
+    for wrong in ({**meta, "threshold": "high"}, {**meta, "embedder": None}, lacking, [], 3):
+        np.savez(path, **{**arrays, "meta": np.frombuffer(json.dumps(wrong).encode(), dtype=np.uint8)})
+        with pytest.raises(StorageError, match="is no relationship graph, or damaged"):
+            check_graph(path, CATALOG, embedder=EMBEDDER, spec=SPEC)
+
+
+def test_other_files_and_folders_are_said(tmp_path):
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(StorageError, match=r"is no relationship graph, or damaged \(ValueError: no npz file\)"):
+        read_graph(tmp_path / "text")
+    with pytest.raises(StorageError, match="is a folder; expected a relationship graph"):
+        read_graph(tmp_path)
 
 
 def write_often(path: Path) -> None:

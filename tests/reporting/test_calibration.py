@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ctxbench.evaluation.calibrating.examples import Examples
-from ctxbench.evaluation.calibrating.trials import Silence
+from ctxbench.evaluation.calibrating.trials import Silence, SilenceTrial
 from ctxbench.evaluation.stats import Interval
 from ctxbench.reporting.calibration import (
     area_table,
     figure,
+    gone,
+    held,
+    nested_table,
     said_and_was,
     silence_comparisons,
     silence_table,
@@ -48,6 +53,28 @@ def test_what_is_gone_and_what_it_cost_is_held_against_the_bars():
     assert [row[3].split(" ")[0] for row in rows] == ["0.500", "0.800", "0.0000"]
     assert [row[4] for row in rows] == ["0.6: **does not hold**", "0.6: holds", "at most 0.02: holds"]
     assert rows[0][5] == "1.000 |"  # one query of two differs
+
+
+def test_queries_of_one_group_are_one_witness():
+    groups = tuple("x" if place < 8 else str(place) for place in range(9))
+    made = replace(MADE, needs=np.ones(9, bool), groups=groups, ids=tuple("abcdefghi"), label=np.ones(9, bool))
+    before = Silence(made, np.ones(9), np.zeros(9, bool), np.zeros(9), np.zeros(9))
+    after = before.without(np.arange(9) < 8)
+    assert silence_comparisons(before, after)["recall"].p == 1.0  # by query, 2 / 2 ** 8
+
+
+def test_all_queries_in_folds():
+    trial = SilenceTrial(BEFORE, {0.01: np.array([0.2, 0.4])}, {0.01: AFTER})
+    *_, row = nested_table({"signal": trial})
+    assert row == "| signal | 0.01 | 0.200 to 0.400 | 0.0000 | 0.500 | 0.800 |"
+    assert gone(BEFORE, AFTER) == (0.0, 0.5, 0.8)
+
+
+def test_the_verdict_is_that_of_the_figures_and_of_their_intervals():
+    said = held(BEFORE, AFTER, 0.5, 0.02)
+    assert said.startswith("50% of the false inclusions are gone by query and 80% by item, at 0.0000 recall lost")
+    assert "holds by these figures and **does not hold** by the worse ends" in said
+    assert "**does not hold** by these figures" in held(BEFORE, AFTER, 0.6, 0.02)
 
 
 def test_thresholds_of_one_split_are_tried_on_the_other():

@@ -5,8 +5,10 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import numpy as np
+import pytest
 
-from ctxbench.reporting.line_chart import Ring, Scale, line_chart
+from ctxbench.errors import ParameterError
+from ctxbench.reporting.line_chart import Panel, Ring, Scale, line_chart, line_charts
 
 X, Y = Scale("items <mean>", 0.0, 8.0), Scale("recall", 0.5, 1.0)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,3 +49,40 @@ def test_a_line_without_points_has_its_name_only():
 
 def test_the_same_lines_are_the_same_bytes():
     assert drawn(one=([0.0, 1.0], [0.5, 0.6])) == drawn(one=([0.0, 1.0], [0.5, 0.6]))
+
+
+def panel(title, x_high, **lines):
+    drawn = {name: (np.array(xs), np.array(ys)) for name, (xs, ys) in lines.items()}
+    return Panel(title, drawn, Scale("tokens", 0.0, x_high), Scale("recall %", 0.0, 60.0))
+
+
+def test_charts_beside_each_other_have_axes_of_their_own_and_one_legend():
+    one = panel("first <a>", 10.0, base=([0.0, 10.0], [0.0, 60.0]), other=([0.0], [0.0]))
+    two = panel("second", 12000.0, base=([0.0, 12000.0], [0.0, 60.0]), other=([0.0], [0.0]))
+    root = ET.fromstring(line_charts([one, two, one], columns=2))
+    assert root.get("viewBox") == f"0 0 660 {2 * 250 + 12 + 2 * 19}"
+    paths = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]
+    # a panel is 330 x 250; its box leaves 58 to the left, 16 + 18 above, 40 below, and to the right 18 or what half
+    # of "10,000" takes at 6.9 a letter, and 2 more
+    assert paths[0] == "M58.0 210.0L312.0 34.0"
+    assert paths[2] == "M388.0 210.0L637.3 34.0"
+    assert paths[4] == "M58.0 460.0L312.0 284.0"
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert texts[-2:] == ["base", "other"]
+    assert texts.count("base") == 1
+    assert texts.count("first <a>") == 2
+
+
+def test_no_label_of_a_mark_reaches_beyond_the_drawing():
+    for high in (1.0, 9.99, 950.0, 12000.0, 250000.0):
+        root = ET.fromstring(line_charts([panel("", high, base=([0.0, high], [0.0, 60.0]))], columns=1))
+        for text in root.iter(f"{SVG}text"):
+            if text.get("text-anchor") == "middle" and text.get("transform") is None:
+                assert float(text.get("x")) + 6.9 * len(text.text) / 2 <= 330.0
+
+
+def test_charts_beside_each_other_have_the_same_lines():
+    with pytest.raises(ParameterError, match="same names"):
+        line_charts([panel("", 1.0, a=([], [])), panel("", 1.0, b=([], []))], columns=2)
+    with pytest.raises(ParameterError, match="at least one"):
+        line_charts([], columns=2)

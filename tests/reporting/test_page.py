@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ctxbench.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.errors import StorageError
 from ctxbench.evaluation.summary import summarise_run
 from ctxbench.items import Catalog, Item
@@ -280,6 +281,28 @@ def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
         dataset, parts, made_run.tokens["desk"], selectors={"everything": {"outside": False, "description": like}}
     )
     assert [selector["split"] for selector in data["selectors"]] == [{"all": 0}, {"all": 1}]
+
+
+def test_what_an_expansion_took_over_keeps_its_rank_in_the_search_and_names_the_item_that_led_to_it(made_run) -> None:
+    dataset, part = made_run.datasets["desk"], made_run.folder.load("desk", "semantic/normal")
+    found = Candidates.build(6, np.array([0, 0, 0]), np.array([5, 6, 7]), score=np.array([0.9, 0.5, 0.4]))
+    cut = found.marked(found.item != 5, "beyond topN=1")
+    table = brought_in(
+        cut,
+        np.array([0, 0]),
+        np.array([6, 3]),
+        score=np.array([0.8, 0.7]),
+        origin=np.full(2, Origin.EXPANSION),
+        mode=np.full(2, Mode.EXPANSION),
+        via_item=np.array([5, 6]),
+        query_chunk=np.array([0, 0]),
+        item_chunk=np.array([0, 1]),
+    )
+    answers = replace(part.answers, candidates=table)
+    (selector,) = dataset_payload(dataset, [replace(part, answers=answers)], made_run.tokens["desk"])["selectors"]
+    n = selector["rows"][0]
+    shown = zip(selector["item"], column(selector["rank"], n), column(selector["via"], n), strict=False)
+    assert list(shown)[:4] == [(5, 1, -1), (7, 3, -1), (6, 2, 5), (3, 0, 6)]  # item 3: not found by the search
 
 
 def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:

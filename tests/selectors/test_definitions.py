@@ -10,6 +10,19 @@ from ctxbench.steps.cut import Standard
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 from ctxbench.testing.contract import shown
 
+
+def test_files_of_steps_are_relative_to_the_definition(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "fits.json").write_text("[]", encoding="utf-8")
+    steps = "[{abstain: {calibration: fits.json}}, {expansion: {enabled: false, graph: ''}}]"
+    path = tmp_path / "sub" / "mine.yaml"
+    path.write_text(f"name: mine\npipeline: {{retrieve: dense, refine: {steps}}}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no file of fits: .*sub/fits\.json, line 1") as caught:
+        read_definition(path)
+    assert len(caught.value.faults) == 1
+
+
 GOOD = """\
 name: mine
 about: A test.

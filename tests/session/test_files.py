@@ -53,6 +53,17 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
         ('{"items": [],\n"removed": [3]}', 2, "field 'removed', entry 1: expected an item id, got 3"),
         ('{"items": [],\n\n"settings": {"contextTopN": 99}}', 3, "contextTopN must be 0 to 50, got 99"),
         ('{"items": [],\n"settings": {"topN": 9}}', 2, "selector 'semantic' has no parameter 'topN'"),
+        (
+            '{"items": [],\n"settings": {"contextExpansionEnabled": true,\n"contextExpansionDepth": 0}}',
+            2,
+            "depth must be",
+        ),
+        ('{"items": [],\n"id": ""}', 2, "field 'id' must not be empty"),
+        (
+            '{"news": 1,\n"format": 2}',
+            2,
+            "its format is 2, this version reads 1; read it with the version that wrote it",
+        ),
         ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and 'semantic' is asked"),
         ('{"items": [{"id": "rule:A"}],\n"removed": ["rule:A"]}', 1, "has rule:A twice, or in it and removed"),
     ],

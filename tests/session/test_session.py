@@ -271,3 +271,8 @@ class TestEditsOfTheAgent:
     def test_another_selector_must_know_the_settings(self, session, items):
         with pytest.raises(ParameterError, match="has no parameter 'contextTopK'"):
             session.with_agent(Agent(catalog=Catalog(items), selector=definition("everything")))
+
+
+def test_a_session_without_an_id_is_refused_before_a_reply_could_be_lost(agent):
+    with pytest.raises(ParameterError, match="a session needs an id"):
+        Session.start(agent, "")

@@ -120,7 +120,7 @@ class TestCrashes:
             assert [one.text for one in ConversationStore(path).exchanges()] == ["one"]
         path.write_bytes(whole + second[:40])
         ConversationStore(path).append(exchange("three"))
-        assert path.read_bytes().startswith(whole + b'{"conversation":"c1","text":"three"')
+        assert path.read_bytes().startswith(whole + b'{"format":1,"conversation":"c1","text":"three"')
         assert [one.text for one in store.exchanges()] == ["one", "three"]
 
     def test_a_write_that_lacks_its_line_end_only_is_kept(self, path):

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from ctxbench.candidates import SEARCHED, Candidates, Mode, Origin
 from ctxbench.errors import ParameterError, StorageError
+from ctxbench.index import graph_store
 from ctxbench.index.graph import GraphSpec
 from ctxbench.index.graph_store import make_graph, write_graph
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline, PipelineError, Step
+from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Request, SessionItem
+from ctxbench.stages import Step
 from ctxbench.steps.expand import Expansion
 from ctxbench.testing import check_step, mock_catalog, mock_requests, mock_resources
 
@@ -227,6 +229,20 @@ class TestGraph:
         step = Expansion(by="graph", graph_threshold=0.6, graph=str(path))
         assert added(expanded(self.CATALOG, step)[1]) == added(expanded(self.CATALOG, replace(step, graph=""))[1])
         assert "catalog" in str(Step("expand", "expansion", step).describe()["content"])
+
+    def test_a_stored_graph_is_read_once_until_the_file_is_another(self, tmp_path, monkeypatch):
+        path, resources = tmp_path / "graph.npz", Angles()
+        write_graph(path, make_graph(self.CATALOG, Angles(), GraphSpec(threshold=0.2)))
+        step, metas = Expansion(by="graph", graph_threshold=0.6, graph=str(path)), []
+        read = graph_store.read_meta
+        monkeypatch.setattr(graph_store, "read_meta", lambda path: metas.append(path) or read(path))
+        first = added(expanded(self.CATALOG, step, resources=resources)[1])
+        n = len(metas)
+        assert added(expanded(self.CATALOG, step, resources=resources)[1]) == first
+        assert len(metas) == n
+        write_graph(path, make_graph(self.CATALOG, Angles(), GraphSpec(threshold=0.75)))
+        with pytest.raises(ParameterError, match=r"from a threshold of 0\.75 up, asked for is 0\.6"):
+            expanded(self.CATALOG, step, resources=resources)
 
     def test_a_stored_graph_that_does_not_fit_is_refused_before_it_is_read(self, tmp_path):
         path = tmp_path / "graph.npz"

@@ -118,6 +118,7 @@ class TestToolRules:
             ({"rules": {"a": [""]}}, "rules must map"),
             ({"rules": {"a": ["b"]}, "agent": {1: ["b"]}}, "agent must map"),
             ({"rules": ["a"]}, "rules must map"),
+            ({"rules": {"a": ["b"]}, "when": "result", "session": True}, "session does nothing with when: result"),
         ],
     )
     def test_what_is_no_rule_is_said(self, wrong, message):

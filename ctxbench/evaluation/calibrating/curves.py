@@ -81,6 +81,24 @@ def needed_probability(made: Examples, probability: FloatArray) -> FloatArray:
     return np.array([probability[rows].max(initial=-np.inf) for rows in made.needed_row], dtype=np.float64)
 
 
+def recall_of_first(made: Examples, score: FloatArray, most: int) -> FloatArray:
+    """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
+
+    Args:
+        made: candidates, rows by query.
+        score: shape (n_rows,).
+        most: >= 1.
+    """
+    start = np.searchsorted(made.query, np.arange(made.n_queries + 1))
+    place = [
+        float((score[start[query] : start[query + 1]] >= score[rows].max()).sum()) if len(rows) else np.inf
+        for query, rows in zip(made.needed, made.needed_row, strict=True)
+    ]
+    wanted = np.bincount(made.needed, minlength=made.n_queries)
+    held = [np.bincount(made.needed[np.array(place) <= n], minlength=made.n_queries) for n in range(1, most + 1)]
+    return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
+
+
 def _shares(made: Examples) -> FloatArray:
     """What each required item adds to the mean recall of all queries that need any, shape (n_needed,)."""
     wanted = np.bincount(made.needed, minlength=made.n_queries)
@@ -161,6 +179,10 @@ def ratio_interval(
     Args:
         top, bottom: by query, shape (n,); with `bottom` all 1 the ratio is a mean.
         groups, level, seed: as of `area_interval`.
+
+    Coverage at level 0.95, by simulation with the groups of `bfcl-live-listed`, of which two hold a third of the
+    queries in no need: a ratio of 0.45 85 to 96%, with correlations within groups of 0 to 0.3. A ratio of 0.01 81 to
+    95%, and the misses lie above: groups that lose much are seldom drawn, so that the upper end is too low.
     """
     counts, group = _draws(groups, seed)
     above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))

@@ -17,7 +17,8 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.index.features import REQUEST, ROW, request_features, request_vectors, row_features
-from ctxbench.pipeline import ByDomain, Pipeline, Resources
+from ctxbench.pipeline import Pipeline
+from ctxbench.stages import ByDomain, Resources
 
 ALL = "all"
 """The split that stands for the queries of every split."""
@@ -145,6 +146,30 @@ def group_of(query: DatasetQuery) -> str:
     if query.request.conversation is not None:
         return f"conversation {query.request.conversation}"
     return f"query {query.id}"
+
+
+def joined_groups(groups: Sequence[str], eligible: BoolArray) -> tuple[str, ...]:
+    """Groups joined where queries of theirs may get the same item, directly or through others.
+
+    For queries that come with short lists of their own: what a fit has seen of an item then says nothing of a fold.
+
+    Args:
+        groups: of each query, shape (n_queries,).
+        eligible: shape (n_queries, n_items).
+
+    Returns:
+        Of each query, the first name of what its group is joined to, shape (n_queries,).
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
+    query, item = np.nonzero(eligible)
+    nodes = len(names) + eligible.shape[1]
+    edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
+    part = connected_components(edges, directed=False)[1][: len(names)]
+    first = np.unique(part, return_index=True)[1]
+    return tuple(str(names[first[one]]) for one in np.unique(part, return_inverse=True)[1][group])
 
 
 def folds_of(groups: Sequence[str], folds: int) -> IntArray:

@@ -15,7 +15,8 @@ from ctxbench.errors import ParameterError
 from ctxbench.evaluation.calibrating.examples import Examples, examples, folds_of, labelled
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.index.features import VERSION
-from ctxbench.pipeline import Pipeline, Resources
+from ctxbench.pipeline import Pipeline
+from ctxbench.stages import Resources
 from ctxbench.steps.calibrated import Logistic
 
 Progress = Callable[[int, int], None]

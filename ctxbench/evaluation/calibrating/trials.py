@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -101,6 +101,20 @@ class Silence:
         queries, items = (float(one[below].sum()) / max(float(one.sum()), 1.0) for one in (self.shown, self.items))
         return lost, queries, items
 
+    def part(self, queries: BoolArray) -> Silence:
+        """That of the queries where `queries`, shape (n_queries,), is True."""
+        return Silence(
+            made=self.made.part(queries),
+            recall=self.recall[queries],
+            shown=self.shown[queries],
+            items=self.items[queries],
+            signal=self.signal[queries],
+        )
+
+    def without(self, silent: BoolArray) -> Silence:
+        """What is left where nothing is offered to the queries where `silent`, shape (n_queries,), is True."""
+        return replace(self, recall=self.recall * ~silent, shown=self.shown & ~silent, items=self.items * ~silent)
+
     def threshold(self, lost: float) -> float:
         """The highest threshold that loses at most this much recall."""
         return float(self.thresholds[self.lost <= lost + 1e-12].max())
@@ -111,6 +125,43 @@ class Silence:
         sums = np.concatenate([np.zeros(1), np.cumsum(values[by_signal])])
         below: IntArray = np.searchsorted(self.signal[by_signal], self.thresholds, side="left")
         return sums[below]
+
+
+@dataclass(frozen=True, eq=False)
+class SilenceTrial:
+    """What abstaining gives when fit and threshold come from the other folds.
+
+    Attributes:
+        before: all queries, the signal of each out of fold.
+        limit: by the recall that may be lost on the other folds, the threshold of each fold, shape (n_folds,).
+        after: by the same, what is left.
+    """
+
+    before: Silence
+    limit: Mapping[float, FloatArray]
+    after: Mapping[float, Silence]
+
+
+def silence_trial(whole: Silence, score: Score, *, lost: Sequence[float], folds: int = 5) -> SilenceTrial:
+    """Silence each fold below the highest threshold that loses so much on the other folds, out of fold there too.
+
+    Args:
+        whole: all queries; its signal is not used.
+        score: gives the scores of examples, such as `similarity` or `calibrated`.
+        lost: recall that may be lost on the other folds.
+        folds: >= 2.
+    """
+
+    def scored(some: Silence) -> Silence:
+        return replace(some, signal=request_probability(some.made, score(some.made)))
+
+    fold, before = folds_of(whole.made.groups, folds), scored(whole)
+    limit = {one: np.zeros(folds) for one in lost}
+    for place in range(folds):
+        seen = scored(whole.part(fold != place))
+        for one in lost:
+            limit[one][place] = seen.threshold(one)
+    return SilenceTrial(before, limit, {one: before.without(before.signal < limit[one][fold]) for one in lost})
 
 
 def offered(selector: Selector, dataset: Dataset) -> Mapping[Metric, FloatArray]:

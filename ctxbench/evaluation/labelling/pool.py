@@ -22,11 +22,11 @@ from ctxbench.evaluation.results import content_key
 from ctxbench.evaluation.slices import Slice
 from ctxbench.fileio import write_atomic
 from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Resources
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.stages import Resources
 
 SELECTORS = ("bm25", "dense", "semantic/normal")
 DEPTH = 20  # places of a ranking that are looked at

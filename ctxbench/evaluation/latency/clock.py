@@ -21,9 +21,10 @@ from ctxbench.evaluation.latency.results import (
 )
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog
-from ctxbench.pipeline import Analyses, ByDomain, Merge, Pipeline, Step
+from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Request
+from ctxbench.stages import Analyses, ByDomain, Merge, Step
 
 T = TypeVar("T")
 _PROBE = "a"

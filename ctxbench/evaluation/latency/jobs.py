@@ -13,8 +13,9 @@ from ctxbench.errors import Fault, InputError
 from ctxbench.fileio import write_atomic
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import dump_json, dump_jsonl, iter_jsonl, read_json
-from ctxbench.pipeline import Analyses, ByDomain, Merge, Pipeline, Step
+from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Message, Request, SessionItem
+from ctxbench.stages import Analyses, ByDomain, Merge, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

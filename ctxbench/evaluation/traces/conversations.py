@@ -55,8 +55,9 @@ class Turn:
 def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> Iterator[list[Turn]]:
     """The turns of each conversation, in order; conversations as the log first names them.
 
-    A record without a conversation is one of its own. Conversations without any message of a user's are counted and
-    left out.
+    A record without a conversation is one of its own, and conversations of two workspaces are two, whatever they are
+    called: nothing crosses a workspace. Several users may talk in one. Conversations without any message of a user's
+    are counted and left out.
 
     Args:
         records: of all files, in any order.
@@ -66,13 +67,22 @@ def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> I
     grouped: dict[str | tuple[None, int], list[Record]] = {}
     for record in records:
         grouped.setdefault(record.conversation or (None, record.place), []).append(record)
-    for members in sorted(grouped.values(), key=lambda members: min(record.place for record in members)):
+    apart = [part for members in grouped.values() for part in _by_workspace(members)]
+    for members in sorted(apart, key=lambda members: min(record.place for record in members)):
         turns = _turns(members, tally)
         if turns:
             tally.counts["conversations"] += 1
             _number(turns, tally)
             _follow(turns, tally, history=history)
             yield turns
+
+
+def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
+    """Records of one name by workspace; together where no two workspaces are named."""
+    parts: dict[str | None, list[Record]] = {}
+    for record in records:
+        parts.setdefault(record.workspace, []).append(record)
+    return parts.values() if len(parts.keys() - {None}) > 1 else [records]
 
 
 def merged_calls(records: Sequence[Record], tally: Tally) -> tuple[Call, ...]:

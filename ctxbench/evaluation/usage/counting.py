@@ -113,6 +113,8 @@ def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -
         replies: of all files.
         tokens: of every item's prompt text; None where they are not known.
 
+    A reply without words counts for tools only.
+
     Returns:
         The counts; no items where no reply says what it was offered.
     """
@@ -130,7 +132,10 @@ def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -
         seen.add(reply.conversation)
         not_offered.update(key for key in reply.called if key not in reply.offered)
         found = rule.found(reply)
+        spoken = bool(reply.text.strip())
         for key, mode in reply.offered.items():
+            if key.type != "tool" and not spoken:
+                continue  # there is nothing that it could be cited in
             row = counts.setdefault(key, _Counts())
             row.offered += 1
             row.conversations.add(reply.conversation)

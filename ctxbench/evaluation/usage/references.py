@@ -7,8 +7,9 @@ A **tool** is referenced when it was called, also if the call failed. Its name i
 * its id, `rule:code%20review`, as a whole;
 * its name. A name with a word that no ordinary word looks like (letters together with a digit, `_`, `/`, `.`, `:`,
   `#`, `@`, or a capital after a small letter) counts where it stands whole, capitals as they are. Any other name counts
-  only in quotes, backticks, asterisks or square brackets, or directly beside the word for its type ("the tone rule",
-  "rule: tone"). Of two offered items with the same name neither counts, unless the word for the type tells them apart;
+  only in quotes, backticks or square brackets, or directly beside the word for its type ("the tone rule"; "rule: tone"
+  where that ends there). Asterisks are emphasis, which any word may have. Of two offered items with the same name
+  neither counts, unless the word for the type tells them apart;
 * a run of 8 words of its text, case and punctuation aside, that no other offered item has.
 
 So nothing counts that the reply may have from the user or from another item, and a text that is followed without a
@@ -29,7 +30,8 @@ KINDS = ("called", "id", "name", "quoted")
 RUN = 8  # words
 _WORD = re.compile(r"\w+")
 _LETTER, _MARK = re.compile(r"[^\W\d_]"), re.compile(r"[\d_/\\.:#@]|[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ]")
-_OPEN, _CLOSE = "[\"'“”‘’«»„‚`*\\[]", "[\"'“”‘’«»`*\\]]"
+_OPEN, _CLOSE = "[\"'“”‘’«»„‚`\\[]", "[\"'“”‘’«»`\\]]"
+_BEFORE, _BEHIND = f"(?:{_OPEN}|\\*)*", f"(?:{_CLOSE}|\\*)*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,9 @@ def _id(item: Item) -> re.Pattern[str]:
 def _name(item: Item, *, only_typed: bool) -> re.Pattern[str]:
     """Where the name of an item is a reference to it."""
     name = r"\s+".join(map(re.escape, item.name.split()))
-    bare = rf"(?<!\w){name}(?!\w)"
-    beside = rf"(?<!\w){item.type}:?\s+{_OPEN}*{bare}|{bare}{_CLOSE}*\s+{item.type}(?!\w)"
+    bare = rf"(?<![\w-]){name}(?![\w-])"
+    listed = rf"{item.type}:\s+{_BEFORE}{bare}(?={_BEHIND}\s*(?:[^\w\s]|\n|\Z))"
+    beside = rf"(?<!\w)(?:{item.type}\s+{_BEFORE}{bare}|{listed})|{bare}{_BEHIND}\s+{item.type}(?!\w)"
     if only_typed:
         return re.compile(f"(?i:{beside})")
     if any(_LETTER.search(word) and _MARK.search(word) for word in item.name.split()):

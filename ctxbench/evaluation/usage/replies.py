@@ -93,8 +93,13 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
     Raises:
         StorageError: a file is missing or cannot be read.
         InputError: a line of a stored conversation is faulty, or most lines of a log are; file and line of all.
-        ParameterError: no file holds a reply, or a log says that everything was offered and there is no catalog.
+        ParameterError: a file is named twice, none holds a reply, or a log says that everything was offered and there
+            is no catalog.
     """
+    once = {path.resolve(): path for path in paths}
+    if len(once) < len(paths):
+        twice = next(path for path in paths if once[path.resolve()] is not path)
+        raise ParameterError(f"{twice} is named twice, so that its replies would count twice; name it once")
     files = _Files()
     for number, path in enumerate(paths):
         if _is_store(path):

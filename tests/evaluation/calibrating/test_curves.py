@@ -19,12 +19,13 @@ from ctxbench.evaluation.calibrating.curves import (
     cut_point,
     losing,
     ratio_interval,
+    recall_of_first,
     reliability,
     request_probability,
     silence_point,
 )
-from ctxbench.evaluation.calibrating.examples import Examples
-from ctxbench.evaluation.calibrating.trials import Silence, cut_trial, similarity
+from ctxbench.evaluation.calibrating.examples import Examples, folds_of
+from ctxbench.evaluation.calibrating.trials import Silence, cut_trial, silence_trial, similarity
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 
@@ -95,6 +96,12 @@ class TestCut:
         point = cut_trial(two, lambda some: scores.get(some.n_queries, np.array([0.5])), items=1.0, folds=2)
         assert (point.recall.value, point.items.value) == (0.5, 0.5)  # 0.9 reaches 0.5, 0.3 does not
 
+    def test_the_recall_of_the_first_is_a_mean_over_queries(self):
+        assert recall_of_first(EXAMPLES, SCORES, 3).tolist() == [0.25, 0.75, 0.75]  # 1 and 2 of 2; 0 and 1 of 2
+
+    def test_what_ties_counts_as_the_last(self):
+        assert recall_of_first(EXAMPLES, np.ones(5), 3).tolist() == [0.0, 0.25, 0.75]
+
     def test_the_similarity_is_the_score_of_retrieval(self):
         assert similarity(EXAMPLES).tolist() == [0.0] * 5
 
@@ -129,6 +136,34 @@ class TestSilence:
         assert silence.lost.tolist() == [0.0, 0.0, 0.25, 0.25]
         assert silence.gone.tolist() == [0.0, 0.5, 0.5, 1.0]
         assert [silence.threshold(lost) for lost in (0.0, 0.2, 0.25)] == [0.4, 0.4, 0.9]
+        left = silence.without(silence.signal < 0.6)
+        assert (left.recall.tolist(), left.shown.tolist()) == ([1, 0, 0, 0], [False, False, False, True])
+        assert left.items.tolist() == [0, 0, 0, 1]
+        part = silence.part(np.array([False, True, True, False]))
+        assert (part.made.ids, part.signal.tolist(), part.made.needs.tolist()) == (
+            ("1", "2"),
+            [0.4, 0.3],
+            [True, False],
+        )
+
+    def test_a_trial_takes_fit_and_threshold_of_the_other_folds(self):
+        """The score of a part says which queries it saw; the threshold of a fold is that of all but its own."""
+        needs = np.array([True, False] * 4)
+        some = made(list(range(8)), needs.tolist(), needed=[(n, [n]) for n in range(0, 8, 2)], n=8)
+        whole = Silence(some, needs.astype(float), ~needs, (~needs).astype(float), np.zeros(8))
+        asked = []
+
+        def score(part):
+            asked.append(part.ids)
+            return np.where(part.label, 0.9, 0.2) if part.n_queries == 8 else np.where(part.label, 0.5, 0.1)
+
+        trial = silence_trial(whole, score, lost=(0.0, 1.0), folds=2)
+        fold = folds_of(some.groups, 2)
+        assert asked == [some.ids, *(tuple(np.array(some.ids)[fold != one]) for one in (0, 1))]
+        assert trial.before.signal.tolist() == [0.9, 0.2] * 4
+        assert {loss: limit.tolist() for loss, limit in trial.limit.items()} == {0.0: [0.5, 0.5], 1.0: [0.5, 0.5]}
+        assert trial.after[0.0].shown.tolist() == [False] * 8
+        assert trial.after[0.0].recall.tolist() == needs.astype(float).tolist()
 
 
 class TestArea:

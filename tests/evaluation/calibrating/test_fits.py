@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from ctxbench import testing
 from ctxbench.calibrations import behind, read_calibrations, write_calibrations
 from ctxbench.errors import ParameterError, UnknownNameError
-from ctxbench.evaluation.calibrating.examples import examples, folds_of, group_of, labelled
+from ctxbench.evaluation.calibrating.examples import examples, folds_of, group_of, joined_groups, labelled
 from ctxbench.evaluation.calibrating.fitting import STRENGTH, fit, fit_values, out_of_fold
 from ctxbench.evaluation.calibrating.measuring import measure
 from ctxbench.evaluation.datasets.dataset import Dataset
@@ -124,6 +124,13 @@ class TestFolds:
     def test_more_folds_than_groups_are_refused(self):
         with pytest.raises(ParameterError, match="folds must be 2 to the number of groups, which is 2, got 3"):
             folds_of(["a", "b"], 3)
+
+    def test_groups_that_share_an_item_are_joined_through_others_too(self):
+        eligible = np.zeros((5, 6), dtype=bool)
+        for query, item in ((0, 0), (1, 0), (1, 1), (2, 2), (3, 1), (4, 5)):
+            eligible[query, item] = True
+        assert joined_groups(("c", "b", "a", "d", "d"), eligible) == ("b", "b", "a", "b", "b")
+        assert joined_groups(("a", "b"), np.zeros((2, 3), dtype=bool)) == ("a", "b")
 
     def test_a_conversation_is_a_group(self):
         spoken = replace(query("a", "x"), request=Request(id="a", text="x", conversation="c"))

@@ -32,6 +32,13 @@ def test_offers_and_references_by_item(replies, reply):
     assert tone.as_dict()["share"] == pytest.approx(1 / 3)
 
 
+def test_a_reply_without_words_counts_for_tools_only(replies, reply):
+    """Nothing can be cited in it, so a log without texts says nothing against rules and references."""
+    both = ["tool:web:fetch", "rule:tone"]
+    usage = count_usage(replies(*(reply(text, offered=both) for text in ("", " \n", "Done."))))
+    assert rows(usage) == {"tool:web:fetch": (3, 0), "rule:tone": (1, 0)}
+
+
 def test_tokens_unused_are_those_of_offers_without_a_reference(replies, reply, catalog):
     tokens = {item.key: 10 * (place + 1) for place, item in enumerate(catalog)}
     given = [reply("Done.", called=["tool:web:fetch"] if i == 0 else []) for i in range(4)]

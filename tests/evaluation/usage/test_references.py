@@ -46,8 +46,11 @@ class TestNames:
     @pytest.mark.parametrize(
         "text",
         [
-            'as "tone" says', "“Tone” asks for it", "by `tone`", "see [tone]", "**tone**: brief", "the rule tone says",
-            "the tone rule says", "rule: tone", "the rule 'tone' says", "The 'tone' rule", "RULE TONE",
+            'as "tone" says', "“Tone” asks for it", "by `tone`", "see [tone]", "the **tone** rule",
+            "the rule tone says",
+            "the tone rule says", "rule: tone", "Rule: tone. Rule: code.", "rule: **tone** - brief",
+            "rule: tone\nand so",
+            "the rule 'tone' says", "The 'tone' rule", "RULE TONE",
         ],
     )  # fmt: skip
     def test_an_ordinary_word_counts_in_quotes_or_beside_its_type(self, found, text):
@@ -57,7 +60,8 @@ class TestNames:
     @pytest.mark.parametrize(
         "text",
         ["a friendly tone", "tone", "Tone it down", "overrule tone", "a tone ruler", '"tones"', "code review is due",
-         "the file tone", "the tone reference"],
+         "the file tone", "the tone reference", "**Tone**: be brief", "*tone*",
+         "The rule: tone it down", "rule tone-deaf"],
     )  # fmt: skip
     def test_else_it_does_not(self, found, text):
         assert found(text) == {}

@@ -121,3 +121,15 @@ def test_a_conversation_of_no_offers_is_read(tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text(json.dumps(row))
     assert read_replies([path]).replies[0].offered == {}
+
+
+def test_conversations_of_two_workspaces_are_never_mixed_whatever_they_are_called(write):
+    def line(place, text, turn):
+        said = [{"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]
+        return {"conversation": "1", "workspace": place, "turn": turn, "messages": said, "offered": ["alpha"]}
+
+    places = ("north", "south")
+    path = write("log.jsonl", *(line(place, f"{turn} of {place}", turn) for turn in (0, 1) for place in places))
+    assert [reply.asked for reply in read_replies([path]).replies] == [
+        ("0 of north",), ("0 of north", "1 of north"), ("0 of south",), ("0 of south", "1 of south"),
+    ]  # fmt: skip
