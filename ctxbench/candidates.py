@@ -323,8 +323,8 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
 def joined(tables: Mapping[str, Candidates]) -> Candidates:
     """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
 
-    A source's own columns become `source.column`. Everything else of a row is that of the first source, in order,
-    that has the row's best score.
+    A source's own columns become `source.column`. The pair of chunks of a row is that of the best source that tells
+    one; everything else is that of the first source, in order, that has the row's best score.
     """
     names = list(tables)
     parts = list(tables.values())
@@ -348,6 +348,12 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     arrays = {name: np.concatenate([getattr(table, name) for table in parts])[best][new] for name in _ROW_ARRAYS}
     rules, out = _joint_rules(parts)
     arrays["out"] = out[best][new]
+    names_of_pair = ("query_chunk", "item_chunk")
+    pairs = {name: np.concatenate([getattr(table, name) for table in parts])[best] for name in names_of_pair}
+    told = np.flatnonzero((pairs["query_chunk"] >= 0) & (pairs["item_chunk"] >= 0))
+    first = told[np.unique(row[told], return_index=True)[1]]
+    for name, values in pairs.items():
+        arrays[name][row[first]] = values[first]
     start = _counted(request[new], parts[0].n_requests)
     return Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
 

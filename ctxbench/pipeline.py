@@ -17,7 +17,7 @@ import numpy as np
 
 from ctxbench import registry
 from ctxbench.arrays import owners
-from ctxbench.candidates import Candidates, Origin, concatenated
+from ctxbench.candidates import SEARCHED, Candidates, Origin, concatenated
 from ctxbench.errors import UserError, suggest
 from ctxbench.items import ITEM_TYPES
 from ctxbench.query import Query
@@ -95,6 +95,11 @@ class Pipeline:
         if faults or analyse is None or retrieve is None or formatter is None:
             raise PipelineError(faults)
         return cls(analyse, retrieve, refine, formatter)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether any step reads a fit."""
+        return any(step.fitted for step in self.refine)
 
     @property
     def ranks(self) -> bool:
@@ -216,6 +221,10 @@ class _Builder:
         if not isinstance(sources, Mapping) or len(sources) < 2 or len(spec) != 1:
             self._fault((*path, "merge"), "merge needs at least two retrievers, as a list or by name")
             return None
+        for name in sources:
+            if not str(name) or "." in str(name) or name == SEARCHED:
+                what = f"no source can be called {str(name)!r}: it names a column, so no dot, and not {SEARCHED!r}"
+                self._fault((*path, "merge", name), what)
         steps = {str(n): self.step("retrieve", s, (*path, "merge", n)) for n, s in sources.items()}
         built = {name: step for name, step in steps.items() if step is not None}
         return Merge(built) if len(built) == len(steps) else None

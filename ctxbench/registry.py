@@ -24,12 +24,12 @@ REFINE_KINDS = ("rank", "cut", "expand", "fit")
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
-        "clauses": "ctxbench.chunking.rules:Clauses",
-        "marked": "ctxbench.chunking.rules:Marked",
+        "clauses": "ctxbench.chunking.finer:Clauses",
+        "marked": "ctxbench.chunking.finer:Marked",
         "paragraphs": "ctxbench.chunking.rules:Paragraphs",
         "sentences": "ctxbench.chunking.rules:Sentences",
         "whole": "ctxbench.chunking.rules:Whole",
-        "windows": "ctxbench.chunking.rules:Windows",
+        "windows": "ctxbench.chunking.finer:Windows",
     },
     "analyse": {
         "sentences": "ctxbench.steps.analyse:Sentences",

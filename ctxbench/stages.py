@@ -95,6 +95,11 @@ class Step:
         return tuple(getattr(self.call, "sources", ()))
 
     @property
+    def fitted(self) -> bool:
+        """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
+        return getattr(self.call, "calibrated", None) is not None
+
+    @property
     def expands(self) -> bool:
         """Whether the step brings items in that were not found."""
         return self.kind == "expand"
@@ -178,6 +183,11 @@ class ByDomain:
     def reach(self) -> int:
         """The largest of all domains."""
         return max((step.reach for steps in self.domains.values() for step in steps), default=0)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether any domain has a step that reads a fit."""
+        return any(step.fitted for steps in self.domains.values() for step in steps)
 
     @property
     def expands(self) -> bool:

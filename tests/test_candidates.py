@@ -205,6 +205,15 @@ class TestJoined:
         assert made.chunk_rank.tolist() == [0, 0, 1]
         assert made.query_chunk.tolist() == [-1, 3, 4]
 
+    def test_the_pair_is_that_of_the_best_source_that_tells_one(self):
+        words = table(1, [(0, 0, 9.0), (0, 1, 8.0)], item_chunk=[0, 0])
+        near = table(1, [(0, 0, 0.5), (0, 2, 0.4)], query_chunk=[3, 4], item_chunk=[1, 2])
+        nearer = table(1, [(0, 0, 0.7), (0, 2, 0.1)], query_chunk=[5, 6], item_chunk=[7, 8])
+        made = joined({"words": words, "near": near, "nearer": nearer})
+        assert rows_of(made) == [(0, 0, 9.0), (0, 1, 8.0), (0, 2, 0.4)]
+        assert made.query_chunk.tolist() == [5, -1, 4]
+        assert made.item_chunk.tolist() == [7, 0, 2]
+
     def test_of_equal_scores_the_first_source_wins(self):
         parts = {name: table(1, [(0, 0, 0.5)], query_chunk=[place]) for place, name in enumerate("ab")}
         assert joined(parts).query_chunk.tolist() == [0]

@@ -194,6 +194,12 @@ class TestMerge:
         domains = {"tool": ["expansion"], "*": ["rrf"]}
         assert Pipeline.of({"retrieve": {"merge": ["dense", "bm25"]}, "refine": [{"by_domain": domains}]})
 
+    @pytest.mark.parametrize("name", ["a.b", "searched", ""])
+    def test_a_source_is_not_called_as_what_columns_are_read_by(self, name):
+        path, message = only_fault_of({"retrieve": {"merge": {name: "bm25", "dense": "dense"}}})
+        assert path == f"retrieve.merge.{name}"
+        assert message.startswith(f"no source can be called {name!r}")
+
     def test_the_same_source_twice_needs_names(self):
         twice = [{"bm25": {"k1": 1.0}}, {"bm25": {"k1": 2.0}}, "dense"]
         path, message = only_fault_of({"retrieve": {"merge": twice}})

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.calibrations import hold_to_fits
 from ctxbench.candidates import Candidates
 from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline
@@ -93,7 +92,10 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         UserError: the request names items that the catalog lacks, or the selection itself fails.
     """
     batch = Batch.of(catalog, [request])
-    hold_to_fits(pipeline, catalog)
+    if pipeline.fitted:
+        from ctxbench.calibrations import hold_to_fits
+
+        hold_to_fits(pipeline, catalog)
     outcome = pipeline.run(batch, resources)
     (selection,) = selections(outcome.query, outcome.candidates)
     chunks = outcome.query.chunks(0)

@@ -19,7 +19,8 @@ class Chunkings:
     """How the steps of a pipeline split items.
 
     Attributes:
-        sources: of each retriever, by the name of its column in a merge (one without a name where there is none).
+        sources: of each retriever that says how it splits, by the name of its column in a merge (one without a name
+            where there is none).
         expansion: of the items that an expansion led from and to.
     """
 
@@ -33,7 +34,8 @@ class Chunkings:
             return cls({"": DOCUMENTS})
         retrieve = pipeline["retrieve"]
         steps = retrieve["sources"] if retrieve["step"] == "merge" else [["", retrieve]]
-        sources = {name: ItemChunking.described(step) or DOCUMENTS for name, step in steps}
+        said = {name: ItemChunking.described(step) for name, step in steps}
+        sources = {name: one for name, one in said.items() if one is not None} or {"": DOCUMENTS}
         expansions = (ItemChunking.described(step) for step in _expansions(pipeline["refine"]))
         return cls(sources, next((one for one in expansions if one is not None), DOCUMENTS))
 
@@ -45,7 +47,7 @@ class Chunkings:
     def used(self, table: Candidates) -> IntArray:
         """The place in `distinct` of the chunking that each row's pair is counted in, shape (n,).
 
-        Of sources that split items otherwise, a row's pair is that of the first one with its best score.
+        Behind a merge, a row's pair is that of the best source of those that tell one.
         """
         places = np.array([self.distinct.index(one) for one in self.sources.values()], dtype=np.int64)
         used = np.full(len(table), places[0], dtype=np.int64)

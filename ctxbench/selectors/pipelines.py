@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ctxbench.arrays import IntArray
-from ctxbench.calibrations import hold_to_fits
 from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import SelectorError
 from ctxbench.pipeline import Pipeline
@@ -52,7 +51,10 @@ class PipelineSelector:
         Raises:
             ParameterError: a step was fitted for another catalog, or behind other steps.
         """
-        hold_to_fits(self.pipeline, batch.catalog)
+        if self.pipeline.fitted:
+            from ctxbench.calibrations import hold_to_fits
+
+            hold_to_fits(self.pipeline, batch.catalog)
         outcome = self.pipeline.run(batch, self.resources, memo=self.memo)
         return Answers(
             query=outcome.query,

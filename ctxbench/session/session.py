@@ -13,7 +13,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from ctxbench.calibrations import hold_to_fits
 from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError
 from ctxbench.items import ItemKey
@@ -194,7 +193,10 @@ class Session:
         )
 
     def _found(self, batch: Batch, resources: Resources) -> tuple[Query, Candidates]:
-        hold_to_fits(self.pipeline, batch.catalog)
+        if self.pipeline.fitted:
+            from ctxbench.calibrations import hold_to_fits
+
+            hold_to_fits(self.pipeline, batch.catalog)
         outcome = self.pipeline.run(batch, resources)
         return outcome.query, outcome.candidates
 

@@ -23,7 +23,7 @@ class Sentences:
     Attributes:
         limit: length after which a sentence is cut (`original`, UTF-16 units; the rest is lost) or divided (`marked`,
             characters; nothing is lost), >= 1.
-        rule: `original` (`ctxbench.text.query_chunks`) or `marked` (`ctxbench.chunking.rules.Marked`).
+        rule: `original` (`ctxbench.text.query_chunks`) or `marked` (`ctxbench.chunking.finer.Marked`).
 
     A request without a sentence has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
     """
@@ -39,7 +39,11 @@ class Sentences:
         return _of_texts(batch, self._made())
 
     def _made(self) -> Rule:
-        return rules.Marked(self.limit) if self.rule == "marked" else rules.Sentences(self.limit)
+        if self.rule != "marked":
+            return rules.Sentences(self.limit)
+        from ctxbench.chunking.finer import Marked
+
+        return Marked(self.limit)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Clauses:
         limit: characters after which a clause is divided at white space, >= 1.
 
     A request without a letter, digit or symbol has no chunk. Cost: linear in the text. Source: ours
-    (`ctxbench.chunking.rules.Clauses`).
+    (`ctxbench.chunking.finer.Clauses`).
     """
 
     shortest: int = 3
@@ -65,7 +69,9 @@ class Clauses:
         return _of_texts(batch, self._made())
 
     def _made(self) -> Rule:
-        return rules.Clauses(self.shortest, self.limit)
+        from ctxbench.chunking import finer
+
+        return finer.Clauses(self.shortest, self.limit)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Windows:
         unit: what both count: `words` or `characters`.
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
-    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.chunking.rules.Windows`);
+    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.chunking.finer.Windows`);
     the defaults were tuned on requests of several topics (reports/multi-topic.md).
     """
 
@@ -94,7 +100,9 @@ class Windows:
         return _of_texts(batch, self._made())
 
     def _made(self) -> Rule:
-        return rules.Windows(self.size, self.overlap, self.unit)
+        from ctxbench.chunking import finer
+
+        return finer.Windows(self.size, self.overlap, self.unit)
 
 
 @dataclass(frozen=True)

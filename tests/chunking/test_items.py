@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.chunking.finer import Marked, Windows
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
-from ctxbench.chunking.rules import Marked, Sentences, Windows
+from ctxbench.chunking.rules import Sentences
 from ctxbench.errors import ParameterError
 from ctxbench.index.dense import chunks_of
 from ctxbench.items import Item

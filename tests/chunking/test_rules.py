@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import registry
-from ctxbench.chunking.rules import Clauses, Marked, Paragraphs, Sentences, Whole, Windows, chunk_rule, tells_something
+from ctxbench.chunking.finer import Clauses, Marked, Windows, tells_something
+from ctxbench.chunking.rules import Paragraphs, Sentences, Whole, chunk_rule
 from ctxbench.errors import ParameterError
 from ctxbench.text import JS_WHITESPACE
 

@@ -21,8 +21,8 @@ from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.runner import run
 from ctxbench.evaluation.stats import compare
 from ctxbench.reporting.ablation import ablation_report, change, verdict_text
-from ctxbench.reporting.steps_text import steps_text
 from ctxbench.reporting.overview import overview
+from ctxbench.reporting.steps_text import steps_text
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "strategies" / "ablations.py"
