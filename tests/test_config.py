@@ -110,6 +110,7 @@ def test_a_value_that_its_step_refuses_is_an_error(given):
     on = "contextExpansionEnabled: true"
     ((_, message),) = selector_faults(given, f"{{selector: semantic, set: {{{on}, contextExpansionDepth: 0}}}}")
     assert message.startswith("depth must be 1 to 5 where expansion is enabled, got 0")
+    assert message.endswith("(here enabled is contextExpansionEnabled, depth is contextExpansionDepth)")
 
 
 def test_switches_and_choices_can_be_varied(given):

@@ -181,7 +181,8 @@ def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
         lines.append(f"not searched: {reasons}")
     if not explanation.chunks:
-        lines.append("the request has no text to search with, so nothing is searched")
+        why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
+        lines.append(f"{why}, so nothing is searched")
     lines += ["", *_block(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]
     out = explanation.left_out[:near]
     if out:
@@ -203,9 +204,10 @@ def _block(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
         lines.append(f"{score}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
         if one.offered.rule:
             lines.append(f"        {one.offered.rule}")
-        if pairs and one.item_chunk:
-            led = f"led to by {one.offered.via}: " if one.offered.via else ""
-            lines.append(f"        {led}“{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”")
+        led = f"led to by {one.offered.via}" if one.offered.via else ""
+        pair = f"“{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”" if one.item_chunk else ""
+        if pairs and (led or pair):
+            lines.append(f"        {': '.join(filter(None, (led, pair)))}")
     return lines
 
 

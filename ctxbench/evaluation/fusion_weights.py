@@ -67,7 +67,10 @@ def fit_weights(
     """
     sources = tuple(sources_of(candidates))
     if len(sources) < 2:
-        raise ParameterError("weights can be fitted behind a merge of at least two retrievers only")
+        raise ParameterError(
+            "weights can be fitted behind a merge of at least two retrievers only; "
+            "name a selector with one, such as `hybrid`"
+        )
     if candidates.n_requests != len(dataset):
         raise ParameterError(
             f"the candidates are of {candidates.n_requests} requests; dataset {dataset.name} has {len(dataset)} queries"

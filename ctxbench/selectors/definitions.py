@@ -90,7 +90,23 @@ class Definition:
         Raises:
             PipelineError: a step is unknown or a value does not suit it.
         """
-        return Pipeline.of(_filled(self.spec, values))
+        try:
+            return Pipeline.of(_filled(self.spec, values))
+        except PipelineError as error:
+            raise PipelineError([self._said(fault, values) for fault in error.faults]) from error
+
+    def _said(self, fault: SpecFault, values: Mapping[str, Value]) -> SpecFault:
+        """A fault of a step, with the names under which the user knows the step's parameters."""
+        step: Any = self.spec
+        for key in fault.path:
+            step = step[key] if isinstance(step, Mapping | list) else None  # type: ignore[index]
+        own = (
+            {key: value[1:] for key, value in step.items() if _names(value, values)}
+            if isinstance(step, Mapping)
+            else {}
+        )
+        said = ", ".join(f"{key} is {name}" for key, name in own.items() if key in fault.message)
+        return SpecFault(fault.path, f"{fault.message} (here {said})") if said else fault
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:
         """Why a parameter has no effect beside these values; empty where it has."""
@@ -116,15 +132,18 @@ def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
     }
 
 
+def _names(value: object, values: Mapping[str, Value]) -> bool:
+    """Whether a value in a specification stands for one of a parameter's values."""
+    return isinstance(value, str) and value.startswith("$") and value[1:] in values
+
+
 def _filled(spec: Any, values: Mapping[str, Value]) -> Any:
     """Put values where the specification says `$name`."""
     if isinstance(spec, Mapping):
         return {key: _filled(value, values) for key, value in spec.items()}
     if isinstance(spec, list):
         return [_filled(value, values) for value in spec]
-    if isinstance(spec, str) and spec.startswith("$") and spec[1:] in values:
-        return values[spec[1:]]
-    return spec
+    return values[spec[1:]] if _names(spec, values) else spec
 
 
 def shipped() -> tuple[str, ...]:

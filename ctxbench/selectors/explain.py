@@ -49,6 +49,7 @@ class Explanation:
 
     Attributes:
         selection: as the run would store it.
+        text: of the request.
         chunks: what the request was searched with.
         chosen, left_out: with their texts, in the one order.
         prompt: what the model would be sent.
@@ -60,6 +61,7 @@ class Explanation:
     """
 
     selection: Selection
+    text: str
     chunks: tuple[str, ...]
     chosen: tuple[Explained, ...]
     left_out: tuple[Explained, ...]
@@ -103,6 +105,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
     chosen = tuple(map(explained, selection.chosen))
     return Explanation(
         selection=selection,
+        text=request.text,
         chunks=chunks,
         chosen=chosen,
         left_out=tuple(map(explained, selection.left_out)),

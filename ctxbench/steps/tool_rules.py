@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ctxbench.candidates import Candidates, Mode, Origin, brought_in
-from ctxbench.errors import ParameterError
+from ctxbench.errors import ParameterError, suggest
 from ctxbench.items import Catalog
 from ctxbench.query import Query
 from ctxbench.stages import Resources
@@ -26,11 +26,11 @@ class ToolRules:
         session: tools of the session count as chosen, too; not with `result`.
 
     A tool is named by its name, on whatever server, or as `server/name`; `server/*` are all of a server, and `*/name`
-    is the same as `name`. Names that a catalog does not hold do nothing, so that several catalogs can share rules;
-    `unmatched` lists them. Only items that a search might offer are brought in, each with score 1, in catalog order,
-    and none leads further. Each names the tool that led to it, of several the first in the catalog; none where the
-    result is of a tool that the catalog lacks. No rule fits: as it was. Cost: a look-up of names. Source: document
-    000, "Tool-specific expansion rules".
+    is the same as `name`. Names that a catalog does not hold do nothing, so that several catalogs can share rules; but
+    an experiment stops where a catalog holds none of them. Only items that a search might offer are brought in, each
+    with score 1, in catalog order, and none leads further. Each names the tool that led to it, of several the first in
+    the catalog; none where the result is of a tool that the catalog lacks. No rule fits: as it was. Cost: a look-up of
+    names. Source: document 000, "Tool-specific expansion rules".
     """
 
     rules: Mapping[str, Any]
@@ -52,10 +52,23 @@ class ToolRules:
         """The rules that hold, the agent's over those for everyone."""
         return {**self.rules, **(self.agent or {})}
 
-    def unmatched(self, catalog: Catalog) -> tuple[str, ...]:
-        """The names in the rules that no tool of a catalog bears, sorted."""
-        named = {name for left, right in self.in_force.items() for name in (left, *right)}
-        return tuple(sorted(name for name in named if not _tools(catalog, name)))
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Refuse a catalog over which no rule can ever bring anything in.
+
+        Raises:
+            ParameterError: no rule names a tool of it on both sides (with results, to bring in).
+        """
+        known = self.when != "selected"  # the tool of a result need not be in the catalog
+        for left, right in self.in_force.items():
+            if (known or _tools(catalog, left)) and any(_tools(catalog, name) for name in right):
+                return
+        named = sorted({name for left, right in self.in_force.items() for name in (left, *right)})
+        missing = [name for name in named if not _tools(catalog, name)]
+        tools = {item.name for item in catalog if item.type == "tool"}
+        raise ParameterError(
+            f"no rule fits the catalog, which has no tool called {missing[0]!r}{suggest(missing[0], tools)}; "
+            "a tool is named as `name` or `server/name`"
+        )
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Bring in what the rules name."""

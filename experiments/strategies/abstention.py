@@ -267,7 +267,7 @@ def main() -> None:
     idle, listed = int((~trials["workbench"].after.made.needs).sum()), trials[LISTED]
     apart = tables.gone(listed.test[CALIBRATED].part(listed.apart), listed.after.part(listed.apart))
     largest = sorted(Counter(listed.nested[BY_GROUP].before.made.groups).values())[-2:]
-    text = (Path(__file__).parent / "abstention.md").read_text("utf-8")
+    text = (Path(__file__).parent / "abstention_page.txt").read_text("utf-8")
     filled = {name: "\n".join(lines) for name, lines in parts.items()}
     numbers = {"others": FOLDS - 1, "aim": AIM, "allowed": ALLOWED, "tests": len(corrected), "idle": idle}
     numbers |= {"shared": int((~listed.apart).sum()), "apart": int(listed.apart.sum()), "largest": sum(largest)}

@@ -107,10 +107,14 @@ def test_near_says_how_many_that_stayed_out_are_shown(select):
     assert "(2 of 2 candidates)" in select("alpha", "--set", "contextTopN=0", "--near", "9").out
 
 
+def test_a_request_of_which_the_analysis_makes_nothing_is_not_called_blank(select):
+    assert "the analysis makes no chunk of this request, so nothing is searched" in select("?! ").out
+
+
 @pytest.mark.parametrize("text", ["", "  ", "\n\t"])
 def test_a_blank_request_is_not_searched_for(select, text):
     done = select(text)
-    assert "the request has no text to search with, so nothing is searched" in done.out
+    assert "the request has no text, so nothing is searched" in done.out
     assert done.out.splitlines()[-1].split()[-1] == "rule:zeta"
     assert select(text, "--json").json["chunks"] == []
 

@@ -97,10 +97,19 @@ class TestToolRules:
         step = ToolRules({"read_file": ["t", "read_file"]})
         assert self.led(step, catalog, removed=(ItemKey("tool", "c", "t"),)) == [(4, 0)]
 
-    def test_names_that_a_catalog_lacks_do_nothing_and_are_listed(self):
+    def test_names_that_a_catalog_lacks_do_nothing(self):
         step = ToolRules({"read_file": ["write_fil", "search_code"], "fs/none": ["x/*"]})
         assert self.led(step) == [(2, 0)]
-        assert step.unmatched(self.CATALOG) == ("fs/none", "write_fil", "x/*")
+        step.check(self.CATALOG, mock_resources())
+
+    def test_a_catalog_that_no_rule_fits_is_refused(self):
+        with pytest.raises(ParameterError, match=r"no tool called 'write_fil'; did you mean 'write_file'"):
+            ToolRules({"read_file": ["write_fil"]}).check(self.CATALOG, mock_resources())
+        with pytest.raises(ParameterError, match="no tool called 'tool:fs:read_file'"):
+            ToolRules({"tool:fs:read_file": ["write_file"]}).check(self.CATALOG, mock_resources())
+
+    def test_the_tool_of_a_result_need_not_be_in_the_catalog(self):
+        ToolRules({"elsewhere": ["write_file"]}, when="result").check(self.CATALOG, mock_resources())
 
     def test_no_tool_and_no_request_bring_nothing_in(self):
         step = ToolRules({"read_file": ["write_file"]})
