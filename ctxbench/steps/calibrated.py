@@ -31,27 +31,16 @@ from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)
-class Probability:
-    """Score by the probability that an item is required, calibrated on labelled queries.
-
-    Attributes:
-        calibration: a file made by `ctxbench calibrate probability`, with a fit for the catalog.
-
-    A logistic regression over features of candidate and request (score, margin, BM25, shared words, slots of a tool;
-    `ctxbench.index.features`); `chunk_rank` becomes the place in the new order. The score of retrieval stays in the
-    column `retrieved.score`, which is what a fitted step behind this one reads. Session items and what an expansion
-    brought in stay as they are. Empty in, empty out. Cost: one look-up in an index of words a word of the request,
-    and a sum over some 30 features a candidate. Source: Platt, Probabilistic outputs for support vector machines,
-    1999 (the idea); features of our own.
-    """
+class _FromFile:
+    """A step that reads a fit of its kind for the catalog."""
 
     calibration: str
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
-    calibrated: ClassVar[str] = PROBABILITY
-    keeps_score: ClassVar[bool] = True
+    calibrated: ClassVar[str]
+    features: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        _check_holds(self.calibrations, PROBABILITY)
+        _check_holds(self.calibrations, self.calibrated)
 
     @cached_property
     def calibrations(self) -> Calibrations:
@@ -69,7 +58,30 @@ class Probability:
         Raises:
             ParameterError: it has none.
         """
-        Logistic.of(self.calibrations.fit(PROBABILITY, catalog, resources), ROW)
+        self._model(catalog, resources)
+
+    def _model(self, catalog: Catalog, resources: Resources) -> Logistic:
+        return Logistic.of(self.calibrations.fit(self.calibrated, catalog, resources), self.features)
+
+
+@dataclass(frozen=True)
+class Probability(_FromFile):
+    """Score by the probability that an item is required, calibrated on labelled queries.
+
+    Attributes:
+        calibration: a file made by `ctxbench calibrate probability`, with a fit for the catalog.
+
+    A logistic regression over features of candidate and request (score, margin, BM25, shared words, slots of a tool;
+    `ctxbench.index.features`); `chunk_rank` becomes the place in the new order. The score of retrieval stays in the
+    column `retrieved.score`, which is what a fitted step behind this one reads. Session items and what an expansion
+    brought in stay as they are. Empty in, empty out. Cost: one look-up in an index of words a word of the request,
+    and a sum over some 30 features a candidate. Source: Platt, Probabilistic outputs for support vector machines,
+    1999 (the idea); features of our own.
+    """
+
+    calibrated: ClassVar[str] = PROBABILITY
+    features: ClassVar[tuple[str, ...]] = ROW
+    keeps_score: ClassVar[bool] = True
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the probability in the place of the score."""
@@ -79,9 +91,9 @@ class Probability:
         table = candidates.with_columns(**{RETRIEVED: retrieved})
         if not len(rows):
             return table
-        fit = self.calibrations.fit(PROBABILITY, query.batch.catalog, resources)
+        model = self._model(query.batch.catalog, resources)
         rows, features = row_features(query, candidates, resources)
-        probability[rows] = Logistic.of(fit, ROW).probabilities(features)
+        probability[rows] = model.probabilities(features)
         table = table.reordered(score=np.where(table.origin == Origin.SEARCH, probability, table.score))
         among = place_among(table, table.origin == Origin.SEARCH)
         return table.reordered(chunk_rank=np.where(among >= 0, among, table.chunk_rank))
@@ -139,7 +151,7 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
-class Abstain:
+class Abstain(_FromFile):
     """Offer nothing where the probability that anything is needed, calibrated on labelled queries, is too low.
 
     Attributes:
@@ -154,39 +166,20 @@ class Abstain:
     Query Difficulty for Information Retrieval, 2010); features of our own.
     """
 
-    calibration: str
     threshold: float = 0.5
-    uses: ClassVar[tuple[str, ...]] = ("embedder",)
     calibrated: ClassVar[str] = ABSTENTION
+    features: ClassVar[tuple[str, ...]] = REQUEST
 
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
-        _check_holds(self.calibrations, ABSTENTION)
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once."""
-        return read_calibrations(Path(self.calibration))
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file."""
-        return self.calibrations.content
-
-    def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a catalog or an embedder that the file has no fit for.
-
-        Raises:
-            ParameterError: it has none.
-        """
-        Logistic.of(self.calibrations.fit(ABSTENTION, catalog, resources), REQUEST)
+        super().__post_init__()
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark all that was found for the requests that seem to need nothing."""
         requests, features = request_features(query, candidates, resources)
         if not len(requests):
             return candidates
-        model = Logistic.of(self.calibrations.fit(ABSTENTION, query.batch.catalog, resources), REQUEST)
+        model = self._model(query.batch.catalog, resources)
         needed = np.ones(candidates.n_requests, dtype=np.float64)
         needed[requests] = model.probabilities(features, request_vectors(query, requests, resources))
         silent = needed < self.threshold
