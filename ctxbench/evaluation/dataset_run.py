@@ -23,7 +23,7 @@ from ctxbench.selectors.base import Answers, Selector
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
 
-_NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
+NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items"),
     *("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings"),
 }
@@ -151,7 +151,7 @@ class DatasetRun:
         evidence = self.labels.evidence(answers)
         values = evaluate(self.prepared.metrics, evidence)
         failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-        for metric in _NOT_OF_FAILED & {str(metric) for metric in values}:
+        for metric in NOT_OF_FAILED & {str(metric) for metric in values}:
             found = values[parse_metric(metric)]
             values[parse_metric(metric)] = np.where(failed, np.nan, found)
         lacking = unavailable(self.prepared.metrics, evidence)

@@ -64,14 +64,34 @@ class Margin:
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the margin."""
         scores = _scores(candidates)
-        best = scores[:, :1]
-        allowed = self.margin * (np.maximum(best, 0.0) if self.of == "ratio" else 1.0)
-        with np.errstate(invalid="ignore"):  # a request without candidates has -inf for its best
-            within = (scores >= best - allowed).sum(axis=1, where=np.isfinite(scores))
+        found = np.isfinite(scores)
+        best = np.where(found[:, :1], scores[:, :1], 0.0)
+        within = (fallen(np.where(found, scores, best), best, self.of) <= self.margin).sum(axis=1, where=found)
         length = np.minimum(np.maximum(within, self.at_least), self.at_most)
         share = " of its score" if self.of == "ratio" else ""
         rule = f"more than margin={self.margin:g}{share} below the best, or beyond at_most={self.at_most}"
         return _cut(candidates, length, rule)
+
+
+def fallen(scores: FloatArray, best: FloatArray, of: Literal["difference", "ratio"]) -> FloatArray:
+    """How far scores have fallen below the best of their request; what has fallen by at most the margin is within it.
+
+    Args:
+        scores: any shape, finite.
+        best: a shape that broadcasts to it; no score is above its best.
+        of: `difference`: best - score; `ratio`: that as a share of the best. Of a best that is not above 0 there is
+            no share: its ties have fallen by 0, all others infinitely far.
+
+    Returns:
+        The shape of `scores`, >= 0; along a ranking it never falls, bit for bit.
+    """
+    with np.errstate(over="ignore"):  # further than any number is infinitely far
+        below: FloatArray = best - scores
+        if of == "difference":
+            return below
+        share = np.where(below > 0, np.inf, 0.0)
+        np.divide(below, best, out=share, where=np.broadcast_to(best > 0, share.shape))
+    return share
 
 
 @dataclass(frozen=True)

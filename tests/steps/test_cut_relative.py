@@ -14,7 +14,7 @@ from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.query import Query
 from ctxbench.requests import Batch
-from ctxbench.steps.cut_relative import Gap, Margin
+from ctxbench.steps.cut_relative import Gap, Margin, fallen
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -146,6 +146,45 @@ class TestMargin:
     def test_it_equals_the_definition(self, requests, margin):
         expected = [[i for i, score in enumerate(scores) if score >= scores[0] - margin] for scores in requests]
         assert offered(Margin(margin=margin), table(*requests)) == expected
+
+
+class TestFallen:
+    @pytest.mark.parametrize(
+        ("scores", "of", "expected"),
+        [
+            ([0.5, 0.375, 0.25, 0.0, -0.5], "difference", [0.0, 0.125, 0.25, 0.5, 1.0]),
+            ([0.5, 0.375, 0.25, 0.0, -0.5], "ratio", [0.0, 0.25, 0.5, 1.0, 2.0]),
+            ([0.0, 0.0, -0.5], "ratio", [0.0, 0.0, math.inf]),  # of a best that is not above 0 there is no share
+            ([-0.5, -0.5, -0.75], "ratio", [0.0, 0.0, math.inf]),
+            ([-0.5, -0.75], "difference", [0.0, 0.25]),
+            ([5e-324, -1e308], "ratio", [0.0, math.inf]),
+            ([1e308, -1e308], "difference", [0.0, math.inf]),
+        ],
+    )
+    def test_it_is_the_distance_to_the_best(self, scores, of, expected):
+        row = np.array([scores])
+        assert fallen(row, row[:, :1], of).tolist() == [expected]
+        assert fallen(row[0], row[0, :1], of).tolist() == expected
+
+    def test_nothing_has_not_fallen(self):
+        assert fallen(np.empty((0, 3)), np.empty((0, 1)), "ratio").shape == (0, 3)
+
+    @PROPERTY
+    @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6), st.sampled_from(["difference", "ratio"]))
+    def test_along_a_ranking_it_never_falls(self, scores, of):
+        row = np.array(sorted(scores, reverse=True))
+        found = fallen(row, row[:1], of)
+        assert found[0] == 0
+        assert (found[1:] >= found[:-1]).all()
+
+    @PROPERTY
+    @given(st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6), st.sampled_from(["difference", "ratio"]), st.data())
+    def test_the_step_keeps_what_has_fallen_by_at_most_the_margin(self, scores, of, data):
+        row = np.array(sorted(scores, reverse=True))
+        found = fallen(row, row[:1], of).tolist()
+        for margin in (data.draw(st.sampled_from(found)), data.draw(st.floats(0, 1))):
+            expected = [list(range(sum(one <= margin for one in found)))]
+            assert offered(Margin(margin=margin, of=of), table(row.tolist())) == expected
 
 
 class TestGap:
