@@ -13,12 +13,14 @@ from ctxbench.errors import Fault, InputError, ParameterError, UserError, sugges
 from ctxbench.jsonio import YamlPath, line_of, load_yaml
 from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.selectors.base import Selector
-from ctxbench.selectors.definitions import definition, rooted
+from ctxbench.selectors.definitions import Definition, find_definition, is_file, rooted
 from ctxbench.selectors.external import KINDS as EXTERNAL_KINDS
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
+from ctxbench.selectors.presets import definition_hash, read_presets
 from ctxbench.stages import Resources
+from ctxbench.yaml_form import YamlForm
 
 DEFAULT_METRICS = (
     "completeness",
@@ -173,11 +175,11 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
     for named in beside:
-        name, _, preset = named.partition("/")
-        found = definition(name)
-        values = found.values(preset or None)
+        found, preset = find_definition(named)
+        values = found.values(preset)
         maker = _pipeline_maker(named, found.pipeline(values))
-        specs.append(SelectorSpec(named, maker, found.abouts.get(preset, found.about), found.in_force(values)))
+        about = found.about if preset is None else found.abouts[preset]
+        specs.append(SelectorSpec(named, maker, about, found.in_force(values)))
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -194,51 +196,14 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
 
 
 @dataclass
-class _Reader:
+class _Reader(YamlForm):
     """Reads the parts of an experiment and collects faults.
 
     Attributes:
-        path, lines: of the file.
-        faults: found so far.
         faulty: what the selectors that cannot be read are called, as far as one can tell.
     """
 
-    path: Path
-    lines: Mapping[YamlPath, int]
-    faults: list[Fault]
     faulty: list[str] = field(default_factory=list)
-
-    def fault(self, message: str, *where: str | int) -> None:
-        """Add a fault at a path of the file."""
-        self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
-
-    def text(self, data: Mapping[str, Any], key: str, default: str) -> str:
-        value = data.get(key, default)
-        if isinstance(value, str):
-            return value
-        self.fault(f"{key} must be a text, got {value!r}", key)
-        return default
-
-    def name(self, data: Mapping[str, Any], default: str) -> str:
-        name = self.text(data, "name", default)
-        if not name.strip() or name.startswith(".") or {"/", "\\", "\0"} & set(name):
-            self.fault(f"name must do for a folder: not empty, no slash, no dot in front; got {name!r}", "name")
-        return name
-
-    def seed(self, data: Mapping[str, Any]) -> int:
-        seed = data.get("seed", 0)
-        if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
-            return seed
-        self.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
-        return 0
-
-    def sample(self, data: Mapping[str, Any]) -> int:
-        """How many queries a dataset at most; 0 if nothing is said."""
-        sample = data.get("sample")
-        if sample is None or (isinstance(sample, int) and not isinstance(sample, bool) and sample >= 1):
-            return sample or 0
-        self.fault(f"sample must be how many queries a dataset are asked at most, 1 or more, got {sample!r}", "sample")
-        return 0
 
     def compare_to(self, data: Mapping[str, Any], names: Sequence[str]) -> str:
         """The selector that others are compared with: by default the first."""
@@ -291,23 +256,27 @@ class _Reader:
             self.fault(f"like: {what}", *where)
 
     def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
-        specs = self._selector({"selector": entry} if isinstance(entry, str) else entry, where)
-        if not specs and isinstance(entry, str | Mapping):
-            self.faulty.append(entry if isinstance(entry, str) else _named(entry))
+        entry = {"selector": entry} if isinstance(entry, str) else entry
+        specs = self._selector(entry, where)
+        if not specs and isinstance(entry, Mapping):
+            self.faulty.append(_named(entry))
         return specs
 
     def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         if not isinstance(entry, Mapping):
             self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
             return []
-        kinds = [key for key in ("selector", "pipeline", *EXTERNAL_KINDS) if key in entry]
+        choices = ("selector", "presets", "pipeline", *EXTERNAL_KINDS)
+        kinds = [key for key in choices if key in entry and not (key == "selector" and "presets" in entry)]
         if len(kinds) != 1:
-            choices = ", ".join(("selector", "pipeline", *EXTERNAL_KINDS))
-            self.fault(f"a selector needs exactly one of {choices}; got {', '.join(map(str, entry)) or 'none'}", *where)
+            self.fault(
+                f"a selector needs exactly one of {', '.join(choices)}; got {', '.join(map(str, entry)) or 'none'}",
+                *where,
+            )
             return []
         try:
-            if kinds[0] == "selector":
-                return self._shipped(entry, where)
+            if kinds[0] in ("selector", "presets"):
+                return self._defined(entry, where)
             return self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)
         except PipelineError as error:
             for one in error.faults:
@@ -321,19 +290,20 @@ class _Reader:
             if key not in known:
                 self.fault(f"a selector has no {key!r}{suggest(str(key), known)}", *where, key)
 
-    def _shipped(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+    def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        """A shipped selector, one from a file, or a tuned preset."""
         before = len(self.faults)
-        self._check_keys(entry, ("selector", "preset", "set", "vary", "like", "name"), where)
-        for key in ("selector", "preset", "like", "name"):
+        names = ("selector", "presets", "preset", "like", "name")
+        self._check_keys(entry, (*names, "set", "vary"), where)
+        for key in names:
             if key in entry and not (isinstance(entry[key], str) and entry[key]):
                 self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
         given, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
         lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
-        if not isinstance(entry["selector"], str):
+        if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
             return []
-        found = definition(entry["selector"])
-        preset = entry.get("preset")
-        if isinstance(preset, str) and preset:
+        found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
+        if preset:
             self._try(lambda: found.values(preset), *where, "preset")
         for key, value in given.items():
             self._try(partial(found.checked, key, value), *where, "set", key)
@@ -354,6 +324,26 @@ class _Reader:
             make = _pipeline_maker(name, found.pipeline(values))
             specs.append(SelectorSpec(name, make, about, found.in_force(values), entry.get("like")))
         return specs
+
+    def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
+        return find_definition(entry["selector"], entry.get("preset"), base=self.path.parent)
+
+    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
+        """The selector of a tuned preset, with the preset."""
+        path = self.path.parent / entry["presets"]
+        file = read_presets(path)
+        preset = entry.get("preset", "")
+        if not preset:
+            raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
+        found = file.definition(preset)
+        if "selector" in entry:
+            asked, _ = self._find(entry)
+            if (asked.name, definition_hash(asked)) != (found.name, definition_hash(found)):
+                raise ParameterError(
+                    f"a presets file of another selector: {preset!r} of {path} was tuned for {found.name!r}, and "
+                    f"selector is {asked.name!r}; leave selector out, or name another presets file"
+                )
+        return found, preset
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key)
@@ -389,7 +379,9 @@ def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
 
 
 def _named(entry: Mapping[str, Any]) -> str:
-    """What a selector is called if nothing varies: its name, else what is shipped and the preset."""
+    """What a selector is called if nothing varies: its name, else what it is read from, and the preset."""
     if "name" in entry:
         return str(entry["name"])
-    return "/".join(str(entry[key]) for key in ("selector", "preset") if key in entry)
+    source = str(entry.get("presets", entry.get("selector", "")))
+    parts = [Path(source).stem if is_file(source) else source, *([str(entry["preset"])] if "preset" in entry else [])]
+    return "/".join(parts)

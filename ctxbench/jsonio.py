@@ -197,11 +197,17 @@ def dump_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{dump_json(row)}\n" for row in rows)
 
 
-def dump_yaml(data: Any) -> str:
-    """Write YAML that `load_yaml` reads back equal, keys in their order, texts of several lines as blocks."""
+def dump_yaml(data: Any, *, short: bool = False) -> str:
+    """Write YAML that `load_yaml` reads back equal, keys in their order, texts of several lines as blocks.
+
+    With `short`, a mapping or list that holds no other stands on one line, in braces or brackets.
+    """
     import yaml
 
-    return str(yaml.dump(data, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=110))
+    flow = None if short else False
+    return str(
+        yaml.dump(data, Dumper=_dumper(), default_flow_style=flow, sort_keys=False, allow_unicode=True, width=110)
+    )
 
 
 def _kind(value: object) -> str:

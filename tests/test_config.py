@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from ctxbench.config import DEFAULT_METRICS, examine, read_experiment, scoring
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 
 SHIPPED = Path(__file__).parents[1] / "experiments"
 
@@ -68,6 +71,7 @@ def test_what_is_left_out_has_its_default(given):
         "contextTopK": 20,
         "contextTopN": 5,
         "contextIncludeScore": 0.7,
+        "contextMargin": 1.0,
         "contextExpansionEnabled": False,
     }
     assert (spec.like, spec.outside) == (None, False)
@@ -84,13 +88,14 @@ def test_what_is_said_counts(given):
 def test_set_goes_over_the_preset_and_the_preset_over_the_default(given):
     (spec,) = read(given, "  - {selector: semantic, preset: aggressive, set: {contextTopN: 1}}").selectors
     assert spec.values == {
-        "contextTopK": 10,
+        "contextTopK": 4,
         "contextTopN": 1,
-        "contextIncludeScore": 0.8,
+        "contextIncludeScore": 1.0,
+        "contextMargin": 0.2772,
         "contextExpansionEnabled": False,
     }
     assert spec.name == "semantic/aggressive"
-    assert spec.about == "smallest context; a first guess, not tuned"
+    assert spec.about.startswith("smallest context; leaves nine tenths ")
 
 
 def test_what_has_no_effect_is_an_error_where_it_is_set_and_left_out_where_it_is_not(given):
@@ -119,7 +124,7 @@ def test_switches_and_choices_can_be_varied(given):
         "semantic-domains toolsMode=aggressive",
         "semantic-domains toolsMode=normal",
     ]
-    assert [spec.values["toolsTopN"] for spec in specs] == [2, 3]
+    assert [spec.values["toolsTopN"] for spec in specs] == [0, 2]
     specs = read(given, "  - {selector: semantic, vary: {contextExpansionEnabled: [false, true]}}").selectors
     assert [spec.name for spec in specs] == [f"semantic contextExpansionEnabled={on}" for on in ("false", "true")]
 
@@ -189,6 +194,172 @@ def test_like_wraps_the_ranking_wherever_the_other_stands(given):
     assert made["random"].describe()["as many as"] == made["bm25"].describe()
 
 
+MINE = """\
+name: own
+about: A test.
+parameters:
+  n: {default: 5, range: [0, 50]}
+pipeline:
+  retrieve: bm25
+  refine: [{first: {n: $n}}]
+presets:
+  small: {about: few items, set: {n: 1}}
+"""
+
+
+def test_a_selector_may_be_a_file_wherever_a_shipped_one_may(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(given)
+    (given / "sub").mkdir()
+    (given / "mine.yml").write_text(MINE, encoding="utf-8")
+    path = given / "sub" / "e.yaml"
+    entries = [
+        "../mine.yml",
+        "{selector: ../mine.yml, preset: small, set: {}, vary: {}}",
+        "{selector: ../mine.yml, preset: small, vary: {n: [2, 3]}, name: varied}",
+        "{selector: random, like: mine/small}",
+    ]
+    lines = "".join(f"  - {entry}\n" for entry in entries)
+    path.write_text(f"datasets: [d]\nselectors:\n{lines}compare_to: mine/small\n", encoding="utf-8")
+    specs = read_experiment(path).selectors
+    assert [(spec.name, dict(spec.values).get("n"), spec.about) for spec in specs[:4]] == [
+        ("mine", 5, "A test."), ("mine/small", 1, "few items"), ("varied n=2", 2, "few items"),
+        ("varied n=3", 3, "few items"),
+    ]  # fmt: skip
+    made = specs[0].make(None, {})
+    assert made.describe()["pipeline"]["refine"][0]["n"] == 5
+
+
+def test_files_of_a_selectors_steps_are_relative_to_the_selector(given):
+    (given / "sub").mkdir()
+    (given / "sub" / "fits.json").write_text("[]", encoding="utf-8")
+    steps = "pipeline: {retrieve: dense, refine: [{abstain: {calibration: fits.json}}]}"
+    (given / "sub" / "mine.yaml").write_text(f"name: mine\n{steps}\n", encoding="utf-8")
+    ((line, message),) = selector_faults(given, "{selector: sub/mine.yaml}")
+    assert line == 3
+    assert re.match(r"no file of fits: .*sub/fits\.json, line 1", message)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{selector: gone.yaml}", "gone.yaml"),
+        ("gone.yml", "gone.yml"),
+        ("{selector: e.yaml}", "a selector needs name and pipeline"),
+        ("{selector: mine.yaml, preset: smal}", "unknown preset 'smal' of selector 'own'; did you mean 'small'"),
+        ("{selector: mine.yaml, set: {m: 1}}", "selector 'own' has no parameter 'm'"),
+        ("{selector: mine.yaml, set: {n: 99}}", "n must be 0 to 50, got 99"),
+    ],
+)
+def test_a_fault_of_a_selector_from_a_file_is_one_with_its_line(entry, message, given):
+    (given / "mine.yaml").write_text(MINE, encoding="utf-8")
+    ((line, found),) = selector_faults(given, "everything", entry, "{selector: random, like: everything}")
+    assert line == 4
+    assert message in found
+
+
+def test_a_faulty_file_is_not_missed_a_second_time(given):
+    found = selector_faults(given, "sub/gone.yaml", "{selector: random, like: gone}\ncompare_to: gone")
+    assert [line for line, _ in found] == [3]
+
+
+def test_a_name_that_tables_print_is_a_selector(given):
+    first, second = read(given, "  - semantic/aggressive\n  - {selector: semantic, preset: normal}").selectors
+    assert (first.name, second.name) == ("semantic/aggressive", "semantic/normal")
+    assert first.values["contextTopN"] == definition("semantic").values("aggressive")["contextTopN"]
+    ((_, message),) = selector_faults(given, "{selector: semantic/normal, preset: aggressive}")
+    assert message == "selector semantic/normal names a preset already; leave out the other, aggressive"
+
+
+# ---------------------------------------------------------------------------------------------- tuned presets
+
+
+def tuned(given, **changed):
+    """A presets file of `semantic`, and of the user's own answers."""
+    found = definition("semantic")
+    values = found.in_force(found.values(None, {"contextTopN": 9, "contextMargin": 0.25, **changed}))
+    stamp = {"definition": definition_hash(found), "parameters": parameter_texts(found)}
+    presets = {
+        "small": TunedPreset(selector="semantic", set=values, about="fewest tokens", **stamp),
+        "own": TunedPreset(answers="mine", set={"topN": 4}),
+    }
+    path = given / "tuned" / "desk.yaml"
+    write_presets(path, tuned={"dataset": "desk"}, presets=presets, test_split="")
+    return path
+
+
+def test_a_tuned_preset_is_a_selector(given):
+    tuned(given)
+    entries = [
+        "{presets: tuned/desk.yaml, preset: small}",
+        "{presets: tuned/desk.yaml, preset: small, selector: semantic, name: same}",
+        "{presets: tuned/desk.yaml, preset: small, set: {contextMargin: 1}, vary: {contextTopN: [1, 2]}}",
+        "{selector: random, like: desk/small}",
+    ]
+    specs = read(given, "".join(f"  - {entry}\n" for entry in entries), "compare_to: desk/small").selectors
+    assert [spec.name for spec in specs] == [
+        "desk/small", "same", "desk/small contextTopN=1", "desk/small contextTopN=2", "random",
+    ]  # fmt: skip
+    assert specs[0].about == "fewest tokens"
+    assert (
+        specs[0].values
+        == specs[1].values
+        == {
+            "contextTopK": 20,
+            "contextTopN": 9,
+            "contextIncludeScore": 0.7,
+            "contextMargin": 0.25,
+            "contextExpansionEnabled": False,
+        }
+    )
+    assert [(spec.values["contextTopN"], spec.values["contextMargin"]) for spec in specs[2:4]] == [(1, 1.0), (2, 1.0)]
+    steps = specs[0].make(_Resources(), {}).describe()["pipeline"]["refine"]
+    assert (steps[0]["topN"], steps[1]["margin"]) == (9, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{presets: tuned/desk.yaml}", "presets needs preset, which of those in"),
+        ("{presets: tuned/desk.yaml, preset: ''}", "preset must be a name, got ''"),
+        ("{presets: tuned/desk.yaml, preset: smal}", "unknown preset 'smal' of presets file"),
+        ("{presets: [tuned/desk.yaml], preset: small}", "presets must be a name, got ['tuned/desk.yaml']"),
+        ("{presets: tuned/gone.yaml, preset: small}", "gone.yaml"),
+        ("{presets: e.yaml, preset: small}", "a presets file has format, tuned and presets, as `ctxbench tune` writes"),
+        (
+            "{presets: tuned/desk.yaml, preset: small, selector: semantic-domains}",
+            "was tuned for 'semantic', and selector is 'semantic-domains'; leave selector out, or name another",
+        ),
+        ("{presets: tuned/desk.yaml, preset: own}", "was tuned on your own selector's answers 'mine'"),
+        ("{presets: tuned/desk.yaml, preset: small, set: {contextTopN: 99}}", "contextTopN must be 0 to 50, got 99"),
+        ("{presets: tuned/desk.yaml, preset: small, set: {contextExpansionTopN: 3}}", "has no effect while"),
+        ("{presets: tuned/desk.yaml, preset: small, url: 'http://localhost:1'}", "a selector needs exactly one of"),
+        ("{presets: tuned/desk.yaml, preset: small, vari: {}}", "a selector has no 'vari'; did you mean 'vary'"),
+    ],
+)
+def test_a_fault_of_a_tuned_preset_is_one_with_its_line(entry, message, given):
+    tuned(given)
+    ((line, found),) = selector_faults(given, "everything", entry)
+    assert line == 4
+    assert message in found
+
+
+def test_all_that_is_wrong_with_a_presets_file_is_told_with_its_own_lines(given):
+    path = tuned(given)
+    path.write_text(path.read_text().replace("contextTopN: 9", "contextTopN: 99").replace("topN: 4", "topN: [4]"))
+    ((line, message),) = selector_faults(given, "{presets: tuned/desk.yaml, preset: small}")
+    assert line == 3
+    assert message.startswith("2 faults\n")
+    assert len(re.findall(r"desk\.yaml, line \d+\)", message)) == 2
+
+
+def test_a_faulty_presets_file_is_not_missed_a_second_time(given):
+    rest = "{selector: random, like: gone/small}\ncompare_to: gone/small"
+    assert [line for line, _ in selector_faults(given, "{presets: gone.yaml, preset: small}", rest)] == [3]
+
+
+# ---------------------------------------------------------------------------------------------- what else there is
+
+
 def test_outside_selectors_are_read_relative_to_the_file(given):
     (given / "mine.py").write_text("def chosen(request, items):\n    return []\n", encoding="utf-8")
     (given / "a.jsonl").write_text('{"query": "q", "items": []}\n', encoding="utf-8")
@@ -207,9 +378,10 @@ def test_the_presets_run_beside_three_comparators():
     experiment = read_experiment(SHIPPED / "presets.yaml")
     assert experiment.datasets == ("bfcl-simple", "bfcl-live", "bfcl-live-listed")
     assert [spec.name for spec in experiment.selectors] == [
-        "semantic/normal", "semantic/aggressive", "semantic/conservative", "everything", "random", "bm25",
+        "semantic/documents", "semantic/normal", "semantic/aggressive", "semantic/conservative", "everything",
+        "random", "bm25",
     ]  # fmt: skip
-    assert [spec.like for spec in experiment.selectors if spec.like] == ["semantic/normal"]
+    assert [spec.like for spec in experiment.selectors if spec.like] == ["semantic/documents"]
 
 
 # ---------------------------------------------------------------------------------------------- unreadable files
@@ -327,7 +499,7 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
     [
         ("5", "a selector is a name or a mapping, got 5"),
         ("[bm25]", "a selector is a name or a mapping"),
-        ("{}", "a selector needs exactly one of selector, pipeline, answers, callable, command, url; got none"),
+        ("{}", "needs exactly one of selector, presets, pipeline, answers, callable, command, url; got none"),
         ("{name: x}", "a selector needs exactly one of"),
         ("{selector: bm25, url: 'http://localhost:1'}", "a selector needs exactly one of"),
         ("{selector: 5}", "selector must be a name, got 5"),

@@ -181,4 +181,5 @@ def test_an_empty_yaml_file_is_none(tmp_path: Path) -> None:
 )
 def test_texts_survive_yaml(tmp_path: Path, value: str) -> None:
     data: dict[str, Any] = {"k": value, value or "e": [value, {"x": 1e-7, "y": -3, "z": None, "b": True}]}
-    assert load_yaml(written(tmp_path, dump_yaml(data)))[0] == data
+    for short in (False, True):
+        assert load_yaml(written(tmp_path, dump_yaml(data, short=short)))[0] == data

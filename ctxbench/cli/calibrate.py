@@ -12,7 +12,6 @@ import typer
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.cli.select import find_definition
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.evaluation.calibrating.measuring import measure
     from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.index.resources import LocalResources
+    from ctxbench.selectors.definitions import find_definition
     from ctxbench.tokens import open_counter
 
     if asked.what not in KINDS:

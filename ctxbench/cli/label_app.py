@@ -12,7 +12,7 @@ from ctxbench.cli.light import Command, JsonFlag
 Selectors = Annotated[
     list[str] | None,
     typer.Option(
-        help="name, name/preset or an experiment's YAML; repeatable; bm25, dense, semantic/normal by default."
+        help="name, name/preset or an experiment's YAML; repeatable; bm25, dense, semantic/documents by default."
     ),
 ]
 EmbedderName = Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")]

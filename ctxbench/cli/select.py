@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ctxbench.selectors.parameters import Value
 
 WIDTH = 60
+DEFAULT = "semantic"
 
 
 @dataclass(frozen=True)
@@ -28,20 +29,22 @@ class Question:
     Attributes:
         text: the request.
         catalog: a file, a folder, or a dataset's name.
-        selector: a shipped selector's name, or a YAML file.
-        preset: its preset, or None.
+        selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `DEFAULT`.
+        preset: its preset, or that of the presets file, or None.
         set: NAME=VALUE, each.
         embedder: as `open_embedder` reads it.
         chat: the session and the messages before.
+        presets: a presets file, or None.
     """
 
     text: str
     catalog: str
-    selector: str
+    selector: str | None
     preset: str | None
     set: tuple[str, ...]
     embedder: str
     chat: Chat = field(default_factory=Chat)
+    presets: Path | None = None
 
 
 def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
@@ -56,7 +59,7 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     from ctxbench.selectors.explain import explain
     from ctxbench.tokens import open_counter
 
-    definition, preset = find_definition(question.selector, question.preset)
+    definition, preset, label = _asked(question)
     given = parse_values(question.set)
     request, session = Request(id="select", text=question.text), None
     if question.chat == Chat():
@@ -77,7 +80,6 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
         resources = LocalResources(vectors, counter)
         explanation = explain(pipeline, catalog, request, resources)
-    label = definition.name if preset is None else f"{definition.name}/{preset}"
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:
@@ -93,20 +95,25 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         typer.echo(_text(explanation, label, counter.name, near))
 
 
-def find_definition(selector: str, preset: str | None = None) -> tuple[Definition, str | None]:
-    """A shipped selector by its name or as `name/preset`, or one from a YAML file; and the preset.
+def _asked(question: Question) -> tuple[Definition, str | None, str]:
+    """The selector that is asked, the preset, and what the answer is headed with.
 
     Raises:
-        UserError: it is unknown, faulty, or two presets are named.
+        UserError: it is unknown, faulty, or named twice.
     """
-    from ctxbench.selectors.definitions import definition, read_definition
+    from ctxbench.selectors.definitions import find_definition
 
-    if selector.endswith((".yaml", ".yml")):
-        return read_definition(Path(selector)), preset
-    name, slash, named = selector.partition("/")
-    if slash and preset is not None:
-        raise ParameterError(f"--selector {selector} names a preset already; leave out --preset {preset}")
-    return definition(name), named if slash else preset
+    if question.presets is None:
+        definition, preset = find_definition(question.selector or DEFAULT, question.preset)
+        return definition, preset, definition.name if preset is None else f"{definition.name}/{preset}"
+    from ctxbench.selectors.presets import read_presets
+
+    if question.selector is not None:
+        raise ParameterError(f"{question.presets} says the selector of every preset; leave --selector out")
+    file = read_presets(question.presets)
+    if question.preset is None:
+        raise ParameterError(f"--presets needs --preset, which of those in the file: {', '.join(file.presets)}")
+    return file.definition(question.preset), question.preset, f"{file.path.stem}/{question.preset}"
 
 
 def find_catalog(name: str) -> Catalog:

@@ -7,7 +7,7 @@ many tokens, so it is held against the base with its own size turned up or down:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,8 +91,30 @@ def standard_cut(description: Mapping[str, Any]) -> Standard:
 
 
 def refining(pipeline: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The refining steps of a described pipeline, without those that are switched off."""
-    return [step for step in pipeline.get("refine", []) if step.get("enabled") is not False]
+    """The refining steps of a described pipeline, also those of domains, without those that are switched off.
+
+    Off is a step with `enabled: false`; and behind a standard cut a margin of the whole best score, which every score
+    above 0 is within, if it may offer as many items as that cut can.
+    """
+    return _switched_on(pipeline.get("refine", []))
+
+
+def _switched_on(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    kept: list[Mapping[str, Any]] = []
+    for step in steps:
+        if step.get("enabled") is False or (kept and _leaves_all(step, kept[-1])):
+            continue
+        if "domains" in step:
+            step = {**step, "domains": [[types, _switched_on(own)] for types, own in step["domains"]]}
+        kept.append(step)
+    return kept
+
+
+def _leaves_all(step: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether a described step is a margin that leaves out nothing of what the step before it offers."""
+    if step.get("step") != "cut:margin" or before.get("step") != "cut:standard":
+        return False
+    return bool(step["of"] == "ratio" and step["margin"] >= 1 and step["at_most"] >= before["topK"])
 
 
 def own_curve(answers: Slice, cut: Standard, labels: Labels, resources: Resources) -> Curve:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ctxbench import registry
 from ctxbench.errors import UserError
+from ctxbench.evaluation.equal_tokens import refining
 from ctxbench.items import ITEM_TYPES
 
 QUANTITIES = {
@@ -49,15 +50,16 @@ class Bound:
 
 
 def bounds_of(about: Mapping[str, Any]) -> tuple[Bound, ...]:
-    """The thresholds of a selector in the order of its steps; none of a selector outside this package.
+    """The thresholds of a selector in the order of its steps, without those that are switched off.
 
-    What every domain of a `by_domain` is cut by is one threshold of all items.
+    A selector outside this package has none. What every domain of a `by_domain` is cut by is one threshold of all
+    items.
 
     Args:
         about: the selector in the manifest.
     """
     pipeline = None if about.get("outside") else about.get("description", {}).get("pipeline")
-    return _of_steps(pipeline["refine"]) if pipeline else ()
+    return _of_steps(refining(pipeline)) if pipeline else ()
 
 
 def threshold_of(about: Mapping[str, Any]) -> float | None:

@@ -25,9 +25,10 @@ class Definition:
         name: what users call it.
         about: one or two sentences.
         parameters: by name.
-        spec: the pipeline; `$name` stands for a parameter's value.
+        spec: the pipeline; `$name` stands for a parameter's value, and paths are relative to the working directory.
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
+        written: the pipeline as it stands in the file, whose paths are relative to that.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Definition:
     spec: Mapping[str, Any]
     presets: Mapping[str, Mapping[str, Value]]
     abouts: Mapping[str, str]
+    written: Mapping[str, Any]
 
     def values(self, preset: str | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Value]:
         """Every parameter's value: the default, over it the preset's, over it what is given.
@@ -81,8 +83,20 @@ class Definition:
         return {name: values[name] for name in self.parameters if name in values}
 
     def in_force(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The values that have an effect, for manifests and reports."""
-        return {name: value for name, value in values.items() if not self.idle(name, values)}
+        """The values that have an effect, for manifests and reports.
+
+        Not those of a choice beside which what it sets has other values: these stand for themselves.
+        """
+        return {
+            name: value
+            for name, value in values.items()
+            if not self.idle(name, values) and not self._spelled_out(name, values)
+        }
+
+    def _spelled_out(self, name: str, values: Mapping[str, Value]) -> bool:
+        """Whether a choice does nothing but set others, and some of them have another value."""
+        sets = self.parameters[name].choices.get(str(values[name]), {})
+        return any(values[other] != value for other, value in sets.items()) and name not in _used(self.spec)
 
     def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
         """Build the pipeline for these values.
@@ -163,6 +177,33 @@ def definition(name: str) -> Definition:
     return read_definition(_SHIPPED / f"{name}.yaml")
 
 
+def find_definition(selector: str, preset: str | None = None, *, base: Path = Path()) -> tuple[Definition, str | None]:
+    """A selector as users name it: a shipped one, `name` or `name/preset`, or the path of a YAML file.
+
+    Args:
+        selector: the name or the path.
+        preset: the preset that is named apart from it, if any; whether there is such a one is not looked at.
+        base: what a path is relative to.
+
+    Returns:
+        The definition, and the preset; None where none is named.
+
+    Raises:
+        UserError: it is unknown, faulty, or two presets are named.
+    """
+    if is_file(selector):
+        return read_definition(base / selector), preset
+    name, slash, named = selector.partition("/")
+    if slash and preset is not None:
+        raise ParameterError(f"selector {selector} names a preset already; leave out the other, {preset}")
+    return definition(name), named if slash else preset
+
+
+def is_file(selector: str) -> bool:
+    """Whether what a selector is called is the path of a definition."""
+    return selector.endswith((".yaml", ".yml"))
+
+
 def read_definition(path: Path) -> Definition:
     """Read a definition from YAML and check it whole: parameters, presets, and the pipeline with each preset.
 
@@ -187,6 +228,7 @@ def read_definition(path: Path) -> Definition:
         spec=rooted(data["pipeline"], path.parent),
         presets={},
         abouts={name: str(block.get("about", "")) for name, block in blocks.items()},
+        written=data["pipeline"],
     )
     presets = {name: reader.preset(made, name, block.get("set") or {}) for name, block in blocks.items()}
     if not reader.faults:

@@ -25,8 +25,11 @@ Where `semantic` differs from the original on purpose (tests in tests/selectors/
 8. An item that nobody knows is an error; the original skips it. -- an_unknown_item_is_an_error
 9. Options that no sane caller sends (negative, fractional, infinite, no number, unknown) are errors; the original takes
    them somehow. -- in tests/selectors/test_original.py: odd_options_are_errors_or_answered_alike
+10. `contextMargin` leaves out an item that falls by more than that share of the best score below it; the original has
+    no such setting, and at 1, the default, nothing is left out. -- an_item_far_below_the_best_is_left_out,
+    a_margin_of_one_leaves_every_selection_as_it_was
 
-`semantic-original` is the original in 1, 5 and 6, and as `semantic` in the others, where requests of ctxbench
+`semantic-original` is the original in 1, 5, 6 and 10, and as `semantic` in the others, where requests of ctxbench
 cannot say what the original does otherwise. It tries a chunk that could not be embedded again in a new process only.
 """
 

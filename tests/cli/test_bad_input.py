@@ -173,7 +173,7 @@ def test_text_that_is_not_utf_8_is_placed(refused, place):
         (("--selector", "semantc"), "unknown selector 'semantc'; did you mean 'semantic'"),
         (("--preset", "norml"), "unknown preset 'norml' of selector 'semantic'; did you mean 'normal'?"),
         (("--selector", "semantic/norml"), "unknown preset 'norml' of selector 'semantic'; did you mean 'normal'?"),
-        (("--selector", "semantic/normal", "--preset", "normal"), "leave out --preset normal"),
+        (("--selector", "semantic/normal", "--preset", "normal"), "leave out the other, normal"),
         (("--set", "contextTopk=3"), "has no parameter 'contextTopk'; did you mean 'contextTopN' or 'contextTopK'"),
         (("--set", "contextTopN=51"), "contextTopN must be 0 to 50, got 51"),
         (("--set", "contextIncludeScore=1.01"), "contextIncludeScore must be 0 to 1, got 1.01"),

@@ -10,6 +10,9 @@ import time
 
 import pytest
 
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+
 # Waits at the first request until a file `go` stands beside it; `started` holds its process id.
 WAITING = """
 import json, os, pathlib, sys, time
@@ -37,7 +40,7 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place)
     done = cli("run", experiment())
     assert done.code == 0
     assert done.out.startswith("tiny: 10 queries, 12 items\n")
-    assert "semantic/normal *" in done.out
+    assert "semantic/documents *" in done.out
     first, second = done.err.splitlines()
     assert first.startswith("2 selector runs made, 0 found finished; ")
     assert first.endswith(" texts embedded")
@@ -62,9 +65,34 @@ def test_the_second_run_embeds_nothing_and_loads_no_model(cli, modules, experime
 def test_json_is_the_summary(cli, experiment, place):
     done = cli("run", experiment(), "--json", "--out", "here")
     assert done.json["experiment"]["name"] == "small"
-    assert set(done.json["datasets"]["tiny"]["selectors"]) == {"semantic/normal", "bm25"}
+    assert set(done.json["datasets"]["tiny"]["selectors"]) == {"semantic/documents", "bm25"}
     assert (place / "here" / "summary.json").read_text("utf-8") == done.out
     assert not (place / "runs").exists()
+
+
+def test_a_selector_from_a_file_and_a_tuned_preset_run_as_any_other(cli, experiment, place):
+    spec = "retrieve: bm25, refine: [{first: {n: $n}}]"
+    (place / "mine.yaml").write_text(
+        f"name: own\nparameters: {{n: {{default: 2, range: [1, 9]}}}}\npipeline: {{{spec}}}\n"
+    )
+    found = definition("semantic")
+    values = found.in_force(found.values("documents", {"contextTopN": 1, "contextMargin": 0.5}))
+    one = TunedPreset(
+        selector="semantic", set=values, definition=definition_hash(found), parameters=parameter_texts(found)
+    )
+    write_presets(place / "desk.yaml", tuned={"dataset": "tiny"}, presets={"small": one}, test_split="")
+    selectors = [
+        "mine.yaml",
+        "{presets: desk.yaml, preset: small}",
+        "{selector: semantic, preset: documents, set: {contextTopN: 1, contextMargin: 0.5}, name: plain}",
+        "{selector: bm25, set: {n: 2}}",
+    ]
+    done = cli("run", experiment(selectors=selectors), "--json")
+    assert done.code == 0, done.err
+    figures = {name: row["metrics"] for name, row in done.json["datasets"]["tiny"]["selectors"].items()}
+    assert list(figures) == ["mine", "desk/small", "plain", "bm25"]
+    assert figures["mine"] == figures["bm25"]
+    assert figures["desk/small"] == figures["plain"] != figures["bm25"]
 
 
 def test_one_selector_is_counted_in_the_singular(cli, experiment):

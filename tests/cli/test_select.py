@@ -15,6 +15,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.requests import Batch, Request
 from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.tokens import CharsCounter
 
@@ -62,17 +63,18 @@ def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
 
 
 def test_json_says_all_of_it(select):
-    done = select("alpha beta gamma", "--preset", "normal", "--set", "contextTopN=1", "--json")
+    done = select("alpha beta gamma", "--preset", "documents", "--set", "contextTopN=1", "--json")
     data = done.json
     assert list(data) == [
         *("selector", "parameters", "embedder", "tokens", "query", "chunks", "eligible", "items", "left_out"),
         *("prompt_tokens", "total_tokens", "not_searched", "request_context"),
     ]
-    assert data["selector"] == "semantic/normal"
+    assert data["selector"] == "semantic/documents"
     assert data["parameters"] == {
         "contextTopK": 20,
         "contextTopN": 1,
         "contextIncludeScore": 0.7,
+        "contextMargin": 1.0,
         "contextExpansionEnabled": False,  # its settings have no effect, and are left out
     }
     assert (data["tokens"], data["chunks"], data["eligible"]) == ("o200k_base", ["alpha beta gamma"], 2)
@@ -180,6 +182,59 @@ def test_a_selector_can_be_a_file(select, place):
     assert select("beta", "--selector", "mine.yaml").out.startswith("mine: 2 of 2 items offered beside 1 always in, ")
 
 
+@pytest.fixture
+def presets(place):
+    """A presets file of `semantic` that offers one item, and of answers."""
+    found = definition("semantic")
+    values = found.in_force(found.values(None, {"contextTopN": 1, "contextIncludeScore": 1.0, "contextMargin": 0.5}))
+    tuned = {"definition": definition_hash(found), "parameters": parameter_texts(found)}
+    small = TunedPreset(selector="semantic", set=values, about="one item", **tuned)
+    path = place / "desk.yaml"
+    own = TunedPreset(answers="mine", set={"n": 4})
+    write_presets(path, tuned={"dataset": "desk"}, presets={"small": small, "own": own}, test_split="")
+    return path
+
+
+def test_a_tuned_preset_is_asked_as_any_other(select, presets):
+    done = select("beta", "--presets", "desk.yaml", "--preset", "small", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["selector"] == "desk/small"
+    assert (done.json["parameters"]["contextTopN"], done.json["parameters"]["contextMargin"]) == (1, 0.5)
+    assert [row["id"] for row in done.json["items"]] == ["rule:zeta", "tool:alpha"]
+    more = select("beta", "--presets", presets, "--preset", "small", "--set", "contextTopN=2", "--json")
+    assert more.json["parameters"] == {**done.json["parameters"], "contextTopN": 2}
+    plain = ("contextTopN=1", "contextIncludeScore=1.0", "contextMargin=0.5")
+    same = select("beta", *(part for pair in plain for part in ("--set", pair)), "--json")
+    assert {**same.json, "selector": ""} == {**done.json, "selector": ""}
+
+
+def test_a_session_takes_a_tuned_preset(select, presets):
+    done = select("beta", "--presets", "desk.yaml", "--preset", "small", "--add", "tool:delta", "--json")
+    assert done.code == 0
+    assert done.json["session"]["settings"]["contextMargin"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--presets", "desk.yaml"), "--presets needs --preset, which of those in the file: small, own"),
+        (("--presets", "desk.yaml", "--preset", "smal"), "unknown preset 'smal' of presets file desk.yaml; did you"),
+        (("--presets", "desk.yaml", "--preset", "own"), "was tuned on your own selector's answers 'mine'"),
+        (
+            ("--presets", "desk.yaml", "--preset", "small", "--selector", "semantic"),
+            "desk.yaml says the selector of every preset; leave --selector out",
+        ),
+        (("--presets", "gone.yaml", "--preset", "small"), "gone.yaml"),
+        (("--presets", "items.jsonl", "--preset", "small"), "items.jsonl, line"),
+    ],
+)
+def test_a_preset_that_cannot_be_had_is_one_message(select, presets, given, message):
+    done = select("beta", *given)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
 def test_a_fit_made_behind_another_search_is_refused(cli, tiny, place):
     cli("calibrate", "probability", str(tiny), "--out", "fits.json", "--split", "all", "--embedder", "hashing")
     steps = "refine: [{probability: {calibration: fits.json}}]"
@@ -214,9 +269,9 @@ def test_long_chunks_are_shortened_and_lines_joined(cli, place):
 
 
 def test_switches_and_choices_are_set_by_name(select):
-    done = select("alpha beta gamma", "--selector", "semantic-domains", "--set", "toolsMode=aggressive", "--json")
+    done = select("alpha beta gamma", "--selector", "semantic-domains", "--set", "toolsMode=normal", "--json")
     values = done.json["parameters"]
-    assert (values["toolsMode"], values["toolsTopN"], values["rulesMode"]) == ("aggressive", 2, "normal")
+    assert (values["toolsMode"], values["toolsTopN"], values["rulesMode"]) == ("normal", 2, "aggressive")
     assert parse_values(("a=true", "b=False", "c=normal", "d=3", "e=0.5", "f=1e2")) == {
         "a": True,
         "b": False,

@@ -27,7 +27,7 @@ from ctxbench.reporting.steps_text import steps_text
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "strategies" / "ablations.py"
 SELECTORS = """
-  - {selector: semantic, preset: normal}
+  - {selector: semantic, preset: documents}
   - {name: analysis/whole, pipeline: {analyse: whole, retrieve: dense, refine: [standard]}}
   - {name: retrieval/bm25, pipeline: {retrieve: bm25, refine: [{first: {n: 5}}]}}
   - {name: retrieval/rrf, pipeline: {retrieve: {merge: [dense, bm25]}, refine: [rrf, {first: {n: 3}}]}}
@@ -75,7 +75,7 @@ def small(tmp_path):
 
 
 def test_every_strategy_is_held_against_the_base_on_every_dataset(small):
-    assert small.base == "semantic/normal"
+    assert small.base == "semantic/documents"
     assert small.strategies == ("analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything")
     for dataset in small.datasets:
         assert tuple(dataset.at_tokens) == small.strategies
@@ -234,7 +234,7 @@ def test_the_page_says_what_it_was_measured_on_and_every_figure(small):
     assert "![difference in completeness at equal tokens, by strategy and dataset](f.svg)" in page
     for name in small.strategies:
         assert page.count(f"| {name} |") == 1 + len(small.datasets)
-    assert page.count("| **semantic/normal** |") == len(small.datasets)
+    assert page.count("| **semantic/documents** |") == len(small.datasets)
     assert "## Test split" not in page
 
 
@@ -247,7 +247,7 @@ def test_the_drawing_is_well_formed_and_has_a_cell_a_strategy_and_dataset(small)
 
 
 def test_an_ablation_of_nothing_but_the_base_is_an_empty_table(tmp_path):
-    _, alone = made(tmp_path, selectors="\n  - {selector: semantic, preset: normal}")
+    _, alone = made(tmp_path, selectors="\n  - {selector: semantic, preset: documents}")
     assert isinstance(alone, Ablation)
     assert alone.standings() == ()
     assert "Nothing does." in ablation_report(alone, None, figure="f.svg")
@@ -280,7 +280,7 @@ def test_one_command_makes_all_pages_the_same_again(tmp_path):
     assert "## Test split" in first["ablations.md"].decode()
     assert "### smoke, test" in first["ablations.md"].decode()
     assert "3 requests of `smoke`, asked one at a time in 5 rounds (n = 15 a strategy)" in latency
-    for name in ("**semantic/normal**", "analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything"):
+    for name in ("**semantic/documents**", "analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything"):
         assert f"| {name} | " in latency
 
 

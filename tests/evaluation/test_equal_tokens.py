@@ -9,11 +9,12 @@ from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.equal_tokens import LENGTHS, Curve, at_equal_tokens, own_curve, standard_cut
+from ctxbench.evaluation.equal_tokens import LENGTHS, Curve, at_equal_tokens, own_curve, refining, standard_cut
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.slices import Slice
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Request
+from ctxbench.selectors.definitions import definition
 from ctxbench.steps.cut import Standard
 
 NAN = np.nan
@@ -202,8 +203,12 @@ def test_the_curve_runs_from_nothing_through_the_cut_itself_to_all_that_was_foun
     assert curve.tokens[at_own, 0] == TOKENS[offered.item[offered.chosen & (offered.request == 0)]].sum()
 
 
+STEP = {"step": "cut:standard", "version": 1, "topK": 9, "topN": 3, "includeScore": 0.5}
+MARGIN = {"step": "cut:margin", "version": 1, "margin": 1.0, "of": "ratio", "at_least": 0, "at_most": 9}
+
+
 def test_a_base_is_a_search_with_one_standard_cut():
-    step = {"step": "cut:standard", "version": 1, "topK": 9, "topN": 3, "includeScore": 0.5}
+    step = STEP
     assert standard_cut({"pipeline": {"refine": [step]}}) == Standard(topK=9, topN=3, includeScore=0.5)
     for refine in ([], [step, step], [{**step, "step": "cut:first"}]):
         with pytest.raises(ParameterError, match="one standard cut"):
@@ -213,3 +218,40 @@ def test_a_base_is_a_search_with_one_standard_cut():
     answers, _, labels = base_answers()
     with pytest.raises(ParameterError, match="topN 1 or more"):
         own_curve(answers, Standard(topN=0), labels, None)
+
+
+@pytest.mark.parametrize("preset", ["documents", None])
+def test_the_shipped_selector_with_its_margin_off_is_a_base(preset):
+    shipped = definition("semantic")
+    described = shipped.pipeline(shipped.values(preset)).describe()
+    assert standard_cut({"pipeline": described}) == Standard(topK=20, topN=5, includeScore=0.7)
+    with_margin = shipped.pipeline(shipped.values(preset, {"contextMargin": 0.99})).describe()
+    with pytest.raises(ParameterError, match="one standard cut"):
+        standard_cut({"pipeline": with_margin})
+
+
+def test_steps_that_are_switched_off_are_no_refining_steps():
+    off = {"step": "expand:expansion", "version": 1, "enabled": False}
+    on = {**off, "enabled": True}
+    assert refining({"refine": [STEP, MARGIN, off, on]}) == [STEP, on]
+    domains = {"step": "by_domain", "domains": [["tool", [STEP, MARGIN]], ["*", [MARGIN, STEP, off]]]}
+    assert refining({"refine": [domains]}) == [{**domains, "domains": [["tool", [STEP]], ["*", [MARGIN, STEP]]]}]
+    assert refining({}) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"margin": 0.99},
+        {"of": "difference"},  # a score may fall by more than 1 below the best
+        {"at_most": 8},  # the standard cut may offer nine
+        {"step": "cut:gap"},
+    ],
+)
+def test_a_margin_that_may_leave_something_out_is_a_step(change):
+    step = {**MARGIN, **change}
+    assert refining({"refine": [STEP, step]}) == [STEP, step]
+
+
+def test_a_margin_alone_is_a_step_also_where_it_is_of_the_whole_score():
+    assert refining({"refine": [MARGIN]}) == [MARGIN], "without a standard cut before it, it leaves out negative scores"

@@ -24,8 +24,8 @@ KILLS = int(os.environ.get("CTXBENCH_KILLS", "12"))
 EXPERIMENT = """
 datasets: [bfcl-simple]
 selectors:
-  - {selector: semantic, preset: normal}
-  - {selector: random, like: semantic/normal}
+  - {selector: semantic, preset: documents}
+  - {selector: random, like: semantic/documents}
   - {selector: bm25, set: {n: 5}}
 embedder: minilm
 """

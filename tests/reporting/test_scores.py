@@ -56,6 +56,17 @@ class TestBounds:
         assert bounds_of(about({"expansion": {"enabled": False}})) == ()
         assert bounds_of(about({"expansion": {"query_weight": 0.5}})) == ()  # mixed scores are no similarities
 
+    def test_a_margin_of_the_whole_best_score_behind_a_standard_cut_is_off(self):
+        def of(margin: float) -> dict[str, Any]:
+            return {"margin": {"margin": margin, "of": "ratio", "at_most": 100}}
+
+        score = Bound(quantity="score", label="includeScore", setting=0.6, value=0.6)
+        assert bounds_of(about(standard(0.6, 0), of(1.0))) == (score,)
+        ratio = Bound(quantity="ratio", label="margin", setting=0.75, value=0.25)
+        assert bounds_of(about(standard(0.6, 0), of(0.75))) == (score, ratio)
+        domains = {"tool": [standard(0.6, 0), of(0.75)], "*": [standard(0.6, 0), of(1.0)]}
+        assert bounds_of(about({"by_domain": domains})) == (score, replace(ratio, types=("tool",)))
+
     def test_that_of_a_domain_is_held_against_its_types(self):
         domains = {"tool": [standard(0.5, 3)], "rule, reference": [standard(0.6)], "*": [{"first": {"n": 2}}]}
         assert bounds_of(about({"by_domain": domains})) == (

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.requests import Batch
-from ctxbench.selectors.definitions import definition, read_definition, shipped
+from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
+from ctxbench.selectors.presets import read_presets
 from ctxbench.steps.cut import Standard
+from ctxbench.steps.cut_relative import Margin
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 from ctxbench.testing.contract import shown
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_files_of_steps_are_relative_to_the_definition(tmp_path, monkeypatch):
@@ -74,18 +80,25 @@ class TestShipped:
             for preset in (None, *found.presets):
                 found.pipeline(found.values(preset))
 
-    @pytest.mark.parametrize("name", ["semantic", "semantic-original"])
-    def test_normal_is_the_documents_defaults(self, name):
+    @pytest.mark.parametrize(("name", "preset"), [("semantic", "documents"), ("semantic-original", "normal")])
+    def test_the_documents_defaults_are_a_preset(self, name, preset):
         found = definition(name)
-        cut = found.pipeline(found.values("normal")).refine[0]
+        cut = found.pipeline(found.values(preset)).refine[0]
         assert cut.call == Standard(topK=20, topN=5, includeScore=0.7)
+        assert found.values(preset) == found.values()
 
     def test_presets_are_ordered_by_what_they_offer(self):
         found = definition("semantic")
         small, normal, large = (found.values(name) for name in ("aggressive", "normal", "conservative"))
-        for key in ("contextTopK", "contextTopN"):
+        for key in ("contextTopK", "contextTopN", "contextMargin"):
             assert small[key] < normal[key] < large[key]
-        assert small["contextIncludeScore"] > normal["contextIncludeScore"] > large["contextIncludeScore"]
+        assert small["contextIncludeScore"] >= normal["contextIncludeScore"] >= large["contextIncludeScore"]
+
+    def test_the_shipped_presets_are_those_that_were_tuned(self):
+        tuned = read_presets(ROOT / "experiments" / "tuning" / "shipped-presets.yaml")
+        found = definition("semantic")
+        for name, preset in tuned.presets.items():
+            assert found.in_force(found.values(name)) == preset.set
 
     @pytest.mark.parametrize("name", ["semantic", "semantic-original"])
     def test_ranges_are_those_of_the_documents(self, name):
@@ -100,7 +113,7 @@ class TestShipped:
             "contextTopK": (1, 100),
             "contextTopN": (0, 50),
             "contextIncludeScore": (0.0, 1.0),
-            **(expansion if name == "semantic" else {}),
+            **({"contextMargin": (0.0, 1.0), **expansion} if name == "semantic" else {}),
         }
 
     def test_every_parameter_can_take_the_ends_of_its_range(self):
@@ -113,6 +126,33 @@ class TestShipped:
     def test_an_unknown_one_names_the_closest(self):
         with pytest.raises(UnknownNameError, match="unknown selector 'semantik'; did you mean 'semantic'"):
             definition("semantik")
+
+
+class TestFinding:
+    def test_a_shipped_one_is_named_alone_or_with_its_preset(self):
+        assert find_definition("bm25") == (definition("bm25"), None)
+        assert find_definition("semantic/normal") == (definition("semantic"), "normal")
+        assert find_definition("semantic", "normal") == (definition("semantic"), "normal")
+
+    @pytest.mark.parametrize("ending", ["yaml", "yml"])
+    def test_a_file_is_relative_to_the_base(self, tmp_path, monkeypatch, ending):
+        path = tmp_path / f"mine.{ending}"
+        path.write_text(GOOD)
+        for base, name in ((tmp_path, path.name), (Path("elsewhere"), str(path))):
+            found, preset = find_definition(name, "small", base=base)
+            assert (found.name, preset) == ("mine", "small")
+        monkeypatch.chdir(tmp_path)
+        assert find_definition(path.name)[0].name == "mine"
+
+    def test_two_presets_are_an_error(self):
+        with pytest.raises(ParameterError, match=r"selector semantic/normal names a preset already; .* other, small$"):
+            find_definition("semantic/normal", "small")
+
+    def test_what_is_not_there_is_named(self, tmp_path):
+        with pytest.raises(UnknownNameError, match="unknown selector 'semantik'"):
+            find_definition("semantik/normal")
+        with pytest.raises(StorageError, match="gone"):
+            find_definition("gone.yaml", base=tmp_path)
 
 
 class TestExpansion:
@@ -134,7 +174,7 @@ class TestExpansion:
             "contextExpansionThreshold": 0.5,
             "contextExpansionTopN": 7,
         }
-        step = self.FOUND.pipeline(self.FOUND.values(None, given)).refine[1].call
+        step = self.FOUND.pipeline(self.FOUND.values(None, given)).refine[-1].call
         assert (step.enabled, step.depth, step.threshold, step.topN) == (True, 2, 0.5, 7)
 
     @pytest.mark.parametrize("name", ["Depth", "Threshold", "TopN"])
@@ -148,7 +188,7 @@ class TestExpansion:
         with pytest.raises(PipelineError, match="depth must be 1 to 5"):
             self.FOUND.pipeline(values)
 
-    def test_without_expansion_it_selects_as_it_did_before(self):
+    def test_without_margin_and_expansion_it_selects_as_it_did_before(self):
         before = {
             "retrieve": {"dense": {"depth": 100}},
             "refine": [{"standard": {"topK": 20, "topN": 5, "includeScore": 0.7}}],
@@ -167,27 +207,31 @@ class TestDomains:
 
     def cuts(self, values):
         (by_domain,) = self.FOUND.pipeline(values).refine
-        return {types: step.call for types, (step,) in by_domain.domains.items()}
+        return {types: tuple(step.call for step in steps) for types, steps in by_domain.domains.items()}
 
-    def test_each_domain_has_a_cut_of_its_own_and_topk_is_shared(self):
-        values = self.FOUND.values(None, {"contextTopK": 30, "toolsTopN": 9, "rulesIncludeScore": 0.6})
-        assert self.cuts(values) == {
-            ("tool",): Standard(topK=30, topN=9, includeScore=0.7),
-            ("*",): Standard(topK=30, topN=2, includeScore=0.6),
+    def test_each_domain_has_cuts_of_its_own_and_topk_is_shared(self):
+        given = {"contextTopK": 30, "toolsTopN": 9, "toolsMargin": 0.25, "rulesIncludeScore": 0.6}
+        assert self.cuts(self.FOUND.values(None, given)) == {
+            ("tool",): (Standard(topK=30, topN=9, includeScore=1.0), Margin(margin=0.25, of="ratio", at_most=100)),
+            ("*",): (Standard(topK=30, topN=8, includeScore=0.6), Margin(margin=0.20182, of="ratio", at_most=100)),
         }
 
     def test_a_mode_sets_its_domain_and_single_parameters_go_over_it(self):
         values = self.FOUND.values(None, {"toolsTopN": 9, "toolsMode": "aggressive"})
-        assert (values["toolsTopN"], values["toolsIncludeScore"]) == (9, 0.8)
-        assert (values["rulesTopN"], values["rulesIncludeScore"]) == (2, 0.7)
+        assert (values["toolsTopN"], values["toolsIncludeScore"]) == (9, 0.3804)
+        assert (values["rulesTopN"], values["rulesMargin"]) == (8, 0.20182)
+        for domain in ("rules", "tools"):
+            assert self.FOUND.parameters[f"{domain}Mode"].sets == tuple(
+                f"{domain}{name}" for name in ("TopN", "IncludeScore", "Margin")
+            )
 
-    @pytest.mark.parametrize("mode", ["aggressive", "normal", "conservative"])
-    def test_a_preset_sets_both_modes_and_offers_as_many_as_that_of_semantic(self, mode):
-        values, whole = self.FOUND.values(mode), definition("semantic").values(mode)
-        assert values["rulesMode"] == values["toolsMode"] == mode
-        assert values["rulesTopN"] + values["toolsTopN"] == whole["contextTopN"]
-        assert {values["rulesIncludeScore"], values["toolsIncludeScore"]} == {whole["contextIncludeScore"]}
-        assert values["contextTopK"] == whole["contextTopK"]
+    @pytest.mark.parametrize("preset", ["aggressive", "normal", "conservative"])
+    def test_a_preset_sets_the_cut_of_both_domains_and_a_given_mode_goes_over_it(self, preset):
+        own = [name for one in ("rulesMode", "toolsMode") for name in self.FOUND.parameters[one].sets]
+        assert set(self.FOUND.presets[preset]) == {"contextTopK", *own}
+        values = self.FOUND.values(preset, {"rulesMode": "conservative"})
+        assert (values["rulesTopN"], values["rulesMargin"]) == (20, 0.3717)
+        assert values["toolsTopN"] == self.FOUND.presets[preset]["toolsTopN"]
 
     def test_an_unknown_mode_names_those_there_are(self):
         with pytest.raises(

@@ -158,6 +158,13 @@ def test_the_engine_answers_sensible_cases_as_the_original(options):
     assert differences(GOLDEN[options], found) == {}, f"{options}: {OPTIONS[options]}"
 
 
+@pytest.mark.parametrize("options", [options for options in SENSIBLE if options not in OUT_OF_RANGE])
+def test_semantic_with_its_margin_off_answers_them_alike(options, resources):
+    shipped = definition("semantic")
+    found = answer(shipped.pipeline(shipped.values("documents", preset_values(OPTIONS[options]))), QUERIES, resources)
+    assert differences(GOLDEN[options], found) == {}, f"{options}: {OPTIONS[options]}"
+
+
 def test_normal_is_the_defaults_of_the_documents(resources):
     shipped = definition("semantic-original")
     found = answer(shipped.pipeline(shipped.values("normal")), list(QUERIES), resources)
@@ -392,7 +399,7 @@ def test_every_documented_difference_names_its_test():
     named = re.findall(r"\b[a-z]+(?:_[a-z]+){3,}\b", original.__doc__)
     sources = [Path(__file__).with_name(name).read_text("utf-8") for name in ("test_original.py", "test_semantic.py")]
     defined = {name for source in sources for name in re.findall(r"^def test_(\w+)\(", source, re.MULTILINE)}
-    assert len(named) == 10
+    assert len(named) == 12
     assert set(named) <= defined
 
 

@@ -13,10 +13,12 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import EmbeddingError, InputError
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog, Item, ItemKey
+from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch, Message, Request, SessionItem
 from ctxbench.selection import selections
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.original import OriginalEngine
+from ctxbench.testing.contract import shown
 from ctxbench.tokens import open_counter
 
 DIMENSIONS = 8
@@ -71,7 +73,7 @@ def resources_of(model, store=None):
 def run(items, requests, model, *, selector="semantic", resources=None, **parameters):
     """Run a shipped selector; returns its outcome and pipeline."""
     shipped = definition(selector)
-    pipeline = shipped.pipeline(shipped.values("normal", parameters))
+    pipeline = shipped.pipeline(shipped.values(None, parameters))
     batch = Batch.of(Catalog(items), requests)
     return pipeline.run(batch, resources or resources_of(model)), pipeline
 
@@ -285,6 +287,48 @@ def test_an_unknown_item_is_an_error():
     assert [row["name"] for row in OriginalEngine([LINT], model.one).search("go", offered(gone, LINT))] == ["lint"]
 
 
+def test_an_item_far_below_the_best_is_left_out():
+    items, model = scored([0.8, 0.6, 0.41, 0.39, 0.1, -0.2])
+    assert names(select(items, "go", model, contextMargin=0.5)) == ["r0", "r1", "r2"]  # 0.8 less half of 0.8 is 0.4
+    assert names(select(items, "go", model, contextMargin=0.0)) == ["r0"]
+    found = select(items, "go", model, contextMargin=0.5, contextTopN=4)
+    assert [(one.id, one.rule) for one in found.left_out] == [
+        ("rule:r3", "more than margin=0.5 of its score below the best, or beyond at_most=100"),
+        ("rule:r4", "beyond the first topN=4 and its score is below includeScore=0.7"),
+        ("rule:r5", "its score is not above 0"),
+    ]
+    assert names(select(items, "go", model, contextMargin=0.5, contextTopN=2)) == ["r0", "r1"]  # topN is reached first
+    items, model = scored([0.9, 0.85, 0.75])
+    assert names(select(items, "go", model, contextMargin=0.1)) == ["r0", "r1"]  # 0.75 would reach includeScore
+    items, model = scored([0.75, 0.75])
+    assert names(select(items, "go", model, contextMargin=0.0)) == ["r0", "r1"]  # ties with the best stay
+    items, model = scored([-0.5, 0.0])
+    assert names(select(items, "go", model, contextMargin=0.5)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_margin_of_one_leaves_every_selection_as_it_was(seed):
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice([1.0, 0.9, 0.5, 1e-3, 1e-7, 1e-30, 0.0, -1e-3, -0.7], size=int(rng.integers(0, 130)))
+    items, model = scored(drawn.tolist())
+    given = {
+        "contextTopK": int(rng.integers(1, 101)),
+        "contextTopN": int(rng.integers(0, 51)),
+        "contextIncludeScore": float(rng.choice([0.0, 1e-7, 0.5, 1.0])),
+    }
+    values = definition("semantic").values(None, given)
+    spec = definition("semantic").spec
+    before = {**spec, "refine": [{"standard": {name[7].lower() + name[8:]: value for name, value in given.items()}}]}
+    requests = [Request(id="1", text="go"), Request(id="2", text=" "), Request(id="3", text="nothing like it")]
+    batch = Batch.of(Catalog(items), requests)
+    one, other = (
+        shown(outcome.query, outcome.candidates, pipeline.prompts(outcome))
+        for pipeline in (definition("semantic").pipeline(values), Pipeline.of(before))
+        for outcome in [pipeline.run(batch, resources_of(model))]
+    )
+    assert one == other
+
+
 # Just-in-time indexing.
 
 
@@ -354,16 +398,17 @@ def test_search_texts_are_chunked_as_documented():
 
 
 def test_the_defaults_are_those_of_the_documents():
-    assert definition("semantic").values("normal") == {
+    assert definition("semantic").values("documents") == {
         "contextTopK": 20,
         "contextTopN": 5,
         "contextIncludeScore": 0.7,
+        "contextMargin": 1.0,
         "contextExpansionEnabled": False,
         "contextExpansionDepth": 1,
         "contextExpansionThreshold": 0.75,
         "contextExpansionTopN": 3,
     }
-    assert definition("semantic").values("normal") == definition("semantic").values()
+    assert definition("semantic").values("documents") == definition("semantic").values()
 
 
 def scored(scores):

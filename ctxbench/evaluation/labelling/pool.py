@@ -24,11 +24,11 @@ from ctxbench.fileio import write_atomic
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Selector
-from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.stages import Resources
 
-SELECTORS = ("bm25", "dense", "semantic/normal")
+SELECTORS = ("bm25", "dense", "semantic/documents")
 DEPTH = 20  # places of a ranking that are looked at
 ALIKE = 0.7  # share of words, rare ones counting more, that two items have in common from which one may stand in
 ALIKE_NAMED = 0.5  # the same where their names start with the same word, which for tools is what they do
@@ -162,9 +162,8 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
                 raise InputError(faults)
             found = experiment.make_selectors(resources, {})
         else:
-            name, _, preset = text.partition("/")
-            shipped = definition(name)
-            pipeline = shipped.pipeline(shipped.values(preset or None))
+            shipped, preset = find_definition(text)
+            pipeline = shipped.pipeline(shipped.values(preset))
             found = {text: PipelineSelector(text, pipeline, resources)}
         for name, selector in found.items():
             if name in made:

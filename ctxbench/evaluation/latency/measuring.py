@@ -22,7 +22,7 @@ from ctxbench.evaluation.machine import machine
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Request
-from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.definitions import find_definition
 from ctxbench.tokens import open_counter
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -136,14 +136,13 @@ def measure(
 
 
 def named_pipeline(name: str) -> Pipeline:
-    """The pipeline of a shipped selector, `semantic`, or of one of its presets, `semantic/normal`.
+    """The pipeline of a selector: a shipped one, `semantic`, one of its presets, `semantic/normal`, or a YAML file.
 
     Raises:
-        UnknownNameError: there is no such selector or preset.
+        UserError: there is no such selector or preset, or the file is missing or faulty.
     """
-    selector, _, preset = name.partition("/")
-    found = definition(selector)
-    return found.pipeline(found.values(preset or None))
+    found, preset = find_definition(name)
+    return found.pipeline(found.values(preset))
 
 
 def _versions() -> dict[str, str]:

@@ -101,8 +101,8 @@ def test_indexing_counts_the_chunks_of_all_items(result: LatencyResult) -> None:
 
 def test_parts_stand_in_the_order_of_the_pipeline(result: LatencyResult) -> None:
     assert [part for part in result.parts() if " / " not in part] == [
-        "resolve", "analyse:sentences", "retrieve:dense", "cut:standard", "expand:expansion", "format:messages",
-        "between steps", "whole",
+        "resolve", "analyse:sentences", "retrieve:dense", "cut:standard", "cut:margin", "expand:expansion",
+        "format:messages", "between steps", "whole",
     ]  # fmt: skip
 
 
