@@ -1,0 +1,105 @@
+"""The notebooks: their text is the same, nothing is stored in them that was printed, and they run on what ships."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from ctxbench.selectors.presets import read_presets
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "notebooks"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+def read(name):
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+
+
+def run(notebook, folder, monkeypatch):
+    """Run a notebook in a folder, with a kernel that writes nowhere else and listens on no port."""
+    with tempfile.TemporaryDirectory(prefix="nb-") as place:  # a short path: the kernel's sockets are named by it
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "HOME"):
+            monkeypatch.setenv(name, place)
+
+        class OnSockets(AsyncKernelManager):
+            def __init__(self, **given):
+                super().__init__(transport="ipc", connection_file=f"{place}/kernel.json", **given)
+
+        client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}})
+        client.kernel_manager_class = OnSockets
+        client.execute(env={**os.environ, "CTXBENCH_CACHE": str(folder / "cache"), "CTXBENCH_OFFLINE": "1"})
+
+
+def printed(notebook):
+    return "".join(
+        out.get("text", "") or str(out.get("data", {}).get("text/markdown", ""))
+        for cell in notebook.cells
+        for out in cell.get("outputs", [])
+    )
+
+
+def test_every_notebook_has_its_text_and_every_text_its_notebook():
+    assert NAMES
+    assert sorted(path.stem for path in FOLDER.glob("*.py")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_and_notebook_agree(name):
+    text, notebook = jupytext.read(FOLDER / f"{name}.py"), read(name)
+    assert [(cell.cell_type, cell.source) for cell in text.cells] == [
+        (cell.cell_type, cell.source) for cell in notebook.cells
+    ]  # if not: jupytext --sync notebooks/NAME.py
+    assert text.metadata.kernelspec == notebook.metadata.kernelspec
+    assert text.metadata.jupytext.formats == notebook.metadata.jupytext.formats == "ipynb,py:percent"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_stored_without_what_it_printed(name):
+    notebook = read(name)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+
+
+@pytest.mark.slow
+def test_the_notebook_on_presets_runs_on_workbench(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
+    notebook = read("presets")
+    run(notebook, folder, monkeypatch)
+
+    said = printed(notebook)
+    assert "150 tuning and 150 test queries" in said
+    assert "documents' defaults" in said
+    assert "tuned fixed k" in said
+    figures = [
+        out for cell in notebook.cells for out in cell.get("outputs", []) if "image/svg+xml" in out.get("data", {})
+    ]
+    assert len(figures) >= 2  # the trade-off, and what each parameter does
+    written = folder / "runs" / "presets"
+    presets = read_presets(written / "presets.yaml").presets
+    assert set(presets) <= {"lean", "full", "safe"}
+    assert presets
+    for name, preset in presets.items():
+        assert preset.tuning["tokens"]["n"] == preset.test["tokens"]["n"] == 150
+        assert f"preset: {name}," in (written / "experiment.yaml").read_text("utf-8")
+        assert (written / "run" / "manifest.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["datasets", "notebooks"]
+
+
+def test_a_cell_that_fails_fails_the_run(tmp_path, monkeypatch):
+    notebook = read("presets")
+    notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell("open_dataset('no-such-dataset')")]
+    with pytest.raises(CellExecutionError, match="no-such-dataset"):
+        run(notebook, tmp_path, monkeypatch)
