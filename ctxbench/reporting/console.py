@@ -59,9 +59,9 @@ def _dataset(table: ComparisonTable, console: Console, plain: bool, common: set[
     from rich.text import Text
 
     columns, dropped = _fitting(table, console, plain)
-    parts: list[RenderableType] = [Text(_said(table.heading, plain), style="bold"), _figures(table, columns, plain)]
+    parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold"), _figures(table, columns, plain)]
     if table.compared:
-        heading = Text(_said(f"Against {table.base} (*), on the same queries", plain), style="bold")
+        heading = Text(said(f"Against {table.base} (*), on the same queries", plain), style="bold")
         parts += [Text(), heading, _differences(table, plain, stacked=console.width < _WIDE)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
@@ -74,7 +74,7 @@ def _notes(notes: Sequence[str], plain: bool) -> list[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    return [Padding(Text(_said(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
+    return [Padding(Text(said(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
 
 
 def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[list[Column], list[Column]]:
@@ -115,7 +115,7 @@ def _figure(table: ComparisonTable, row: Row, column: Column, plain: bool) -> Te
         return _text(cell.value, plain)
     width = max(len(other.cells[column.key].value) for other in table.rows)
     text = _text(cell.value.rjust(width), plain)
-    text.append(f"  {_said(cell.interval, plain)}" if cell.interval else "", style="not bold dim")
+    text.append(f"  {said(cell.interval, plain)}" if cell.interval else "", style="not bold dim")
     return text
 
 
@@ -155,10 +155,10 @@ def _text(cell: str, plain: bool) -> Text:
     """A cell as text: square brackets in a name are no markup."""
     from rich.text import Text
 
-    return Text(_said(cell, plain))
+    return Text(said(cell, plain))
 
 
-def _said(text: str, plain: bool) -> str:
+def said(text: str, plain: bool) -> str:
     """The text without control characters, and without signs that the terminal's encoding lacks."""
     text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
     return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text

@@ -25,6 +25,7 @@ from ctxbench.reporting.tables import ComparisonTable, about_selector, compariso
 from ctxbench.reporting.thresholds import threshold_of
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from markupsafe import Markup
 
 FILE_NAME = "report.html"
@@ -93,7 +94,6 @@ def render_page(
     Raises:
         StorageError: the folder holds no finished run, or a dataset is missing or is not the one that was run.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     summary = summary or summarise_run(folder)
@@ -101,6 +101,40 @@ def render_page(
         _view(folder, summary, one, _checked(summary, one.dataset, datasets, tokens), tokens[one.dataset], number)
         for number, one in enumerate(summary.datasets)
     ]
+    script = _script()
+    settings = {
+        "base": summary.compare_to,
+        "datasets": [view.name for view in views],
+        "thresholds": _thresholds(summary),
+    }
+    html: str = (
+        templates()
+        .get_template("report.html.j2")
+        .render(
+            summary=summary,
+            manifest=summary.manifest,
+            experiment=summary.manifest["experiment"],
+            views=views,
+            selectors=[
+                (name, "; ".join(filter(None, about_selector(summary.manifest, name))))
+                for name in summary.manifest["selectors"]
+            ],
+            outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
+            style=stylesheet("report.css"),
+            script=Markup(script),  # noqa: S704 - files of ours
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
+            payloads=[Markup(view.payload) for view in views],  # noqa: S704 - likewise
+            details=_details(summary.manifest),
+        )
+    )
+    return without_surrogates(html)
+
+
+def templates() -> Environment:
+    """The templates of pages: what they show is escaped, and a name that they do not know is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -109,30 +143,14 @@ def render_page(
         lstrip_blocks=True,
     )
     environment.filters |= {"count": wording.count, "breakable": _breakable}
-    script = _script()
-    settings = {
-        "base": summary.compare_to,
-        "datasets": [view.name for view in views],
-        "thresholds": _thresholds(summary),
-    }
-    html: str = environment.get_template("report.html.j2").render(
-        summary=summary,
-        manifest=summary.manifest,
-        experiment=summary.manifest["experiment"],
-        views=views,
-        selectors=[
-            (name, "; ".join(filter(None, about_selector(summary.manifest, name))))
-            for name in summary.manifest["selectors"]
-        ],
-        outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
-        style=Markup(read_text(_TEMPLATES / "report.css")),  # noqa: S704 - a file of ours
-        script=Markup(script),  # noqa: S704 - files of ours
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
-        payloads=[Markup(view.payload) for view in views],  # noqa: S704 - likewise
-        details=_details(summary.manifest),
-    )
-    return without_surrogates(html)
+    return environment
+
+
+def stylesheet(*names: str) -> Markup:
+    """Style sheets that stand beside the templates, in order."""
+    from markupsafe import Markup
+
+    return Markup("\n".join(read_text(_TEMPLATES / name) for name in names))  # noqa: S704 - files of ours
 
 
 def _checked(

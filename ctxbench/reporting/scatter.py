@@ -10,19 +10,10 @@ from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.stats import Estimate
 from ctxbench.evaluation.summary import DatasetSummary, SelectorSummary
 from ctxbench.reporting import wording
-from ctxbench.reporting.axes import LETTER, LINE, Axis, Frame, Tick, nice_step
+from ctxbench.reporting.axes import Axis, Frame, Tick, log_ticks, nice_step
+from ctxbench.reporting.placing import Box, Label, Spot, placed
 
 _LOG_FROM = 20.0  # a larger spread of tokens needs a logarithmic axis
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """Where a name stands: its base line, which end of it `x` is, and whether a line must lead to it."""
-
-    x: float
-    y: float
-    anchor: str = "start"
-    led: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,16 +89,8 @@ def scatter(dataset: DatasetSummary, *, base: str, width: float) -> Scatter | No
 def _token_axis(values: Sequence[float], frame: Frame) -> Axis:
     low, high = min(values), max(values)
     if low > 0 and high / low > _LOG_FROM:
-        ticks = [m * 10.0**p for p in range(-1, 12) for m in (1, 2, 5)]
-        first = max((t for t in ticks if t <= low), default=low)
-        last = min((t for t in ticks if t >= high), default=high)
-        inside = [t for t in ticks if first <= t <= last]
-        room = int((frame.right - frame.left) / 62)
-        if len(inside) > room:
-            inside = [
-                t for t in inside if math.log10(t).is_integer() or math.isclose(math.log10(t) % 1, 0, abs_tol=1e-9)
-            ]
-        return Axis(first, last, frame.left + 10, frame.right - 10, True, tuple(inside))
+        first, last, ticks = log_ticks(low, high, room=int((frame.right - frame.left) / 62))
+        return Axis(first, last, frame.left + 10, frame.right - 10, True, ticks)
     step = nice_step((high or 1.0) / max(int((frame.right - frame.left) / 90), 3))
     last = math.ceil(high / step + 0.05) * step if high > 0 else 1.0
     return Axis(0.0, last, frame.left, frame.right - 10, False, tuple(i * step for i in range(round(last / step) + 1)))
@@ -145,51 +128,18 @@ def _point(one: SelectorSummary, x: Axis, y: Axis, floor: float, base: str) -> P
 
 
 def _labelled(points: Sequence[Point], frame: Frame) -> list[Point]:
-    """Give each point the place for its label that meets least: beside it, above or below it, then further off."""
-    taken = [box for point in points for box in _drawn(point)]
-    out = []
-    for point in points:
-        size = len(point.name) * LETTER
-        fitting = [label for label in _labels(point) if _inside(_box(label, size), frame)] or _labels(point)[:1]
-        met = [sum(_meet(_box(label, size), other) for other in taken) for label in fitting]
-        label = fitting[met.index(min(met))]
-        taken.append(_box(label, size))
-        out.append(replace(point, label=label))
-    return out
+    """Give each point the place of its label."""
+    spots = [
+        Spot(x=one.x, y=one.y, text=one.name, reach=(one.left, one.high, one.right, one.low), boxes=_drawn(one))
+        for one in points
+    ]
+    return [replace(one, label=label) for one, label in zip(points, placed(spots, frame), strict=True)]
 
 
-def _labels(point: Point) -> list[Label]:
-    """Places for a label, the best first."""
-    right, left = max(point.x + 11.0, point.right + 5.0), min(point.x - 11.0, point.left - 5.0)
-    over, under, middle = min(point.high, point.y - 5) - 5.0, max(point.low, point.y + 5) + 13.0, point.y + 4.5
-    out = []
-    for far in (0.0, 16.0, 32.0, 48.0):
-        levels = (middle - far, middle + far) if far else (middle,)
-        out += [Label(x, y, anchor, far > 0) for x, anchor in ((right, "start"), (left, "end")) for y in levels]
-        corners = ((point.x + 9.0, "start"), (point.x - 9.0, "end"))
-        out += [Label(x, y, anchor, far > 0) for x, anchor in corners for y in (point.y - 9 - far, point.y + 18 + far)]
-        for y in (over - far, under + far):
-            out += [Label(point.x, y, "middle", far > 0), Label(point.x - 5.0, y, "start", far > 0)]
-    return out
-
-
-def _drawn(point: Point) -> list[tuple[float, float, float, float]]:
+def _drawn(point: Point) -> list[Box]:
     """The boxes that a point and its whiskers take."""
     marker = (point.x - 7, point.y - 7, point.x + 7, point.y + 7)
     if point.below:
         return [marker]
     upright = (point.x - 2, point.high - 1, point.x + 2, point.low + 1)
     return [marker, upright, (point.left - 1, point.y - 2, point.right + 1, point.y + 2)]
-
-
-def _box(label: Label, size: float) -> tuple[float, float, float, float]:
-    left = {"start": label.x, "end": label.x - size, "middle": label.x - size / 2}[label.anchor]
-    return left, label.y - LINE + 4, left + size, label.y + 4
-
-
-def _inside(box: tuple[float, float, float, float], frame: Frame) -> bool:
-    return box[0] >= frame.left and box[2] <= frame.width - 2 and box[1] >= 0 and box[3] <= frame.bottom
-
-
-def _meet(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ from ctxbench.evaluation.results import Part, RunFolder, Slice
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.reporting.page import write_report
 from ctxbench.requests import Message, Request
+
+CHROMIUM = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = f"{SCRIPT}</script><!-- <img src=x onerror=alert(2)> \"'&\u2028\u202e\u05e9\u05dc\u05d5\u05dd"
@@ -275,3 +283,24 @@ def made_run(tmp_path_factory: pytest.TempPathFactory) -> MadeRun:
 @pytest.fixture(scope="session")
 def hostile() -> str:
     return HOSTILE
+
+
+def lacking(reason: str) -> None:
+    """In CI what is missing is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        lacking("no Chromium: install Debian's package chromium, or name its program in CTXBENCH_CHROMIUM")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        lacking("no playwright: install the extra `dev`")
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
+        yield started
+        started.close()

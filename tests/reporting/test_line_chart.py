@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ctxbench.errors import ParameterError
-from ctxbench.reporting.line_chart import Panel, Ring, Scale, line_chart, line_charts
+from ctxbench.reporting.line_chart import Panel, Ring, Scale, Stroke, line_chart, line_charts
 
 X, Y = Scale("items <mean>", 0.0, 8.0), Scale("recall", 0.5, 1.0)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -86,3 +86,49 @@ def test_charts_beside_each_other_have_the_same_lines():
         line_charts([panel("", 1.0, a=([], [])), panel("", 1.0, b=([], []))], columns=2)
     with pytest.raises(ParameterError, match="at least one"):
         line_charts([], columns=2)
+
+
+def chart(**given):
+    made = {"lines": {"a": (np.array([1.0, 100.0]), np.array([0.0, 50.0]))}, "x": Scale("tokens", 1.0, 100.0, log=True)}
+    made = {"title": "", "y": Scale("recall", 0.0, 50.0), **made, **given}
+    return ET.fromstring(line_charts([Panel(**made)], columns=1))
+
+
+def test_a_logarithmic_axis_marks_1_2_5_and_powers_of_ten():
+    root = chart(lines={"a": (np.array([1.0, 10.0, 100.0]), np.array([0.0, 0.0, 0.0]))})
+    (path,) = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"][:1]
+    # 10 stands half way between 1 and 100: 58 to 330 - 18
+    assert path == "M58.0 210.0L185.0 210.0L312.0 210.0"
+    texts = [text.text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "middle"]
+    assert texts[:7] == ["1", "2", "5", "10", "20", "50", "100"]
+
+
+def test_a_band_goes_there_and_back_and_ends_at_the_axes():
+    xs = np.array([0.5, 1.0, 100.0])
+    root = chart(bands={"a": (xs, np.array([0.0, -10.0, 40.0]), np.array([9.0, 10.0, 60.0]))})
+    (band,) = [path for path in root.iter(f"{SVG}path") if path.get("fill-opacity")]
+    # 0.5 lies before the axis; -10 ends at 0 (210) and 60 at 50 (16); 10 and 40 lie a fifth of 194 from the ends
+    assert band.get("d") == "M58.0 171.2L312.0 16.0L312.0 54.8L58.0 210.0z"
+
+
+def test_a_value_that_stands_for_a_name_is_marked_by_it():
+    root = chart(x=Scale("mode", -0.5, 1.5, names=("off", "a name that is far too long for its place")))
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert texts[:2] == ["off", "a name that is f…"]
+
+
+def test_tags_share_a_label_at_one_place_and_have_an_entry_each_in_the_legend():
+    rings = [Ring("one", 10.0, 25.0, tag="1", name="first"), Ring("two", 10.0, 25.0, tag="2", name="second")]
+    rings.append(Ring("three", 100.0, 25.0, tag="3", name="far", shape="cross", arrow="→"))
+    root = chart(rings=rings)
+    labels = [text.text for text in root.iter(f"{SVG}text") if text.get("paint-order")]
+    assert labels == ["1,2", "3→"]
+    legend = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")][-4:]
+    assert legend == ["a", "1 first", "2 second", "3 far"]
+
+
+def test_strokes_are_drawn_as_given():
+    panel = Panel("", {"a": (np.zeros(0), np.zeros(0))}, X, Y)
+    root = ET.fromstring(line_charts([panel], columns=1, strokes=[Stroke(1, "4 2", 1.5)]))
+    (path,) = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "1.5"]
+    assert (path.get("stroke"), path.get("stroke-dasharray")) == ("#c2571a", "4 2")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +11,6 @@ import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-CHROMIUM = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")
-ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 LISTED = "#drill .query-row"
 
 
@@ -39,27 +32,6 @@ class Opened:
         size = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
         wide, screen = self.page.evaluate(size)
         return bool(wide <= screen)
-
-
-def lacking(reason: str) -> None:
-    """In CI what is missing is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        lacking("no Chromium: install Debian's package chromium, or name its program in CTXBENCH_CHROMIUM")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        lacking("no playwright: install the extra `dev`")
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,66 @@
+"""What tuning found, on the console: for each dataset and policy what is recommended and what it is worth."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ctxbench.evaluation.tuning.results import DatasetTuning, Outcome, Tuning
+from ctxbench.reporting import wording
+from ctxbench.reporting.console import said
+from ctxbench.reporting.tuning import texts
+from ctxbench.reporting.tuning.texts import COMPLETENESS, TEST, TITLES, TOKENS, TUNING
+
+_WIDTH = 80
+_ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
+_OTHERS = {"defaults": "against the documents' defaults", "fixed": "against tuned fixed k"}
+
+
+def console_table(tuning: Tuning, *, plain: bool = False) -> str:
+    """The recommendations in 80 columns; ends with a line feed.
+
+    Args:
+        tuning: what was found.
+        plain: whether the terminal lacks Unicode, so that signs must be plain.
+    """
+    lines: list[str] = []
+    for dataset in tuning.datasets:
+        lines += [*_wrapped(_heading(dataset), 0, 2)]
+        for outcome in dataset.outcomes:
+            lines += [*_outcome(outcome), ""]
+    return said("\n".join(lines or ["No policy was tuned for.", ""]), plain)
+
+
+def _heading(dataset: DatasetTuning) -> str:
+    counts = [f"{dataset.queries[split]:,} {split}" for split in (TUNING, TEST) if split in dataset.queries]
+    items = wording.count(dataset.items, "item")
+    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} queries, {items}, tokens by {dataset.tokens}"
+
+
+def _outcome(outcome: Outcome) -> Iterator[str]:
+    yield from _wrapped(f"{outcome.policy.name}: {texts.asked(outcome.policy)}", 2, 4)
+    chosen = outcome.chosen
+    if chosen is None:
+        yield from _wrapped(texts.nothing(outcome), 4, 6)
+        return
+    yield from _wrapped(texts.recommended(chosen), 4, 6)
+    yield f"    {'':<{_ASIDE}}{'tuning split':<{_COLUMN}}{'test split':<{_COLUMN}}".rstrip()
+    for metric in (COMPLETENESS, TOKENS):
+        sides = (texts.measured(found, metric) for found in (chosen.tuning, chosen.test))
+        yield f"    {TITLES[str(metric)]:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
+    if not chosen.test:
+        yield "    the test split was not read"
+        return
+    for key, name in _OTHERS.items():
+        if key == "fixed" and outcome.fixed is None:
+            yield "    tuned fixed k: no k meets the policy"
+            continue
+        yield f"    {name}"
+        compared = outcome.against.get(key)
+        yield from _wrapped(f"prompt tokens {', '.join(texts.changed(compared, TOKENS))}", 6, 8)
+        yield from _wrapped(f"completeness, points {', '.join(texts.changed(compared, COMPLETENESS))}", 6, 8)
+    yield from _wrapped(f"constraints on the test split: {texts.held(outcome)}", 4, 6)
+
+
+def _wrapped(text: str, first: int, rest: int) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=" " * first, subsequent_indent=" " * rest) or [""]

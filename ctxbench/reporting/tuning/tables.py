@@ -1,0 +1,159 @@
+"""Tables of what tuning found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ctxbench.evaluation.metrics import GroupMean
+from ctxbench.evaluation.stats import Comparison
+from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+from ctxbench.reporting import wording
+from ctxbench.reporting.tuning import texts
+from ctxbench.reporting.tuning.document import Cell, Table
+from ctxbench.reporting.tuning.texts import COMPLETENESS, ITEMS, RECALL, TEST, TITLES, TOKENS, TUNING
+
+MANY = 20  # so many requests made worse are named
+_SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)
+
+
+def summary(tuning: Tuning) -> Table:
+    """What is recommended on each dataset for each policy, and what it is worth on the test split."""
+    head = (
+        "dataset",
+        "policy",
+        "recommended",
+        "completeness %, test split",
+        "prompt tokens, test split",
+        "tokens against the documents' defaults",
+        "completeness against the defaults, points",
+        "against tuned fixed k",
+        "completeness against first n at equal tokens, points",
+        "constraints",
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, outcome in outcomes(tuning):
+        start = (dataset.dataset, outcome.policy.name)
+        if outcome.chosen is None:
+            rows.append((*start, texts.nothing(outcome), *([wording.NONE] * 7)))
+            continue
+        told = [texts.measured(outcome.chosen.test, metric) for metric in (COMPLETENESS, TOKENS)]
+        changes = [texts.changed(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
+        changes += [_against_fixed(outcome), texts.changed(_at_equal_tokens(outcome), COMPLETENESS)]
+        rows.append((*start, texts.recommended(outcome.chosen), *told, *changes, texts.held(outcome)))
+    return Table("What is recommended", head, tuple(rows), frozenset({3, 4}))
+
+
+def _against_fixed(outcome: Outcome) -> tuple[str, ...]:
+    """Both changes against the tuned fixed number of items."""
+    if outcome.fixed is None:
+        return ("no k meets the policy",)
+    found = outcome.against.get("fixed")
+    named = (("tokens", TOKENS), ("points", COMPLETENESS))
+    return tuple(f"{name} {', '.join(texts.changed(found, metric))}" for name, metric in named)
+
+
+def _at_equal_tokens(outcome: Outcome) -> Mapping[str, Comparison]:
+    found = None if outcome.at_tokens is None else outcome.at_tokens.comparison
+    return {} if found is None else {str(COMPLETENESS): found}
+
+
+def optimism(tuning: Tuning) -> Table | None:
+    """What the tuning split promised beside what the test split kept; None where no test split was read."""
+    rows = []
+    for dataset, outcome in outcomes(tuning):
+        if outcome.chosen is None or not outcome.chosen.test:
+            continue
+        row = [dataset.dataset, outcome.policy.name]
+        for metric in (COMPLETENESS, TOKENS):
+            row += [texts.measured(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
+            sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
+            row.append(texts.apart(metric, *sides))
+        nested = [texts.measured(outcome.nested, metric) for metric in (COMPLETENESS, TOKENS)]
+        rows.append((*row, *nested))
+    titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
+    ahead = [f"{TITLES[str(m)]}, nested" for m in (COMPLETENESS, TOKENS)]
+    if not rows:
+        return None
+    keep = len(rows[0]) if any(row[-2:] != (wording.NONE, wording.NONE) for row in rows) else len(rows[0]) - 2
+    head = ("dataset", "policy", *titles, *ahead)[:keep]
+    return Table("Tuning split and test split", head, tuple(row[:keep] for row in rows), frozenset(range(2, keep)))
+
+
+def gains(tuning: Tuning) -> Table | None:
+    """What a better ranking gives and what a better cut gives, apart; None where nothing is recommended."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, outcome in outcomes(tuning):
+        if outcome.chosen is None or not outcome.chosen.test:
+            continue
+        parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
+        changes = [texts.changed(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
+        if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
+            changes[:2] = [("the same ranking",), (wording.NONE,)]
+        ks = [one.name if one else "none meets the policy" for one in (outcome.fixed, outcome.fixed_own)]
+        rows.append((dataset.dataset, outcome.policy.name, *ks, *changes))
+    head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
+    for name in ("ranking", "cut", "both"):
+        head += [f"by {name}: tokens", f"by {name}: completeness, points"]
+    return Table("Gain by ranking and gain by cut", tuple(head), tuple(rows)) if rows else None
+
+
+def worst(tuning: Tuning) -> Table | None:
+    """The scope and the server with the lowest completeness; None where there are no groups large enough."""
+    rows = [
+        (dataset.dataset, outcome.policy.name, _group(outcome.worst_scope), _group(outcome.worst_server))
+        for dataset, outcome in outcomes(tuning)
+        if outcome.worst_scope is not None or outcome.worst_server is not None
+    ]
+    head = ("dataset", "policy", "worst scope: completeness %", "worst server: completeness %")
+    return Table("Worst scope and worst server", head, tuple(rows)) if rows else None
+
+
+def _group(found: GroupMean | None) -> str:
+    if found is None:
+        return "fewer than two groups of 10 queries"
+    queries = wording.count(found.mean.n, "query", "queries")
+    return f"{found.group}: {wording.number(COMPLETENESS, found.mean.value)} of {queries}"
+
+
+def policies(tuning: Tuning) -> Table:
+    """What each policy asks for; the same on all datasets."""
+    found = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
+    rows = tuple((one.name, one.about, texts.asked(one)) for one in found.values())
+    return Table("Policies", ("policy", "about", "asks for"), rows)
+
+
+def contenders(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
+    """Every contender on both splits; the tags are those of the figure."""
+    rows: list[tuple[str, ...]] = []
+    for one in compared(dataset):
+        what = ": ".join(filter(None, (texts.ROLES[one.role], texts.setting(one.values))))
+        start = (one.name, tags.get(one.name, ""), what)
+        for split, found in ((TUNING, one.tuning), (TEST, one.test)):
+            if found:
+                rows.append((*start, split, *(texts.measured(found, metric) for metric in _SHOWN)))
+                start = ("", "", "")
+    head = ("contender", "mark", "what it is", "split", *(TITLES[str(metric)] for metric in _SHOWN))
+    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(range(4, 8)))
+
+
+def compared(dataset: DatasetTuning) -> Sequence[Contender]:
+    """The contenders of a dataset, and those that its outcomes name besides, each name once."""
+    found = {one.name: one for one in dataset.contenders}
+    for outcome in dataset.outcomes:
+        for one in (outcome.chosen, outcome.fixed, outcome.fixed_own):
+            if one is not None:
+                found.setdefault(one.name, one)
+    return tuple(found.values())
+
+
+def made_worse(outcome: Outcome) -> Table:
+    """The first requests that the defaults made complete and what is recommended does not."""
+    rows = tuple((one.query, one.text, ", ".join(one.missing)) for one in outcome.worse[:MANY])
+    return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
+
+
+def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, Outcome]]:
+    """Every outcome with its dataset, in order."""
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            yield dataset, outcome

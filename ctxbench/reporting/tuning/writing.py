@@ -1,0 +1,59 @@
+"""Reports as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctxbench.evaluation.tuning.results import Tuning
+from ctxbench.fileio import write_atomic
+from ctxbench.reporting.drill import without_surrogates
+from ctxbench.reporting.tuning.contents import document
+from ctxbench.reporting.tuning.document import Document
+from ctxbench.reporting.tuning.markdown import markdown
+from ctxbench.reporting.tuning.page import page
+
+_FIGURES = "figures"
+
+
+def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
+    """Write `report.md`, its `figures/*.svg` and `report.html`, which needs no other file, into a folder.
+
+    Each file is written whole or not at all, those that name others after them. The same tuning gives the same bytes.
+
+    Returns:
+        The paths of the report, the page and the figures.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written.
+    """
+    made = document(tuning)
+    html = page(made)
+    drawn = _write_markdown(made, folder / "report.md", _FIGURES)
+    write_atomic(folder / "report.html", html)
+    return folder / "report.md", folder / "report.html", *drawn
+
+
+def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, ...]:
+    """Write the report as Markdown, with its figures in a folder beside it.
+
+    Args:
+        tuning: what was found.
+        path: of the Markdown.
+        figures: the name of the folder for figures, in the folder of the Markdown.
+
+    Returns:
+        The paths of the Markdown and the figures.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written.
+    """
+    return path, *_write_markdown(document(tuning), path, figures)
+
+
+def _write_markdown(made: Document, path: Path, figures: str) -> list[Path]:
+    drawn = []
+    for drawing in made.drawings:
+        drawn.append(path.parent / figures / f"{drawing.name}.svg")
+        write_atomic(drawn[-1], without_surrogates(drawing.wide), durable=False)
+    write_atomic(path, without_surrogates(markdown(made, figures=f"{figures}/")))
+    return drawn
