@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint bench baselines ablations strategies clean
+TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/freight livemcpbench metatool-single \
+	metatool-multi toollens locomo
+
+.PHONY: demo test lint bench baselines ablations presets strategies clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -35,6 +38,11 @@ ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the de
 	$(BIN)/ctxbench run experiments/ablations-test.yaml
 	$(BIN)/python experiments/strategies/ablations.py --latency workbench \
 		--test experiments/ablations-test.yaml --also experiments/ablations-abstain.yaml
+
+presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one half of every dataset, measured on the other
+	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/presets.yaml --markdown reports/presets.md
+	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --markdown reports/presets-shipped.md
+	cp runs/tune-shipped/presets/together.yaml experiments/tuning/shipped-presets.yaml
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python -m ctxbench.reporting.strategies experiments/strategies.md

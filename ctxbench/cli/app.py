@@ -95,8 +95,13 @@ def score(
 def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
     catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
-    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "semantic",
-    preset: Annotated[str | None, typer.Option(help="A preset of the selector.")] = None,
+    selector: Annotated[
+        str | None, typer.Option(help="A shipped selector, or a YAML file of one; semantic by default.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="A preset of the selector, or of the presets file.")] = None,
+    presets: Annotated[
+        Path | None, typer.Option(help="A presets file that `ctxbench tune` wrote, in place of a selector.")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, repeatable.")] = None,
     session: Annotated[
         Path | None, typer.Option(help="A session's JSON: its items, what was removed, its settings.")
@@ -125,7 +130,7 @@ def select(
     from ctxbench.cli.sessions import Chat
 
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()))
-    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat)
+    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat, presets)
     run(question, near=near, messages=messages, as_json=json_)
 
 
@@ -202,6 +207,28 @@ def usage(
 
 
 @app.command(cls=Command)
+def tune(
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets with both splits, names or folders.")],
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write; runs/tune-<policy name> by default.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Find the best presets, exactly, and report them on held-out queries.
+
+    Every setting of a cut is evaluated on the tuning split; what a policy asks for is then measured on the test split,
+    which is read once. Writes presets for experiments, and a report of what they cost and miss.
+
+    For example:
+
+    ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
+    """
+    from ctxbench.cli.tune import tune_presets
+
+    tune_presets(datasets, policy, out=out, markdown=markdown, as_json=json_)
+
+
+@app.command(cls=Command)
 def calibrate(
     what: Annotated[str, typer.Argument(help="probability, abstention or weights.")],
     datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
@@ -232,7 +259,7 @@ def calibrate(
 
 @app.command(cls=Command)
 def latency(
-    selector: Annotated[str, typer.Argument(help="A shipped selector, or selector/preset.")] = "semantic/normal",
+    selector: Annotated[str, typer.Argument(help="A shipped selector, or selector/preset.")] = "semantic/documents",
     catalog: Annotated[
         str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
     ] = "bfcl-live",
@@ -247,7 +274,7 @@ def latency(
 
     For example:
 
-    ctxbench latency semantic/normal --catalog bfcl-live
+    ctxbench latency semantic/documents --catalog bfcl-live
     """
     from ctxbench.cli.commands import measure_latency
 

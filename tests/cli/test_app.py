@@ -63,6 +63,7 @@ def test_the_commands_are_those_that_are_documented():
         "run",
         "score",
         "select",
+        "tune",
         "usage",
     ]
 

@@ -157,12 +157,3 @@ def test_the_readme_names_every_shipped_selector_and_dataset():
 
     for name in (*shipped(), *importers()):
         assert f"`{name}`" in README
-
-
-def test_the_presets_that_are_first_guesses_say_so():
-    from ctxbench.selectors.definitions import definition
-
-    abouts = definition("semantic").abouts
-    assert "first guess" not in abouts["normal"]
-    assert all("first guess" in abouts[name] for name in ("aggressive", "conservative"))
-    assert "first guesses" in README

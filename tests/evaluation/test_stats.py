@@ -23,7 +23,9 @@ from ctxbench.evaluation.stats import (
     estimates,
     holm,
     mcnemar_exact,
+    moment_bounds,
     needed_n,
+    share_bounds,
     share_interval,
     sign_flip,
     standardised_difference,
@@ -214,6 +216,31 @@ def test_the_ends_invert_hall_s_transformation():
         w = (mean - end) / sd
         g = w + skew * w**2 / 3 + skew**2 * w**3 / 27 + skew / (6 * 40)
         assert math.sqrt(40) * g == pytest.approx(expected * student_critical(0.95, 39))
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_many_intervals_at_once_are_those_of_each(level):
+    rng = np.random.default_rng(13)
+    samples = [rng.integers(0, 5, n) / 4 for n in (2, 9, 30, 200)] + [np.full(25, 0.5), np.ones(25), np.zeros(3)]
+    mean, variance, third = (
+        np.array([(sample if power == 1 else (sample - sample.mean()) ** power).mean() for sample in samples])
+        for power in (1, 2, 3)
+    )
+    n = np.array([len(sample) for sample in samples])
+    low, high = share_bounds(mean, variance, n, level=level)
+    for place, sample in enumerate(samples):
+        assert (low[place], high[place]) == pytest.approx(ends(share_interval(sample, level=level)), abs=1e-12)
+    low, high = moment_bounds(mean, variance, third, n, level=level)
+    for place, sample in enumerate(samples):
+        mine = (max(low[place], 0.0), high[place])  # an amount is never below 0
+        assert mine == pytest.approx(ends(amount_interval(sample, level=level)), abs=1e-12)
+    assert student_critical(level, n) == pytest.approx([float(student_critical(level, one)) for one in n])
+
+
+def test_a_size_need_not_be_whole():
+    (low, high), (below, _), (above, _) = (moment_bounds(5, 4, 3, n) for n in (30.5, 30, 31))
+    assert below < low < above < 5 < high
+    assert share_bounds(0.5, 0.1, 0) == (0, 1)
 
 
 def test_hall_s_correction_leans_to_the_long_tail():

@@ -149,10 +149,10 @@ class TestSettings:
 
     def test_a_mode_of_a_domain_sets_its_numbers_and_single_ones_go_over_it(self, items):
         agent = Agent(catalog=Catalog(items), selector=definition("semantic-domains"))
-        session = Session.start(agent, "c1").with_settings(rulesMode="aggressive")
-        assert (session.settings["rulesTopN"], session.settings["toolsTopN"]) == (1, agent.settings["toolsTopN"])
+        session = Session.start(agent, "c1").with_settings(rulesMode="conservative")
+        assert (session.settings["rulesTopN"], session.settings["toolsTopN"]) == (20, agent.settings["toolsTopN"])
         session = session.with_settings(rulesTopN=9)
-        assert (session.settings["rulesMode"], session.settings["rulesTopN"]) == ("aggressive", 9)
+        assert (session.settings["rulesMode"], session.settings["rulesTopN"]) == ("conservative", 9)
         assert session.add("rule:B").settings == session.settings
 
 

@@ -1,6 +1,7 @@
 """Statistics: intervals that say where they hold, and paired comparisons. numpy and the standard library only."""
 
 from ctxbench.evaluation.stats.by_metric import compare_metric, estimates
+from ctxbench.evaluation.stats.groups import by_group, grouped_compare, grouped_estimate, worth, worth_of
 from ctxbench.evaluation.stats.intervals import (
     LEVEL,
     Estimate,
@@ -10,6 +11,8 @@ from ctxbench.evaluation.stats.intervals import (
     bootstrap_interval,
     critical,
     estimate,
+    moment_bounds,
+    share_bounds,
     share_interval,
     student_critical,
     wilson,
@@ -35,6 +38,7 @@ __all__ = [
     "Scale",
     "amount_interval",
     "bootstrap_interval",
+    "by_group",
     "compare",
     "compare_metric",
     "correct",
@@ -42,13 +46,19 @@ __all__ = [
     "difference_interval",
     "estimate",
     "estimates",
+    "grouped_compare",
+    "grouped_estimate",
     "holm",
     "mcnemar_exact",
+    "moment_bounds",
     "needed_n",
+    "share_bounds",
     "share_interval",
     "sign_flip",
     "standardised_difference",
     "student_critical",
     "wilson",
     "wilson_bounds",
+    "worth",
+    "worth_of",
 ]

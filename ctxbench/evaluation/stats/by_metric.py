@@ -6,16 +6,22 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.metrics.names import Metric
 from ctxbench.evaluation.metrics.summary import summarise
-from ctxbench.evaluation.stats.intervals import LEVEL, Estimate, bootstrap_interval, estimate
+from ctxbench.evaluation.stats.groups import grouped_compare, grouped_estimate
+from ctxbench.evaluation.stats.intervals import LEVEL, Estimate, bootstrap_interval
 from ctxbench.evaluation.stats.paired import Comparison, compare
 
 
 def estimates(
-    metrics: Iterable[Metric], values: Mapping[Metric, FloatArray], *, level: float = LEVEL, seed: int = 0
+    metrics: Iterable[Metric],
+    values: Mapping[Metric, FloatArray],
+    *,
+    level: float = LEVEL,
+    seed: int = 0,
+    groups: IntArray | None = None,
 ) -> dict[Metric, Estimate]:
     """Mean and interval of each metric, from values by query.
 
@@ -24,6 +30,8 @@ def estimates(
         values: as `ctxbench.evaluation.metrics.evaluate` gives them: shape (n_queries,), NaN = does not apply.
         level: nominal coverage.
         seed: of the bootstrap, which only metrics made of several means use (BoR).
+        groups: of each query, shape (n_queries,), for intervals that hold where only queries of different groups are
+            independent (see `grouped_estimate`); a bootstrap takes no account of it. Every query alone if not given.
     """
     out = {}
     asked = list(metrics)
@@ -35,7 +43,8 @@ def estimates(
             interval = bootstrap_interval(rows, _bits, level=level, seed=seed)
             out[metric] = Estimate(value=mean.value, interval=interval, n=mean.n, left_out=mean.left_out)
         else:
-            out[metric] = estimate(values[metric], scale=scale, level=level)
+            own = np.arange(len(values[metric])) if groups is None else groups
+            out[metric] = grouped_estimate(values[metric], own, scale=scale, level=level)
     return out
 
 
@@ -46,10 +55,12 @@ def compare_metric(
     *,
     alpha: float = 0.05,
     seed: int = 0,
+    groups: IntArray | None = None,
 ) -> Comparison:
-    """Compare two selectors on one metric; see `compare`. A metric made of several is compared by its first part.
+    """Compare two selectors on one metric: see `compare`, and `grouped_compare` where groups are given.
 
-    The chance in Bits-over-Random is the same for both, so its difference is one of Success@k.
+    A metric made of several is compared by its first part: the chance in Bits-over-Random is the same for both, so its
+    difference is one of Success@k.
 
     Raises:
         ParameterError: one side has no values of the metric.
@@ -58,7 +69,9 @@ def compare_metric(
     scale = part.declaration.scale
     if part not in base or part not in other or scale == "bits":
         raise ParameterError(f"{metric} cannot be compared: one side has no values of {part}")
-    return compare(base[part], other[part], scale=scale, alpha=alpha, seed=seed)
+    if groups is None:
+        return compare(base[part], other[part], scale=scale, alpha=alpha, seed=seed)
+    return grouped_compare(base[part], other[part], groups, scale=scale, alpha=alpha, seed=seed)
 
 
 def _bits(means: FloatArray) -> FloatArray:

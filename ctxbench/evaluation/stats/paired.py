@@ -45,6 +45,8 @@ class Comparison:
         needed: how many queries would tell such a difference apart with power 0.8, all comparisons made with it
             considered (see `needed_n`); None if the means are equal, or if the formula gives no more than `n` where
             the test on `n` did not tell them apart.
+        worth: how many independent pairs a pair is worth; below 1 where queries of one group differ alike (see
+            `grouped_compare`).
     """
 
     n: int
@@ -63,6 +65,7 @@ class Comparison:
     test: str
     alpha: float
     needed: int | None
+    worth: float = 1.0
 
     @property
     def distinguishable(self) -> bool:
@@ -139,6 +142,7 @@ def _with_needed(comparison: Comparison, *, family: int) -> Comparison:
     if not differing:
         return replace(comparison, needed=None)
     needed = _needed(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
+    needed = None if needed is None else math.ceil(needed / comparison.worth)
     if needed is not None and needed <= n and not comparison.distinguishable:
         needed = None  # the formula is normal theory; n queries were asked, and did not tell
     return replace(comparison, needed=needed)
@@ -205,7 +209,9 @@ def sign_flip(differences: npt.ArrayLike, *, resamples: int = 9999, seed: int = 
     return (1 + hits) / (1 + resamples)
 
 
-def difference_interval(differences: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Interval:
+def difference_interval(
+    differences: npt.ArrayLike, *, scale: Scale, level: float = LEVEL, worth: float = 1.0
+) -> Interval:
     """Interval for a mean paired difference.
 
     Amounts that differ on at least half of the queries get Hall's t. All else gets one gain and one loss added to
@@ -222,6 +228,7 @@ def difference_interval(differences: npt.ArrayLike, *, scale: Scale, level: floa
         differences: shape (n,), finite. yes/no and shares: in [-1, 1].
         scale: what the compared values are.
         level: nominal coverage.
+        worth: how many independent differences each is worth, in (0, 1]; Hall's t takes no account of it.
 
     Returns:
         The interval, within [-1, 1] for yes/no and shares. n = 0: [-1, 1], or infinite for amounts. Amounts that are
@@ -245,8 +252,9 @@ def difference_interval(differences: npt.ArrayLike, *, scale: Scale, level: floa
         return Interval(low=low, high=high, level=level, method="Hall's t", holds=float(np.ptp(away)) > 0)
     squares = float((away**2).sum())
     added = squares / unequal if unequal else float(scale != "amount")
-    mean = float(away.sum()) / (n + 2)
-    half = z * math.sqrt(max((squares + 2.0 * added) / (n + 2) - mean**2, 0.0) / (n + 2))
+    size = n * worth + 2.0
+    mean = float(away.sum()) * worth / size
+    half = z * math.sqrt(max((squares * worth + 2.0 * added) / size - mean**2, 0.0) / size)
     holds = n >= SMALL and (scale != "amount" or unequal >= FEW)
     low, high = max(mean - half, -limit), min(mean + half, limit)
     return Interval(low=low, high=high, level=level, method=method, holds=holds)

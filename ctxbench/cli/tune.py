@@ -1,0 +1,136 @@
+"""`ctxbench tune`: presets by policy, a report, and presets files that experiments read."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.errors import StorageError
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.tuning.opening import Ready
+    from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+
+
+def tune_presets(
+    datasets: Sequence[str], policy: Path, *, out: Path | None, markdown: Path | None, as_json: bool
+) -> None:
+    """Tune, write report and presets, and print what is recommended.
+
+    Raises:
+        UserError: a file is faulty, or no setting can meet a policy, or results cannot be written; unless it is the
+            last, nothing is.
+    """
+    from ctxbench.evaluation.tuning.opening import open_tuning
+    from ctxbench.evaluation.tuning.policy_file import read_policies
+    from ctxbench.evaluation.tuning.presets import write_presets_of
+    from ctxbench.evaluation.tuning.tuner import tune
+    from ctxbench.reporting.tuning import console_table, write_markdown, write_report
+
+    with progress() as shown:
+        file = read_policies(policy)
+        folder = out or Path("runs") / f"tune-{file.name}"
+        _refuse_unwritable(folder, markdown)
+        ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
+        found = tune(ready, command=_command(datasets, policy, markdown), progress=shown)
+    written = []
+    for one in found.datasets:
+        path = folder / "presets" / f"{one.dataset}.yaml"
+        if write_presets_of(one, ready, path):
+            written.append(path)
+    report = write_report(found, folder)
+    if markdown is not None:
+        write_markdown(found, markdown, figures=markdown.stem)
+    if as_json:
+        print_json(_facts(found, ready, written, folder))
+        return
+    typer.echo(console_table(found), nl=False)
+    for path in (*written, *([markdown] if markdown is not None else []), report[0], report[1]):
+        typer.echo(f"written: {path}")
+
+
+def _refuse_unwritable(folder: Path, markdown: Path | None) -> None:
+    """Look at where results will go before minutes are spent on them.
+
+    Raises:
+        StorageError: a file stands where a folder is needed, or a folder where the report is to be written.
+    """
+    for place in (folder, *([markdown.parent] if markdown is not None else [])):
+        there = next((one for one in (place, *place.parents) if one.exists()), place)
+        if there.exists() and not there.is_dir():
+            raise StorageError(f"{there} is a file, and results go to the folder {place}; name another one")
+    if markdown is not None and markdown.is_dir():
+        raise StorageError(f"{markdown} is a folder, and --markdown names a file; name one in it, such as report.md")
+
+
+def _command(datasets: Sequence[str], policy: Path, markdown: Path | None) -> str:
+    """The line that repeats a tuning."""
+    words = ["ctxbench", "tune", *datasets, "--policy", str(policy)]
+    return shlex.join([*words, *(["--markdown", str(markdown)] if markdown is not None else [])])
+
+
+def _facts(found: Tuning, ready: Ready, written: Sequence[Path], folder: Path) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "seed": found.seed,
+        "confidence": ready.file.confidence,
+        "folder": str(folder),
+        "presets": [str(path) for path in written],
+        "datasets": {one.dataset: _dataset(one) for one in found.datasets},
+    }
+
+
+def _dataset(one: DatasetTuning) -> dict[str, Any]:
+    return {
+        "hash": one.hash,
+        "items": one.items,
+        "queries": dict(one.queries),
+        "tokens": one.tokens,
+        "contenders": {contender.name: _contender(contender) for contender in one.contenders},
+        "policies": {outcome.policy.name: _outcome(outcome) for outcome in one.outcomes},
+        "notes": list(one.notes),
+    }
+
+
+def _contender(one: Contender) -> dict[str, Any]:
+    from ctxbench.evaluation.summary import estimate_dict
+
+    splits = {"tuning": one.tuning, "test": one.test}
+    figures = {split: {name: estimate_dict(each) for name, each in found.items()} for split, found in splits.items()}
+    return {"role": one.role, "selector": one.selector, "values": dict(one.values), **figures}
+
+
+def _outcome(one: Outcome) -> dict[str, Any]:
+    from ctxbench.evaluation.summary import comparison_dict, estimate_dict
+    from ctxbench.evaluation.tuning.presets import policy_block
+
+    def comparisons(found: Mapping[str, Any]) -> dict[str, Any]:
+        return {metric: comparison_dict(each) for metric, each in found.items()}
+
+    return {
+        "policy": policy_block(one.policy),
+        "recommended": None if one.chosen is None else {"selector": one.chosen.selector, **_set(one.chosen)},
+        "reason": one.reason,
+        "needed": one.needed,
+        "settings": one.settings,
+        "tried": one.tried,
+        "bounds": dict(one.bounds),
+        "met_on_test": dict(one.met),
+        "fixed": None if one.fixed is None else one.fixed.name,
+        "fixed_own": None if one.fixed_own is None else one.fixed_own.name,
+        "against": {kind: comparisons(found) for kind, found in one.against.items()},
+        "ranking": comparisons(one.ranking),
+        "worse": [{"query": each.query, "missing": list(each.missing)} for each in one.worse],
+        "nested": {name: estimate_dict(each) for name, each in one.nested.items()},
+    }
+
+
+def _set(chosen: Contender) -> dict[str, Any]:
+    return {"set": dict(chosen.values)}

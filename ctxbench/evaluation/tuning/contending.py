@@ -1,0 +1,206 @@
+"""Settings measured on both splits of a dataset, and held against each other on the test split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.evaluation.slices import Slice
+from ctxbench.evaluation.stats import Comparison, compare_metric, correct, grouped_estimate
+from ctxbench.evaluation.sweep.lines import REACH
+from ctxbench.evaluation.tuning.optima import Limit, reach_of
+from ctxbench.evaluation.tuning.policies import Policy
+from ctxbench.evaluation.tuning.results import EVERYTHING, Contender
+from ctxbench.evaluation.tuning.sides import COMPLETE, TEST, TUNING, Side
+from ctxbench.evaluation.tuning.tunables import Tunable
+from ctxbench.evaluation.tuning.uncut import Uncut
+from ctxbench.jsonio import dump_json
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.parameters import Value
+from ctxbench.selectors.pipelines import PipelineSelector
+
+METRICS = tuple(map(parse_metric, ("completeness", "recall", "tokens", "items", "abstention")))
+COMPARED = tuple(map(parse_metric, ("completeness", "tokens", "items")))
+WITHIN = parse_metric(f"Comp@{REACH}")
+OF_REACHABLE = f"{COMPLETE} of reachable"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """A setting on both splits.
+
+    Attributes:
+        name, role, selector, values: as `Contender`.
+        answers: by split, what was offered.
+        by_query: by split, metrics by query.
+        within: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
+    """
+
+    name: str
+    role: str
+    selector: str
+    values: Mapping[str, Value]
+    answers: Mapping[str, Slice]
+    by_query: Mapping[str, Mapping[Metric, FloatArray]]
+    within: Mapping[str, BoolArray]
+
+    def reachable(self, split: str, metric: Metric) -> FloatArray:
+        """A metric among the queries within reach, NaN elsewhere."""
+        return np.where(self.within[split], self.by_query[split][metric], np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """Where settings are measured: both splits of a dataset.
+
+    Attributes:
+        sides: by split.
+        metrics: what is measured, in order.
+        level: of the intervals.
+    """
+
+    sides: Mapping[str, Side]
+    metrics: tuple[Metric, ...]
+    level: float
+    _uncut: dict[tuple[str, str, str], Uncut] = field(default_factory=dict)
+
+    def know(self, tunable: Tunable, uncut: Uncut) -> None:
+        """Take over what a competitor with its defaults found on the tuning split."""
+        self._uncut[self._key(tunable, {}, TUNING)] = uncut
+
+    def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
+        head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
+        return tunable.name, head, split
+
+    def uncut(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> Uncut:
+        """What a competitor finds, asked once for all settings that differ in how they cut only."""
+        key = self._key(tunable, values, split)
+        if key not in self._uncut:
+            self._uncut[key] = tunable.finds(self.sides[split], values)
+        return self._uncut[key]
+
+    def setting(self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str) -> Measured:
+        """A setting of a competitor."""
+        found = {split: self.uncut(tunable, values, split) for split in self.sides}
+        answers = {split: tunable.cut(found[split], values, side) for split, side in self.sides.items()}
+        ranked = {split: one.answers for split, one in found.items()}
+        return self._measured(answers, ranked, name=name, role=role, of=(tunable.name, tunable.in_force(values)))
+
+    def first(self, tunable: Tunable, values: Mapping[str, Value], n: int, *, name: str, role: str) -> Measured:
+        """The first n items that a competitor finds with some values."""
+        found = {split: self.uncut(tunable, values, split) for split in self.sides}
+        answers = {split: tunable.first(found[split], n, side) for split, side in self.sides.items()}
+        ranked = {split: one.answers for split, one in found.items()}
+        return self._measured(answers, ranked, name=name, role=role, of=(tunable.name, {"n": n}))
+
+    def everything(self) -> Measured:
+        """All items that a request may get."""
+        pipeline = definition(EVERYTHING).pipeline({})
+        answers = {
+            split: side.answers(PipelineSelector(EVERYTHING, pipeline, side.resources))
+            for split, side in self.sides.items()
+        }
+        return self._measured(answers, {}, name=EVERYTHING, role=EVERYTHING, of=(EVERYTHING, {}))
+
+    def _measured(
+        self,
+        answers: Mapping[str, Slice],
+        ranked: Mapping[str, Slice],
+        *,
+        name: str,
+        role: str,
+        of: tuple[str, Mapping[str, Value]],
+    ) -> Measured:
+        sides, (selector, values) = self.sides, of
+        return Measured(
+            name=name,
+            role=role,
+            selector=selector,
+            values=values,
+            answers=answers,
+            by_query={split: side.values(answers[split], self.metrics) for split, side in sides.items()},
+            within={split: sides[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
+        )
+
+    def contender(self, one: Measured) -> Contender:
+        """A setting as the report has it."""
+        found: dict[str, dict[str, Any]] = {TUNING: {}, TEST: {}}
+        for split, side in self.sides.items():
+            found[split] = dict(side.estimates(one.by_query[split], level=self.level))
+            if split in one.within and one.within[split].any():
+                share = grouped_estimate(one.reachable(split, COMPLETE), side.group, scale="yes/no", level=self.level)
+                found[split][OF_REACHABLE] = share
+        return Contender(
+            name=one.name,
+            role=one.role,
+            selector=one.selector,
+            values=one.values,
+            tuning=found[TUNING],
+            test=found[TEST],
+        )
+
+    def met(self, policy: Policy, chosen: Measured, base: Measured) -> dict[str, bool]:
+        """By text of the constraint, whether its interval on the test split reaches the target.
+
+        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        """
+        side = self.sides[TEST]
+        means = {m: float(np.nanmean(v)) for m, v in base.by_query[TEST].items() if not np.isnan(v).all()}
+        reach = reach_of(base.within[TEST], chosen.within[TEST])
+        out = {}
+        for constraint in policy.constraints:
+            if constraint.of == "base" and constraint.metric not in means:
+                continue
+            limit = Limit.of(constraint, means, reach=reach)
+            values = (
+                chosen.reachable(TEST, constraint.metric)
+                if constraint.of == "reachable"
+                else chosen.by_query[TEST].get(constraint.metric, np.full(len(side), np.nan))
+            )
+            scale = constraint.metric.declaration.scale
+            found = grouped_estimate(values, side.group, scale=scale, level=self.level)  # type: ignore[arg-type]
+            if found.n:
+                end = found.interval.high if limit.sign > 0 else found.interval.low
+                out[str(constraint)] = bool(limit.reached(np.array([end]))[0])
+        return out
+
+
+Key = tuple[str, str, str]
+
+
+def compared(
+    pairs: Mapping[tuple[str, str], tuple[Measured, Measured]], side: Side, *, seed: int
+) -> dict[Key, Comparison]:
+    """Paired comparisons on the test split, corrected together.
+
+    Args:
+        pairs: base and other by policy and kind of comparison.
+        side: the test split, whose groups of queries are witnesses as a whole.
+        seed: of the sign flips.
+
+    Returns:
+        By policy, kind and metric name, for the metrics of `COMPARED`.
+    """
+    found: dict[Key, Comparison] = {}
+    for (policy, kind), (base, other) in pairs.items():
+        for metric in COMPARED:
+            one = compare_metric(metric, base.by_query[TEST], other.by_query[TEST], seed=seed, groups=side.group)
+            if one.n:
+                found[policy, kind, str(metric)] = one
+    return correct(found)
+
+
+def of_kind(found: Mapping[Key, Comparison], policy: str, kind: str) -> dict[str, Comparison]:
+    """The comparisons of one policy and kind, by metric name."""
+    return {metric: one for (whose, which, metric), one in found.items() if (whose, which) == (policy, kind)}
+
+
+def asked_metrics(policies: Sequence[Policy]) -> tuple[Metric, ...]:
+    """What is measured of every contender: the usual metrics, and those of the policies."""
+    own = [metric for policy in policies for metric in (policy.objective, *(one.metric for one in policy.constraints))]
+    return tuple(dict.fromkeys([*METRICS, *own]))

@@ -1,0 +1,56 @@
+"""A recommended setting against the first n items of the base's ranking at equal prompt tokens.
+
+A tuned fixed number of items meets a policy with something to spare, since one item more is a large step. Between two
+numbers the comparison is with the one or the other by lot, so that neither side has more tokens to spend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.evaluation.equal_tokens import LENGTHS, AtTokens, Curve, at_equal_tokens
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.stats import correct
+from ctxbench.evaluation.sweep.ladders import Ladders
+from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.tuning.contending import Measured
+from ctxbench.evaluation.tuning.sides import Side
+from ctxbench.evaluation.tuning.uncut import Uncut
+
+_COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
+
+
+def first_items_curve(uncut: Uncut, side: Side) -> Curve:
+    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked."""
+    ladders = Ladders.of(uncut.answers.candidates, side.labels, (_COMPLETENESS, _TOKENS))
+    values = [
+        [ladders.values(measure, np.minimum(ladders.sizes, n)) for n in LENGTHS] for measure in (_COMPLETENESS, _TOKENS)
+    ]
+    return Curve(*(np.stack(each) for each in values))
+
+
+def at_own_tokens(chosen: Mapping[str, Measured], curve: Curve, side: Side, *, seed: int) -> dict[str, AtTokens]:
+    """Recommended settings against the curve, each at its own mean tokens; Holm-corrected together.
+
+    Groups of paraphrases are witnesses as a whole (`p_groups`, not corrected).
+
+    Args:
+        chosen: by policy, measured on the split of `side`.
+        curve: on the same queries.
+        side: the split.
+        seed: of the sign flips.
+
+    Returns:
+        By policy; one that failed on a query, which then has no tokens, is left out.
+    """
+    groups = np.unique(np.array(side.groups, dtype=object), return_inverse=True)[1].astype(np.int64)
+    found: dict[str, AtTokens] = {}
+    for policy, one in chosen.items():
+        complete, tokens = (one.by_query[side.split][measure.metric] for measure in (_COMPLETENESS, _TOKENS))
+        if not np.isnan(tokens).any():
+            found[policy] = at_equal_tokens(complete, tokens, curve, groups=groups, seed=seed)
+    corrected = correct({policy: one.comparison for policy, one in found.items() if one.comparison is not None})
+    return {policy: replace(one, comparison=corrected.get(policy)) for policy, one in found.items()}

@@ -1,0 +1,221 @@
+"""One setting for several datasets, each weighing the same: chosen on all tuning splits, measured on all test ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.evaluation.metrics import Metric, mean
+from ctxbench.evaluation.stats import Comparison, Estimate, correct, grouped_compare, grouped_estimate
+from ctxbench.evaluation.sweep.families import FixedK
+from ctxbench.evaluation.tuning.choosing import Choice, PolicyError, choose
+from ctxbench.evaluation.tuning.contending import COMPARED, Key, Measured, of_kind
+from ctxbench.evaluation.tuning.optima import Limit, Optimum, reach_of
+from ctxbench.evaluation.tuning.policies import Policy
+from ctxbench.evaluation.tuning.results import FIXED, RECOMMENDED, TOGETHER, Contender, DatasetTuning, Outcome
+from ctxbench.evaluation.tuning.sides import TEST, TUNING, Told
+from ctxbench.evaluation.tuning.together import sweep_together
+from ctxbench.evaluation.tuning.tunables import Swept
+from ctxbench.evaluation.tuning.work import READ_ONCE, Work
+from ctxbench.selectors.parameters import Value
+
+
+class ForAll:
+    """One setting for all datasets of a tuning.
+
+    Selectors that are swept exactly compete; what has to be tried does not.
+    """
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        self._works = works
+        self._file = works[0].file
+        self._tunables = [one for one in works[0].ready.tunables if one.family is not None and not one.beyond({})]
+        self._choices: dict[str, Choice] = {}
+        self._fixed: dict[tuple[str, str], int | None] = {}
+
+    def choose(self, progress: Told) -> None:
+        """Choose for every policy; every dataset has been looked at on its own before.
+
+        Raises:
+            PolicyError: no setting can meet a policy; all such policies.
+        """
+        policies = self._file.policies
+        optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
+        for tunable in self._tunables:
+            family = tunable.family
+            if family is None:
+                continue
+            own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
+            fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
+            self._sweep(family, tunable.name, own, progress)
+            self._sweep(tunable.fixed, tunable.name, fixed, progress)
+            for policy, optimum, first in zip(policies, own, fixed, strict=True):
+                optima[policy.name][tunable.name] = optimum
+                self._fixed[policy.name, tunable.name] = None if first.found is None else int(first.found.values["n"])
+        wrong = []
+        for policy in policies:
+            try:
+                self._choices[policy.name] = choose(policy, optima[policy.name])
+            except PolicyError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise PolicyError("\n".join(wrong))
+
+    def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Told) -> None:
+        ladders = [work.searched[name].rival.ladders for work in self._works]
+        sweep_together(
+            family,
+            ladders,
+            optima,
+            worth=[work.base.worth if work.base else 1.0 for work in self._works],
+            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
+        )
+
+    def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
+        bases = [(work.base, work.searched[name].rival.ladders.reachable) for work in self._works if work.base]
+        metrics = [one for one in bases[0][0].means if all(one in base.means for base, _ in bases)]
+        means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in metrics}
+        reach = float(np.mean([reach_of(base.within, own) for base, own in bases]))
+        return Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
+
+    # ------------------------------------------------------------------------------------------ both splits
+
+    def result(self) -> DatasetTuning:
+        """Measure what is recommended on every dataset, and average over datasets."""
+        level, every = self._file.confidence, [[work.defaults for work in self._works]]
+        measured: dict[str, dict[str, list[Measured]]] = {}
+        for policy in self._file.policies:
+            choice = self._choices[policy.name]
+            if choice.found is not None:
+                measured[policy.name] = self._measured(policy, choice)
+                every += measured[policy.name].values()
+        comparisons = self._compared(measured)
+        contenders = {rows[0].name: self._contender(rows, level) for rows in every}
+        outcomes = []
+        for policy in self._file.policies:
+            choice, found = self._choices[policy.name], measured.get(policy.name, {})
+            outcome = Outcome(policy=policy, chosen=None, settings=choice.settings)
+            if not found:
+                outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed))
+                continue
+            kinds = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
+            outcomes.append(
+                replace(
+                    outcome,
+                    chosen=contenders[policy.name],
+                    bounds=choice.found.bounds if choice.found is not None else {},
+                    met=self._met(policy, found["chosen"]),
+                    fixed=contenders[found["fixed"][0].name] if "fixed" in found else None,
+                    fixed_own=contenders[found["fixed_own"][0].name] if "fixed_own" in found else None,
+                    against={kind: one for kind, one in kinds.items() if one},
+                    ranking=of_kind(comparisons, policy.name, "ranking"),
+                )
+            )
+        opened = [work.opened for work in self._works]
+        names = ", ".join(work.name for work in self._works)
+        return DatasetTuning(
+            dataset=TOGETHER,
+            version="",
+            hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
+            items=sum(len(one.dataset.catalog) for one in opened),
+            queries={split: sum(len(one.sides[split]) for one in opened) for split in (TUNING, TEST)},
+            of={split: sum(one.of[split] for one in opened) for split in (TUNING, TEST)},
+            tokens=self._works[0].ready.counter.name,
+            contenders=tuple(contenders.values()),
+            traces=(),
+            outcomes=tuple(outcomes),
+            notes=(
+                f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
+                "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
+                READ_ONCE,
+            ),
+        )
+
+    def _measured(self, policy: Policy, choice: Choice) -> dict[str, list[Measured]]:
+        """What is recommended, and fixed numbers of items, on every dataset."""
+        found: dict[str, list[Measured]] = {}
+        base = self._works[0].ready.tunables[0]
+        tunable = next(one for one in self._tunables if one.name == choice.selector)
+        values = choice.found.short if choice.found is not None else {}
+        for work in self._works:
+            one = work.arena.setting(tunable, values, name=policy.name, role=RECOMMENDED)
+            found.setdefault("chosen", []).append(one)
+            for kind, whose, chosen in (("fixed", base, {}), ("fixed_own", tunable, values)):
+                n = self._fixed.get((policy.name, whose.name))
+                if n is not None:
+                    first = work.arena.first(whose, chosen, n, name=f"{whose.name}, first {n}", role=FIXED)
+                    found.setdefault(kind, []).append(first)
+        return found
+
+    def _met(self, policy: Policy, chosen: Sequence[Measured]) -> dict[str, bool]:
+        """By text of the constraint, whether its interval over all test splits reaches the target."""
+        defaults = [work.defaults for work in self._works]
+        means = {metric: mean(_pooled(defaults, metric, TEST)).value for metric in defaults[0].by_query[TEST]}
+        pairs = zip(defaults, chosen, strict=True)
+        reach = float(np.mean([reach_of(base.within[TEST], own.within[TEST]) for base, own in pairs]))
+        out = {}
+        for one in policy.constraints:
+            limit = Limit.of(one, means, reach=reach)
+            values = _pooled(chosen, one.metric, TEST, reachable=one.of == "reachable")
+            group = self._group(TEST)
+            found = grouped_estimate(values, group, scale="amount", level=self._file.confidence).interval
+            out[str(one)] = bool(limit.reached(np.array([found.high if limit.sign > 0 else found.low]))[0])
+        return out
+
+    def _compared(self, measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[Key, Comparison]:
+        defaults = [work.defaults for work in self._works]
+        found: dict[Key, Comparison] = {}
+        for policy, rows in measured.items():
+            pairs: dict[str, tuple[Sequence[Measured], Sequence[Measured]]] = {"defaults": (defaults, rows["chosen"])}
+            pairs |= {kind: (rows[kind], rows["chosen"]) for kind in ("fixed", "fixed_own") if kind in rows}
+            if "fixed" in rows and "fixed_own" in rows:
+                pairs["ranking"] = (rows["fixed"], rows["fixed_own"])
+            for kind, (base, other) in pairs.items():
+                for metric in COMPARED:
+                    left, right = _pooled(base, metric, TEST), _pooled(other, metric, TEST)
+                    found[policy, kind, str(metric)] = grouped_compare(
+                        left, right, self._group(TEST), scale="amount", seed=self._file.seed
+                    )
+        return correct(found)
+
+    def _contender(self, rows: Sequence[Measured], level: float) -> Contender:
+        """A setting on all datasets."""
+        first = rows[0]
+
+        def means(split: str) -> dict[str, Estimate]:
+            metrics = [metric for metric in first.by_query[split] if all(metric in one.by_query[split] for one in rows)]
+            group = self._group(split)
+            found = {
+                str(one): grouped_estimate(_pooled(rows, one, split), group, scale="amount", level=level)
+                for one in metrics
+            }
+            return {metric: one for metric, one in found.items() if one.n}
+
+        return Contender(
+            name=first.name,
+            role=first.role,
+            selector=first.selector,
+            values=first.values,
+            tuning=means(TUNING),
+            test=means(TEST),
+        )
+
+    def _group(self, split: str) -> IntArray:
+        """The group of every query of all datasets, none shared between two."""
+        groups = [work.opened.sides[split].group for work in self._works]
+        return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
+
+
+def _pooled(rows: Sequence[Measured], metric: Metric, split: str, *, reachable: bool = False) -> FloatArray:
+    """Values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
+
+    A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
+    """
+    parts = [one.reachable(split, metric) if reachable else one.by_query[split][metric] for one in rows]
+    counts = [int((~np.isnan(part)).sum()) for part in parts]
+    total, known = sum(counts), sum(n > 0 for n in counts)
+    return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])

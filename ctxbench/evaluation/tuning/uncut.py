@@ -1,0 +1,170 @@
+"""What a selector finds before it cuts, so that any cut can be tried on it without asking again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray
+from ctxbench.calibrations import ABSTENTION, PROBABILITY, Calibrations
+from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.evaluation.calibrating.examples import examples, folds_of
+from ctxbench.evaluation.calibrating.fitting import out_of_fold
+from ctxbench.evaluation.slices import Slice
+from ctxbench.evaluation.tuning.sides import TUNING, Side
+from ctxbench.pipeline import Pipeline
+from ctxbench.query import Query
+from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.stages import ByDomain, Step
+from ctxbench.steps.calibrated import Abstain, Logistic, Probability
+
+OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
+REFITTED = (PROBABILITY, ABSTENTION)
+
+
+@dataclass(frozen=True, eq=False)
+class Uncut:
+    """Answers of a selector with nothing cut.
+
+    Attributes:
+        query: the analysed requests.
+        answers: all that was found, as if all of it were offered.
+        refitted: whether scores are out of fold, since a step was fitted on these queries.
+    """
+
+    query: Query
+    answers: Slice
+    refitted: bool = False
+
+    def cut(self, steps: Sequence[Step | ByDomain], side: Side) -> Slice:
+        """What the steps make of it."""
+        table = self.answers.candidates
+        for step in steps:
+            table = step.call(self.query, table, side.resources)
+        return replace(self.answers, candidates=table)
+
+
+def found_by(head: Pipeline, side: Side) -> Uncut:
+    """What a pipeline without cuts finds.
+
+    A probability that was fitted on the very queries of the side would look better than it is on others: there each
+    fold of them is scored by a fit of the same kind on the other folds. Weights of a fusion are a number a source and
+    stay as they are.
+
+    Raises:
+        ParameterError: a step was fitted on the test split.
+        UserError: a step fails, or does not suit the catalog.
+    """
+    if seen_by(head, side):
+        if side.split != TUNING:
+            raise ParameterError(
+                f"a step was fitted on the {side.split} split of dataset {side.dataset.name}, so that nothing measured "
+                "there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate --split tuning`"
+            )
+        return _out_of_fold(head, side)
+    return Uncut(*_asked(PipelineSelector("uncut", head, side.resources, side.memo), side))
+
+
+def found_in(answers: FileSelector, side: Side) -> Uncut:
+    """What a file of answers ranks.
+
+    Raises:
+        InputError: it gives no ranking, or one without scores, or fails on queries.
+    """
+    query, found = _asked(answers, side)
+    if found.errors or not found.ranked or not found.scored:
+        where = f"answers {answers.name!r}, {side.split} split of dataset {side.dataset.name}"
+        raise InputError([Fault(f"{where}: {_unusable(found)}")])
+    table = found.candidates
+    return Uncut(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
+
+
+def _unusable(found: Slice) -> str:
+    """Why answers cannot be tuned on."""
+    if found.errors:
+        query, why = next(iter(found.errors.items()))
+        some = f"{len(found.errors)} of {len(found.queries)} queries have"
+        return (
+            f"{some if len(found.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
+            f"{why.removeprefix(f'query {query!r}: ')}"
+        )
+    if not found.ranked:
+        return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
+    return "some item of a `ranking` has no `score`; without scores there is no threshold that could be tuned"
+
+
+def _asked(selector: PipelineSelector | FileSelector, side: Side) -> tuple[Query, Slice]:
+    answers = side.answers(selector)
+    return Query.of_chunks(side.batch, answers.chunks), answers
+
+
+def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
+    """Whether the step is a fit that has seen queries of this side."""
+    if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in REFITTED:
+        return False
+    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    names = {fit.dataset for fit in held.fits if fit.catalog == side.dataset.catalog.hash and fit.split in side.seen}
+    return side.dataset.name in names
+
+
+def seen_by(pipeline: Pipeline, side: Side) -> bool:
+    """Whether a step of the pipeline was fitted on queries of this side."""
+    return any(_fitted_on(step, side) for step in pipeline.refine)
+
+
+def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
+    """Every query as fits on the other folds score it.
+
+    What a step is fitted on depends on each query alone, so it is taken once for all folds.
+    """
+    fold = folds_of(side.groups, min(OUT_OF_FOLD, len(set(side.groups))))
+    steps: list[Step | ByDomain] = []
+    for step in head.refine:
+        if isinstance(step, Step) and _fitted_on(step, side):
+            before = replace(head, refine=tuple(steps))
+            made = examples(step.call.calibrated, side.dataset, before, side.resources)  # type: ignore[attr-defined]
+            steps.append(replace(step, call=_known(step.call, out_of_fold(made, fold))))
+        else:
+            steps.append(step)
+    found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), side.resources), side)
+    return Uncut(*found, refitted=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known(Logistic):
+    """In the place of a fit: the probability of every row is known, in the order of the examples."""
+
+    known: FloatArray
+
+    def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
+        if len(features) != len(self.known):
+            raise RuntimeError(f"{len(self.known)} examples, and {len(features)} rows to score")
+        return self.known
+
+
+@dataclass(frozen=True)
+class _KnownProbability(Probability):
+    model: _Known
+
+    def _model(self, *_: Any) -> Logistic:
+        return self.model
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KnownAbstain(Abstain):
+    model: _Known
+
+    def _model(self, *_: Any) -> Logistic:
+        return self.model
+
+
+def _known(call: Any, probability: FloatArray) -> Probability | Abstain:
+    """A fitted step that gives known probabilities."""
+    model = _Known(0.0, np.empty(0), np.empty(0), probability)
+    if isinstance(call, Abstain):
+        return _KnownAbstain(calibration=call.calibration, threshold=call.threshold, model=model)
+    return _KnownProbability(calibration=call.calibration, model=model)

@@ -1,0 +1,396 @@
+"""Do the 95% intervals that `tune` prints hold the truth 95 times in 100? Writes reports/tuning-coverage.md.
+
+Run from the project's folder: `python experiments/tuning/coverage.py`. Yes/no metrics are enumerated; all else is
+simulated from populations whose means are known, with fixed seeds, so that the page is the same bytes every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from coverage_choice import ARMS, FAMILIES, FOLDS, NESTED, POLICIES, SAMPLES, STRICT, Choice, choices, population
+from coverage_drawn import (
+    AMOUNTS,
+    DRAWS,
+    PAIRS,
+    REQUIRED,
+    SWITCHES,
+    TOGETHER,
+    amount_tally,
+    pair_tally,
+    share_tally,
+    switch_coverage,
+)
+from coverage_exact import CELLS, GRID_N, LOW, METHODS, NS, PS, Overall, coverage, overall, possible
+from coverage_groups import (
+    FIRST,
+    RHOS,
+    SIGMA,
+    SIZE,
+    group_sizes,
+    grouped_coverage,
+    grouped_tokens,
+    observed,
+    uneven_sizes,
+)
+from coverage_page import cells, counted, inside, percent, span, table, text
+
+from ctxbench.evaluation.datasets import read_dataset
+from ctxbench.evaluation.stats import LEVEL
+from ctxbench.fileio import write_atomic
+
+ROOT = Path(__file__).parents[2]
+SEED = 5
+FEWER = 4000
+DATASETS = ("workbench", "freight")
+
+
+def main() -> None:
+    """Make the page."""
+    verdict: list[str] = []
+    parts = ["\n".join(part(verdict)) for part in (yes_no, shares, amounts, differences, chosen, groups)]
+    found = "\n".join(line for sentence in verdict for line in text(f"* {sentence}", after="  ") if line)
+    write_atomic(ROOT / "reports" / "tuning-coverage.md", "\n\n".join([INTRODUCTION, found, *parts]).rstrip() + "\n")
+
+
+# ------------------------------------------------------------------------------------------------------ sections
+
+
+def yes_no(verdict: list[str]) -> Iterator[str]:
+    """The nine cells of the bar."""
+    made = {name: {n: method(n) for n in NS} for name, method in METHODS.items()}
+    found = {name: [coverage(bounds[n], p) for n, p in CELLS] for name, bounds in made.items()}
+    missed = [cell for cell, value in zip(CELLS, found["Wilson"], strict=True) if not inside(value)]
+    can = {cell: possible(*cell) for cell in CELLS}
+    yield "## Yes/no metrics: completeness, and completeness of what is reachable"
+    yield ""
+    yield from text(
+        "Exact: the chances of all counts, added up. What is printed is Wilson's interval; the others are beside it."
+    )
+    verdict.append(
+        f"**Yes/no metrics** (completeness): within the bar in {counted(found['Wilson'])} cells. Not at "
+        + " and ".join(
+            f"n = {n}, p = {p:g} ({100 * found['Wilson'][CELLS.index((n, p))]:.2f}%"
+            f"{', where no interval made from the count can be' if not can[n, p].ranges else ''})"
+            for n, p in missed
+        )
+        + "."
+    )
+    rows = [[name, *(percent(value, digits=2) for value in values), counted(values)] for name, values in found.items()]
+    yield from table(["n, p", *cells(), "within"], rows)
+    yield from text(
+        "An interval that is made from the count alone, and whose ends do not fall as the count rises, holds p for a "
+        "range of counts; so its coverage is the chance of a range. How many ranges have a chance within the bar, and "
+        "the chances next to it:"
+    )
+    rows = [
+        ["ranges within the bar", *(str(can[cell].ranges) for cell in CELLS)],
+        ["next below", *(f"{100 * can[cell].below:.2f}" for cell in CELLS)],
+        ["next above", *(f"{100 * can[cell].above:.2f}" for cell in CELLS)],
+    ]
+    yield from table(["n, p", *cells()], rows)
+    for n, p in (cell for cell in CELLS if not can[cell].ranges):
+        yield from text(f"At n = {n}, p = {p:g} there is none: **no such interval can be within the bar there.**")
+    yield from text(
+        f"Over n = {GRID_N[0]} to {GRID_N[-1]} and p = 0.5 to 0.9975 (below 0.5 all is the mirror image). `too high` "
+        "is the chance that the low end lies above p, so that a constraint `at_least` is taken for met and is not; "
+        "nominally 2.5%."
+    )
+    head = ["method", "mean coverage", "least", "of the grid within the bar", "width", "too high", "at most"]
+    yield from table(head, [_overall_row(name, overall(method)) for name, method in METHODS.items()])
+    yield from text(YES_NO)
+
+
+def _overall_row(name: str, one: Overall) -> list[str]:
+    shares = [f"{100 * one.mean:.2f}", f"{100 * one.least:.1f}", f"{100 * one.inside:.1f}%", f"{one.width:.4f}"]
+    return [name, *shares, f"{100 * one.above:.2f}", f"{100 * one.most_above:.2f}"]
+
+
+def shares(verdict: list[str]) -> Iterator[str]:
+    """Recall at the nine cells."""
+    spread = ", ".join(f"{100 * share:.0f}%" for share in REQUIRED)
+    yield "## Shares: recall"
+    yield ""
+    yield from text(
+        f"Mean recall p; {spread} of the queries need 1, 2, 3, 4 items, which are found independently, or with "
+        f"correlation {TOGETHER:g} within a query. {DRAWS:,} samples a cell."
+    )
+    found = {
+        name: [share_tally(n, p, together=together, draws=DRAWS, seed=SEED).covered for n, p in CELLS]
+        for name, together in (("independent", 0.0), ("together", TOGETHER))
+    }
+    rows = [[name, *map(percent, values), counted(values)] for name, values in found.items()]
+    yield from table(["n, p", *cells(), "within"], rows)
+    values = [value for one in found.values() for value in one]
+    verdict.append(f"**Recall**: {counted(values)} cells; {span(values)}.")
+
+
+def amounts(verdict: list[str]) -> Iterator[str]:
+    """Tokens."""
+    yield "## Amounts: prompt tokens, items"
+    yield ""
+    yield from text(
+        f"Sums of lognormal sizes; {DRAWS:,} samples a cell. In brackets how often the interval lies wholly below the "
+        "truth, so that a budget `at_most` is taken for met and is not; nominally 2.5%."
+    )
+    rows, good, values = [], [], []
+    for name, amount in AMOUNTS.items():
+        found = [amount_tally(name, n, draws=DRAWS, seed=SEED) for n in NS]
+        values += [one.covered for one in found]
+        good += [name] * all(inside(one.covered) for one in found)
+        covered = [f"{percent(one.covered)} ({100 * one.below:.1f})" for one in found]
+        width = f"{100 * found[0].width:.0f}% of the mean"
+        rows.append([name, f"{amount.about}; sigma {amount.sigma:g}", *covered, width])
+    yield from table(["tokens of", "what", *(f"n = {n}" for n in NS), "width at n = 50"], rows)
+    bad = ", ".join(f"`{name}` ({amount.about})" for name, amount in AMOUNTS.items() if name not in good)
+    verdict.append(f"**Prompt tokens**: {counted(values)} cells; {span(values)}. Not everywhere for {bad}.")
+
+
+def differences(verdict: list[str]) -> Iterator[str]:
+    """Paired comparisons."""
+    yield "## Paired differences"
+    yield ""
+    yield from text(
+        "Completeness; exact, over all counts of queries lost and won. Where few switch, the interval is wider than it "
+        "need be: one loss and one win are added, so that it is not [0, 0] where nothing was seen to differ."
+    )
+    switches = {(lost, won): [switch_coverage(n, lost, won) for n in NS] for lost, won in SWITCHES}
+    rows = [[f"{100 * lost:g}%, {100 * won:g}%", *map(percent, found)] for (lost, won), found in switches.items()]
+    yield from table(["lost, won", *(f"n = {n}" for n in NS)], rows)
+    values = [value for found in switches.values() for value in found]
+    verdict.append(
+        f"**Differences in completeness**: {counted(values)} cells; {span(values)}, too wide where few queries switch, "
+        "never too narrow."
+        if min(values) >= LOW
+        else f"**Differences in completeness**: {counted(values)} cells; {span(values)}."
+    )
+    yield from text(
+        f"Recall and tokens; {DRAWS:,} samples a cell. `says it holds`: how often the interval does not itself say, at "
+        "these n, that there are too few queries to rely on it."
+    )
+    rows, values = [], []
+    for name, pair in PAIRS.items():
+        found = [pair_tally(name, n, draws=DRAWS, seed=SEED) for n in NS]
+        values += [one.covered for one in found]
+        says = ", ".join(f"{100 * one.held:.0f}%" for one in found)
+        rows.append([name, pair.about, *(percent(one.covered) for one in found), says])
+    yield from table(["difference", "what", *(f"n = {n}" for n in NS), "says it holds"], rows)
+    verdict.append(
+        f"**Differences in recall and tokens**: {counted(values)} cells; {span(values)}. Too narrow where most queries "
+        "are the same on both sides and the others all differ to one side."
+    )
+
+
+def chosen(verdict: list[str]) -> Iterator[str]:
+    """What was chosen, on either split."""
+    whole = population(SEED)
+    yield "## After choosing"
+    yield ""
+    yield from text(AFTER_CHOOSING)
+    yield from (f"* `{policy.name}`: {policy.about}" for policy in POLICIES)
+    yield ""
+    found = {
+        (name, n): choices(whole, families, n, samples=SAMPLES, seed=SEED)
+        for name, families in FAMILIES.items()
+        for n in NS
+    }
+    rows = []
+    for name in FAMILIES:
+        for place, (policy, level) in enumerate(ARMS):
+            if name == "all" or level == LEVEL:
+                for n in NS:
+                    rows.append([name, policy.name, f"{level:g}", str(n), *_choice_cells(found[name, n][place])])
+    yield from table(["settings", "policy", "confidence", "n", *CHOICE_HEAD], rows)
+    verdict += _choice_verdict({n: found["all", n] for n in NS})
+    yield from text(NESTED_CV)
+    rows, values, off = [], [], []
+    for n in NS[:2]:
+        made = choices(whole, FAMILIES["all"], n, samples=NESTED, seed=SEED, nested=True)
+        for (policy, level), arm in zip(ARMS, made, strict=True):
+            if level == LEVEL:
+                kept = [one for one in arm if one is not None and "nested" in one.said]
+                sides = [_side(kept, side, which) for which in (0, 1) for side in ("tuning", "nested")]
+                rows.append([policy.name, str(n), *(cell for side in sides for cell in side)])
+                values += [covered(kept, "nested", which) for which in (0, 1)]
+                off.append(optimism(kept, "nested", 0 if policy.minimise else 1))
+    head = ["policy", "n"]
+    for of in ("constraint", "objective"):
+        head += [f"{of}: tuning", "off by", f"{of}: nested", "off by"]
+    yield from table(head, rows)
+    verdict.append(
+        f"**Nested cross-validation** takes most of that away (completeness is off by {100 * min(off):+.1f} to "
+        f"{100 * max(off):+.1f} points), but its intervals cover {span(values)}: they are rough."
+    )
+
+
+def _choice_cells(arm: Sequence[Choice | None]) -> Iterator[str]:
+    """How often something was chosen, the constraint held in truth, and intervals covered."""
+    kept = [one for one in arm if one is not None]
+    yield f"{100 * len(kept) / len(arm):.0f}%"
+    if not kept:
+        yield from [""] * (len(CHOICE_HEAD) - 1)
+        return
+    true = met(kept)
+    yield f"{100 * true:.1f}" if true >= LEVEL else f"**{100 * true:.1f}**"
+    for which in (0, 1):
+        tuning, test = (_side(kept, side, which) for side in ("tuning", "test"))
+        yield from (tuning[0], test[0], tuning[1])
+    objective = float(np.mean([one.objective for one in kept]))
+    yield f"{objective:,.0f}" if objective > 1 else f"{100 * objective:.1f}%"
+
+
+def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> Iterator[str]:
+    """What the policies whose constraints are met by a bound came to, over all settings."""
+    kept = {
+        level: [
+            [one for one in arm if one is not None]
+            for n in NS
+            for (policy, own), arm in zip(ARMS, found[n], strict=True)
+            if own == level and policy.constraints[0].by == "bound"
+        ]
+        for level in (LEVEL, STRICT)
+    }
+    sides = {
+        side: [covered(arm, side, which) for arm in kept[LEVEL] for which in (0, 1)] for side in ("tuning", "test")
+    }
+    yield f"**Test split of what was chosen**: {counted(sides['test'])} cells; {span(sides['test'])}{CHANCE}."
+    off = [
+        optimism([one for one in arm if one is not None], "tuning", 0)
+        for n in NS
+        for (policy, level), arm in zip(ARMS, found[n], strict=True)
+        if level == LEVEL and policy.minimise and policy.constraints[0].by == "bound"
+    ]
+    yield (
+        f"**Tuning split of what was chosen**: {counted(sides['tuning'])} cells; {span(sides['tuning'])}{CHANCE}. The "
+        f"completeness that is constrained is too high by {100 * min(off):.1f} to {100 * max(off):.1f} points on "
+        "average: what holds on other queries is said by the test split."
+    )
+    true = {level: [met(arm) for arm in arms] for level, arms in kept.items()}
+    yield (
+        f"**Constraints hold in truth** at what was chosen from all settings {span(true[LEVEL])} of the time, where "
+        f"95% were hoped for; with `confidence: {STRICT:g}` {span(true[STRICT])}."
+    )
+
+
+def error(samples: int) -> float:
+    """Standard error of a coverage of 95%, in points."""
+    return 100 * float(np.sqrt(0.95 * 0.05 / samples))
+
+
+def met(kept: Sequence[Choice]) -> float:
+    """How often the constraint holds in truth."""
+    return float(np.mean([one.met for one in kept]))
+
+
+def covered(kept: Sequence[Choice], side: str, which: int) -> float:
+    """Coverage on a side, of the constraint's mean (0) or the objective (1)."""
+    return float(np.mean([one.said[side][which].covered for one in kept]))
+
+
+def optimism(kept: Sequence[Choice], side: str, which: int) -> float:
+    """Mean optimism on a side, likewise."""
+    return float(np.mean([one.said[side][which].optimism for one in kept]))
+
+
+def _side(kept: Sequence[Choice], side: str, which: int) -> tuple[str, str]:
+    """Coverage on a side, and the mean optimism in points or percent."""
+    if not kept:
+        return "", ""
+    return percent(covered(kept, side, which)), f"{100 * optimism(kept, side, which):+.1f}"
+
+
+def groups(verdict: list[str]) -> Iterator[str]:
+    """Queries in groups."""
+    yield "## Queries in groups"
+    yield ""
+    yield from text(
+        f"Completeness where queries come in groups of {SIZE} (a request and its paraphrases) with correlated answers; "
+        f"the truth is that of all groups there could be. {DRAWS:,} samples a cell. `by query` is Wilson's interval as "
+        "above. `by group` is Wilson's at the number of independent answers that the sample is worth by Kish's "
+        "variance (`worth` in `coverage_groups.py`)."
+    )
+    rows, apart = [], {"by query": [0.0] * 0, "by group": [0.0] * 0}
+    for rho in RHOS:
+        both = [grouped_coverage(group_sizes(n), p, rho=rho, draws=DRAWS, seed=SEED) for n, p in CELLS]
+        for name, found in zip(("by query", "by group"), zip(*both, strict=True), strict=True):
+            rows.append([f"{rho:g}, {name}", *map(percent, found), counted(found)])
+            apart[name] += found if rho else ()
+    verdict.append(
+        f"**Queries in groups** of {SIZE} with correlated answers: by query, as printed, {counted(apart['by query'])} "
+        f"cells, {span(apart['by query'])}; by group {counted(apart['by group'])} cells, {span(apart['by group'])}."
+    )
+    yield from table(["correlation", *cells(), "within"], rows)
+    sizes = uneven_sizes(NS[-1])
+    yield from text(
+        f"With {NS[-1]} queries in {len(sizes)} uneven groups ({', '.join(map(str, sizes[:5]))}, ... queries), as "
+        "`bfcl-live` has them:"
+    )
+    rows = []
+    for rho in RHOS:
+        both = [grouped_coverage(sizes, p, rho=rho, draws=DRAWS, seed=SEED) for p in PS]
+        for name, found in zip(("by query", "by group"), zip(*both, strict=True), strict=True):
+            rows.append([f"{rho:g}, {name}", *map(percent, found)])
+    yield from table(["correlation", *(f"p = {p:g}" for p in PS)], rows)
+    yield from text(
+        f"Prompt tokens, lognormal, sigma {SIGMA:g}, with correlated logarithms; {FEWER:,} samples a cell. `by group` "
+        "is the printed interval of one value a group in place of one a query (`by_group` in `coverage_groups.py`)."
+    )
+    rows = []
+    for rho in RHOS:
+        both = [grouped_tokens(one, rho=rho, draws=FEWER, seed=SEED) for one in (*map(group_sizes, NS), sizes)]
+        for name, found in zip(("by query", "by group"), zip(*both, strict=True), strict=True):
+            rows.append([f"{rho:g}, {name}", *map(percent, found)])
+    yield from table(["correlation", *(f"n = {n}" for n in NS), f"n = {NS[-1]}, uneven"], rows)
+    yield from text(
+        f"What the datasets that ship have (tuning split, the first {', '.join(map(str, FIRST))} items of `semantic`):"
+    )
+    rows = []
+    for one in [row for name in DATASETS for row in observed(read_dataset(ROOT / "datasets" / name))]:
+        worth = f"{one.worth:.0f} ({100 * one.worth / one.queries:.0f}%)"
+        about = [one.dataset, str(one.first), str(one.queries), str(one.groups), f"{100 * one.mean:.1f}%"]
+        rows.append([*about, f"{one.correlation:.2f}", worth, f"{one.tokens:.2f}"])
+    head = ["dataset", "items", "queries", "groups", "complete", "correlation", "worth", "correlation of tokens"]
+    yield from table(head, rows)
+
+
+# -------------------------------------------------------------------------------------------------------- texts
+
+CHANCE = f" (standard error {100 * float(np.sqrt(0.95 * 0.05 / SAMPLES)):.1f})"
+CHOICE_HEAD = (
+    *("chosen", "constraint true", "constraint: tuning", "test", "optimism"),
+    *("objective: tuning", "test", "optimism", "true objective"),
+)
+INTRODUCTION = f"""# Do the intervals of `tune` hold?
+
+`ctxbench tune` prints means with 95% intervals, and meets constraints by their ends. How often do these intervals hold
+the truth? Made by `python experiments/tuning/coverage.py`, which takes some minutes.
+
+* The bar: coverage of 93 to 97% at n = {", ".join(map(str, NS))} queries and p = {", ".join(f"{p:g}" for p in PS)}.
+  **Bold** figures are outside it. Coverage is in percent.
+* A coverage simulated from {DRAWS:,} samples has a standard error of 0.2 points. Where there are fewer samples, a true
+  coverage of 95% may well be shown outside the bar.
+* Queries are independent in all sections but the last.
+
+## Verdict"""
+YES_NO = """No method is within the bar in all nine cells, and none could be. The posterior under the prior
+beta(3/4, 3/4), which was found by looking for one that does well in these very cells, is within it in one cell more
+than Wilson's interval, which is above it there by 0.03 points; over the grid it is within the bar a little less often.
+Wilson's interval stays: it is within the bar on more of the grid than any other here, and its closed form lets the
+constraints of a million settings be checked."""
+AFTER_CHOOSING = f"""A made-up population in which all means are known; {SAMPLES} samples of n queries to tune on and n
+to test on, so that a coverage
+has a standard error of {error(SAMPLES):.1f} points. What is chosen is what `tune` chooses, by the exact
+sweep: of the first k items, k = 1 to 30 (`first k`), or also of topN 1 to 20 with every includeScore or every margin
+(`all`: some 17,000 settings at n = 50, 110,000 at n = 300). `constraint true`: how often the constraint holds in truth
+at what was chosen; bold below 95%. `tuning`, `test`: coverage of the 95% interval on either split, for the mean that is
+constrained and for the objective. `optimism`: tuning split less truth, in points of completeness or percent of tokens.
+`confidence`: the level of the bounds that constraints are met by; {STRICT:g} is a stricter one."""
+NESTED_CV = f"""Nested cross-validation on the tuning split in {FOLDS} folds, where every query is measured under what
+is chosen without its fold, beside the plain interval of the same {NESTED} samples, so that a coverage has a standard
+error of {error(NESTED):.1f} points (`all` settings, confidence {LEVEL:g}). The truth is that of what is chosen on the
+whole tuning split."""
+
+if __name__ == "__main__":
+    main()

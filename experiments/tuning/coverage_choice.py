@@ -1,0 +1,229 @@
+"""A choice among some hundred thousand settings, and what intervals of the chosen one cover on either split.
+
+A made-up population of queries, so that the means of every setting are known. Of each sample one half is tuned on, as
+`tune` does it with the exact sweep; the other half is the test split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.candidates import Candidates, Mode, Origin
+from ctxbench.evaluation.datasets import Dataset
+from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.evidence import Labels
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.stats import LEVEL, estimate
+from ctxbench.evaluation.sweep.families import Counts, FixedK, Span, StandardMargin
+from ctxbench.evaluation.sweep.ladders import Ladders
+from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.sweep.sweeping import sweep
+from ctxbench.evaluation.tuning.optima import Optimum, measures_of
+from ctxbench.evaluation.tuning.policies import Constraint, Policy
+from ctxbench.items import Catalog, Item
+from ctxbench.requests import Request
+from ctxbench.selectors.parameters import Value
+
+Cuts: TypeAlias = FixedK | StandardMargin
+
+QUERIES, ITEMS, DEPTH = 20_000, 300, 30
+NS = (50, 100, 300)
+SAMPLES, NESTED = 300, 100
+FOLDS = 5
+STRICT = 0.98
+COMPLETE, TOKENS = Metric("completeness"), Metric("tokens")
+
+
+def _policy(name: str, about: str, constraint: Constraint) -> Policy:
+    minimise = constraint.metric == COMPLETE
+    return Policy(
+        name=name, about=about, objective=TOKENS if minimise else COMPLETE, minimise=minimise, constraints=(constraint,)
+    )
+
+
+ENOUGH = _policy("enough", "fewest tokens, completeness >= 0.8", Constraint(metric=COMPLETE, at_least=0.8))
+REACHED = _policy(
+    "reached",
+    "fewest tokens, completeness >= 0.85 of what is reachable",
+    Constraint(metric=COMPLETE, at_least=0.85, of="reachable"),
+)
+BUDGET = _policy("budget", "highest completeness, tokens <= 1,000", Constraint(metric=TOKENS, at_most=1000))
+BY_MEAN = _policy("by mean", "as `enough`, `by: mean`", Constraint(metric=COMPLETE, at_least=0.8, by="mean"))
+POLICIES = (ENOUGH, REACHED, BUDGET, BY_MEAN)
+ARMS = (*((policy, LEVEL) for policy in POLICIES), *((policy, STRICT) for policy in (ENOUGH, REACHED, BUDGET)))
+FIRST = FixedK("k", range(1, DEPTH + 1))
+MARGIN = StandardMargin(
+    topK=Counts("topK", (100,)),
+    topN=Counts("topN", tuple(range(1, 21))),
+    includeScore=Span("includeScore", 0.0, 1.0),
+    margin=Span("margin", 0.0, 1.0),
+)
+FAMILIES: Mapping[str, tuple[Cuts, ...]] = {"first k": (FIRST,), "all": (FIRST, MARGIN)}
+
+
+def population(seed: int) -> Ladders:
+    """Queries with rankings of 30 items.
+
+    The best score is normal, and scores fall by exponential steps whose mean differs from query to query. A query
+    needs one item, or two of three in ten; a place is needed in proportion to exp(12 x score), so that scores tell,
+    with noise, how far one must go; of one query in twenty a needed item is not ranked. Sizes of items are lognormal,
+    sigma 0.6, median 150.
+    """
+    rng = np.random.default_rng(seed)
+    steps = rng.exponential(1.0, (QUERIES, DEPTH)) * rng.lognormal(-3.5, 0.6, (QUERIES, 1))
+    scores = np.clip(rng.normal(0.6, 0.1, (QUERIES, 1)), 0.2, 0.95) - np.cumsum(steps, axis=1)
+    items = np.argsort(rng.random((QUERIES, ITEMS)), axis=1)
+    drawn = 12 * scores + rng.gumbel(size=scores.shape)  # the greatest are drawn in proportion to exp(12 x score)
+    needed = np.argsort(-drawn, axis=1)[:, :2]
+    unranked = rng.random(QUERIES) < 0.05
+    two = rng.random(QUERIES) < 0.3
+    catalog = Catalog([Item(type="tool", name=f"tool {number}", server="made-up") for number in range(ITEMS)])
+    queries, labels = [], []
+    for row in range(QUERIES):
+        name = f"q{row}"
+        queries.append(DatasetQuery(request=Request(id=name, text="made up"), split="tuning"))
+        places = needed[row, : 1 + two[row]]
+        wanted = [items[row, DEPTH]] if unranked[row] else items[row, places]
+        labels += [Label(name, catalog[int(item)].key, 2) for item in wanted]
+    dataset = Dataset(name="made-up", version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels))
+    sizes = np.rint(rng.lognormal(np.log(150), 0.6, ITEMS)).astype(np.int64)
+    powers = measures_of(POLICIES)
+    return Ladders.of(_table(items[:, :DEPTH], scores), Labels.of(dataset, sizes), list(powers), powers=powers)
+
+
+def _table(items: IntArray, scores: FloatArray) -> Candidates:
+    """Rankings as a search gives them."""
+    queries, depth = items.shape
+    n = queries * depth
+    none, zero = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    return Candidates(
+        start=np.arange(0, n + 1, depth, dtype=np.int64),
+        item=items.ravel().astype(np.int64),
+        score=scores.ravel(),
+        chunk_rank=np.tile(np.arange(depth, dtype=np.int64), queries),
+        origin=np.full(n, Origin.SEARCH, dtype=np.int64),
+        mode=np.full(n, Mode.AGENT, dtype=np.int64),
+        out=zero,
+        query_chunk=zero,
+        item_chunk=zero,
+        via_item=none,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a sample said of one mean of the chosen setting.
+
+    Attributes:
+        covered: whether its 95% interval holds the truth.
+        optimism: its mean less the truth; of an amount as a share of the truth.
+    """
+
+    covered: bool
+    optimism: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One choice.
+
+    Attributes:
+        met: whether the constraint holds in truth.
+        objective: the true mean of the objective.
+        said: by sample (`tuning`, `test`, and `nested` where it was asked for), of the constraint's mean and of the
+            objective.
+    """
+
+    met: bool
+    objective: float
+    said: Mapping[str, tuple[Said, Said]]
+
+
+def choices(
+    whole: Ladders, families: Sequence[Cuts], n: int, *, samples: int, seed: int, nested: bool = False
+) -> list[list[Choice | None]]:
+    """Choose on `n` queries for every arm, look at `n` others, and compare with all; None where nothing is chosen.
+
+    Args:
+        whole: the population.
+        families: which settings there are.
+        n: queries of either split.
+        samples: how often.
+        seed: of the samples.
+        nested: also estimate what is chosen by nested cross-validation on the tuning split.
+
+    Returns:
+        By arm, one a sample.
+    """
+    rng = np.random.default_rng([seed, n])
+    rows = []
+    for _ in range(samples):
+        drawn = rng.choice(whole.n_queries, 2 * n, replace=False)
+        tuning, test = (whole.only(_mask(whole.n_queries, part)) for part in (drawn[:n], drawn[n:]))
+        found = chosen(tuning, families)
+        apart = out_of_fold(tuning, families) if nested else [None] * len(ARMS)
+        row = []
+        for (policy, _), values, others in zip(ARMS, found, apart, strict=True):
+            sides = {"tuning": tuning, "test": test}
+            row.append(None if values is None else _choice(policy, values, sides, whole, others))
+        rows.append(row)
+    return [list(arm) for arm in zip(*rows, strict=True)]
+
+
+def chosen(ladders: Ladders, families: Sequence[Cuts]) -> list[Mapping[str, Value] | None]:
+    """The values that each arm comes to."""
+    optima = [Optimum(policy, level=level) for policy, level in ARMS]
+    for family in families:
+        sweep(family, ladders, optima)
+    return [None if one.found is None else one.found.values for one in optima]
+
+
+def out_of_fold(tuning: Ladders, families: Sequence[Cuts]) -> list[dict[Measure, FloatArray]]:
+    """By arm, the values of each query under the setting chosen without its fold; a fold without one is left out."""
+    fold = np.arange(tuning.n_queries) % FOLDS
+    parts: list[list[dict[Measure, FloatArray]]] = [[] for _ in ARMS]
+    for number in range(FOLDS):
+        inside = tuning.only(fold == number)
+        for part, values in zip(parts, chosen(tuning.only(fold != number), families), strict=True):
+            if values is not None:
+                part.append(measured(inside, values))
+    return [{m: np.concatenate([one[m] for one in part]) for m in tuning.measures} if part else {} for part in parts]
+
+
+def measured(ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    """All measures by query at a setting."""
+    return (FIRST if FIRST.n in values else MARGIN).by_query(ladders, values)
+
+
+def _choice(
+    policy: Policy,
+    values: Mapping[str, Value],
+    sides: Mapping[str, Ladders],
+    whole: Ladders,
+    nested: Mapping[Measure, FloatArray] | None,
+) -> Choice:
+    limit, aim = Optimum(policy).limits[0], Measure(policy.objective)
+    true = {m: float(np.nanmean(each)) for m, each in measured(whole, values).items()}
+    found = {name: measured(side, values) for name, side in sides.items()}
+    if nested:
+        found["nested"] = dict(nested)
+    said = {name: (_said(of, limit.measure, true), _said(of, aim, true)) for name, of in found.items()}
+    return Choice(limit.sign * true[limit.measure] >= limit.sign * limit.target, true[aim], said)
+
+
+def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Said:
+    truth, amount = true[measure], measure.metric == TOKENS
+    one = estimate(found[measure], scale="amount" if amount else "yes/no")
+    unit = truth if amount else 1.0
+    return Said(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
+
+
+def _mask(n: int, rows: IntArray) -> BoolArray:
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[rows] = True
+    return mask

@@ -1,0 +1,155 @@
+"""Queries that come in groups, such as paraphrases: what an interval by query covers, and one by group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.cache import cache_dir
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.dataset_run import answered
+from ctxbench.evaluation.datasets import Dataset
+from ctxbench.evaluation.evidence import Labels
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.preparing import count_tokens
+from ctxbench.evaluation.stats import by_group, wilson_bounds, worth
+from ctxbench.evaluation.stats.intervals import hall_bounds
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.tokens import open_counter
+
+SIZE = 3  # queries a group: the request and two paraphrases
+RHOS = (0.0, 0.2, 0.5, 0.8)  # correlation of two answers of one group
+SIGMA = 0.6  # of the logarithm of tokens
+FIRST = (1, 5, 20)  # items offered of the ranking of `semantic`
+
+
+def group_sizes(n: int) -> IntArray:
+    """Groups of `SIZE`, and a last one of what is left."""
+    return np.array([SIZE] * (n // SIZE) + [n % SIZE] * (n % SIZE > 0), dtype=np.int64)
+
+
+def uneven_sizes(n: int) -> IntArray:
+    """Groups of 30, 15, 10, 8, ... (30 / place), then single queries: some are large, as in `bfcl-live`."""
+    sizes: list[int] = []
+    while (left := n - sum(sizes)) > 0:
+        sizes.append(min(left, max(1, round(30 / (len(sizes) + 1)))))
+    return np.array(sizes, dtype=np.int64)
+
+
+def successes(rng: np.random.Generator, sizes: IntArray, p: float, *, rho: float, draws: int) -> IntArray:
+    """Complete queries by group, shape (draws, n_groups): beta-binomial, mean p a query, correlation rho within."""
+    chance = np.full((draws, len(sizes)), p)
+    if rho:
+        worth = 1 / rho - 1
+        chance = rng.beta(p * worth, (1 - p) * worth, chance.shape)
+    return rng.binomial(sizes, chance)
+
+
+def grouped_coverage(sizes: IntArray, p: float, *, rho: float, draws: int, seed: int) -> tuple[float, float]:
+    """Coverage of Wilson's interval by query, and at the size that the sample is worth."""
+    n = int(sizes.sum())
+    rng = np.random.default_rng([seed, n, len(sizes), round(1000 * p), round(100 * rho)])
+    found = successes(rng, sizes, p, rho=rho, draws=draws)
+    by_query, by_group = (wilson_bounds(found.sum(axis=1) / n, size) for size in (float(n), worth(found, sizes)))
+    return _held(by_query, p), _held(by_group, p)
+
+
+def _held(bounds: tuple[FloatArray, FloatArray], truth: float) -> float:
+    low, high = bounds
+    return float(((low <= truth) & (truth <= high)).mean())
+
+
+def grouped_tokens(sizes: IntArray, *, rho: float, draws: int, seed: int) -> tuple[float, float]:
+    """Coverage of the interval of mean tokens by query, and by group: lognormal, with correlated logarithms."""
+    n, groups = int(sizes.sum()), len(sizes)
+    group = np.repeat(np.arange(groups), sizes)
+    rng = np.random.default_rng([seed, n, groups, round(100 * rho), 1])
+    held = np.zeros(2)
+    for _ in range(draws):
+        logs = rng.normal(0, np.sqrt(rho), groups)[group] + rng.normal(0, np.sqrt(1 - rho), n)
+        values = np.exp(SIGMA * logs - SIGMA**2 / 2)
+        for place, sample in enumerate((values, by_group(values, group))):
+            low, high = hall_bounds(np.sort(sample))
+            held[place] += low <= 1.0 <= high
+    return float(held[0] / draws), float(held[1] / draws)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The first items of `semantic` on a dataset's tuning split.
+
+    Attributes:
+        dataset: which.
+        first: how many items are offered.
+        queries, groups: of those that need something.
+        mean: completeness.
+        correlation: of two answers of one group; NaN where all are the same.
+        worth: of the completeness, in independent answers.
+        tokens: correlation of prompt tokens within a group.
+    """
+
+    dataset: str
+    first: int
+    queries: int
+    groups: int
+    mean: float
+    correlation: float
+    worth: float
+    tokens: float
+
+
+def observed(dataset: Dataset) -> list[Observed]:
+    """What queries of one group have in common on a dataset's tuning split."""
+    embedder = open_embedder("minilm")
+    counter = open_counter("o200k", cache=cache_dir())
+    resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter)
+    dataset = dataset.split("tuning").judged()
+    labels = Labels.of(dataset, count_tokens(counter, dataset.catalog))
+    names = np.array([query.id if query.group is None else query.group for query in dataset.queries])
+    made = definition("semantic")
+    rows = []
+    for first in FIRST:
+        values = made.values(given={"contextTopK": 100, "contextTopN": first, "contextIncludeScore": 1.0})
+        selector = PipelineSelector(f"first {first}", made.pipeline(values), resources)
+        found = evaluate(
+            [parse_metric("completeness"), parse_metric("tokens")],
+            labels.evidence(answered(selector, dataset.batch())),
+        )
+        complete, tokens = found.values()
+        applies = ~np.isnan(complete)
+        _, group = np.unique(names[applies], return_inverse=True)
+        sizes = np.bincount(group)
+        rows.append(
+            Observed(
+                dataset=dataset.name,
+                first=first,
+                queries=int(applies.sum()),
+                groups=len(sizes),
+                mean=float(complete[applies].mean()),
+                correlation=correlation(complete[applies], group),
+                worth=float(worth(np.bincount(group, complete[applies]), sizes)),
+                tokens=correlation(tokens[applies], group),
+            )
+        )
+    return rows
+
+
+def correlation(values: FloatArray, group: IntArray) -> float:
+    """Correlation of two values of one group, by analysis of variance; NaN where all values are the same.
+
+    Source: Donner, The intraclass correlation coefficient, Int. Stat. Rev. 54, 1986.
+    """
+    sizes = np.bincount(group)
+    n, groups = len(values), len(sizes)
+    means = np.bincount(group, values) / sizes
+    between = float((sizes * (means - values.mean()) ** 2).sum()) / (groups - 1)
+    inside = float(((values - means[group]) ** 2).sum()) / (n - groups)
+    size = (n - float((sizes**2).sum()) / n) / (groups - 1)
+    whole = between + (size - 1) * inside
+    return (between - inside) / whole if whole > 0 else float("nan")

@@ -1,0 +1,153 @@
+"""Rankings of one split for `domains.py`, and what settings of one domain and of two are worth on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from domains_types import MODES, TARGETS, Drawn, Values, policy
+
+from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.candidates import Candidates
+from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.equal_tokens import AtTokens, Curve, at_equal_tokens
+from ctxbench.evaluation.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.evaluation.sweep.families import Counts, Span, StandardMargin
+from ctxbench.evaluation.sweep.keepers import Front
+from ctxbench.evaluation.sweep.ladders import Ladders
+from ctxbench.evaluation.sweep.lines import Measure
+from ctxbench.evaluation.sweep.reuse import measured
+from ctxbench.evaluation.sweep.shared import Shared
+from ctxbench.evaluation.sweep.sweeping import sweep
+from ctxbench.evaluation.tuning.optima import COMPLETENESS, TOKENS, measures_of
+from ctxbench.evaluation.tuning.sides import Side
+from ctxbench.evaluation.tuning.uncut import Uncut, found_by
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.definitions import Definition, definition
+
+ROOT = Path(__file__).parents[2]
+ONE, TWO = definition("semantic"), definition("semantic-domains")
+DEFAULTS = ONE.values("documents")
+TOPKS, TOPNS = (20, 30, 50, 100), tuple(range(51))
+STEPS = np.linspace(0.0, 1.0, 201)  # of a threshold along a curve
+POWERS = measures_of([policy(mode, *TARGETS[mode]) for mode in MODES])
+FAMILY = StandardMargin(
+    topK=Counts("contextTopK", TOPKS),
+    topN=Counts("contextTopN", TOPNS),
+    includeScore=Span("contextIncludeScore", 0.0, 1.0),
+    margin=Span("contextMargin", 0.0, 1.0),
+)
+ByQuery = Mapping[Measure, FloatArray]
+
+
+def domains(topKs: Sequence[int]) -> tuple[Domain, ...]:  # noqa: N803 - the documents' name
+    """Tools, and all else."""
+    return domains_of(TWO, topKs=topKs, topNs=TOPNS)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One split of a dataset, and the whole ranking of `semantic`."""
+
+    side: Side
+    uncut: Uncut
+
+    @classmethod
+    def of(cls, name: str, split: str, resources: LocalResources) -> Case:
+        """Open it and search."""
+        part = open_dataset(str(ROOT / "datasets" / name), base=ROOT).split(split).judged()
+        side = Side(part, split, resources.tokens(part.catalog), resources)
+        return cls(side, found_by(replace(ONE.pipeline(DEFAULTS), refine=()), side))
+
+    @cached_property
+    def ladders(self) -> Ladders:
+        """Of all items."""
+        return Ladders.of(self.uncut.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
+
+    def of_domain(self, which: int) -> Ladders:
+        """Of the items of one domain, as if there were no other."""
+        own = alone(self.uncut.answers.candidates, self.side.labels, self._held[which])
+        return Ladders.of(*own, list(POWERS), powers=POWERS)
+
+    @cached_property
+    def shared(self) -> Shared:
+        """Of both domains."""
+        return Shared(self.ladders, domains(TOPKS))
+
+    @cached_property
+    def _held(self) -> tuple[BoolArray, ...]:
+        return held_by(self.side.dataset.catalog, [domain.types for domain in domains(TOPKS)])
+
+    def offered(self, selector: Definition, values: Values) -> Candidates:
+        """What the engine offers at a setting."""
+        return self.uncut.cut(selector.pipeline(selector.with_defaults(values)).refine, self.side).candidates
+
+    def values(self, offered: Candidates, which: int | None = None) -> ByQuery:
+        """Completeness and tokens by query: of all that is needed, or of what is needed of one domain."""
+        labels = self.side.labels
+        own = (offered, labels) if which is None else alone(offered, labels, self._held[which])
+        return measured(*own, [COMPLETENESS, TOKENS])
+
+    def against(self, values: ByQuery, base: Values) -> AtTokens:
+        """What two domains offer, against one domain at as many tokens."""
+        groups = np.unique(self.side.groups, return_inverse=True)[1].astype(np.int64)
+        return at_equal_tokens(values[COMPLETENESS], values[TOKENS], self._curve(base), groups=groups)
+
+    def _curve(self, values: Values) -> Curve:
+        """A setting of one domain, turned down to nothing and up to topN 50 or all of topK, each within the next."""
+        topN = int(values["contextTopN"])  # noqa: N806
+        if float(values["contextMargin"]) < 1:
+            turned = [{"contextTopN": topN, "contextMargin": step} for step in STEPS.tolist()]
+            turned += [{"contextTopN": n} for n in range(topN, TOPNS[-1] + 1)]
+        else:
+            turned = [{"contextTopN": n} for n in range(topN)]
+            turned += [{"contextIncludeScore": step} for step in STEPS[::-1].tolist()]
+        none = np.zeros(len(self.side), dtype=np.int64)
+        found: list[ByQuery] = [{one: self.ladders.values(one, none) for one in (COMPLETENESS, TOKENS)}]
+        loose = {"contextIncludeScore": 1.0, "contextMargin": 1.0}
+        found += [FAMILY.by_query(self.ladders, {**values, **loose, **step}) for step in turned]
+        return Curve(*(np.stack([one[measure] for one in found]) for measure in (COMPLETENESS, TOKENS)))
+
+
+@dataclass(frozen=True, eq=False)
+class Fronts:
+    """Settings that nothing beats on the tuning split of a dataset: of one domain, and of two."""
+
+    one: Sequence[Values]
+    two: Sequence[Values]
+    settings: int
+
+    @classmethod
+    def of(cls, case: Case) -> Fronts:
+        """All settings compared, exactly."""
+        kept = Front(cost=TOKENS, gain=COMPLETENESS)
+        sweep(FAMILY, case.ladders, [kept])
+        found = case.shared.front(COMPLETENESS, TOKENS)
+        return cls(kept.values, found.shown, found.settings)
+
+    def drawn(self, case: Case) -> Drawn:
+        """Their means on a split: tokens and completeness."""
+        one = [FAMILY.by_query(case.ladders, values) for values in self.one]
+        two = [case.shared.at(values) for values in self.two]
+        return Drawn(dataset=case.side.dataset.name, split=case.side.split, one=_means(one), two=_means(two))
+
+
+def _means(settings: Sequence[ByQuery]) -> tuple[FloatArray, FloatArray]:
+    """Mean tokens and mean completeness of each."""
+    tokens, complete = (np.array([np.nanmean(one[measure]) for one in settings]) for measure in (TOKENS, COMPLETENESS))
+    return tokens, complete
+
+
+def documents(cases: Sequence[Case], which: int | None = None) -> tuple[float, float]:
+    """Completeness and tokens of the documents' defaults, each the mean of the datasets' means."""
+    found = [case.values(case.offered(ONE, DEFAULTS), which) for case in cases]
+    complete, tokens = (float(np.mean([np.nanmean(one[m]) for one in found])) for m in (COMPLETENESS, TOKENS))
+    return complete, tokens
+
+
+def mean_tokens(cases: Sequence[Case], selector: Definition, values: Values) -> float:
+    """Of a setting, the mean of the datasets' means."""
+    return float(np.mean([np.nanmean(case.values(case.offered(selector, values))[TOKENS]) for case in cases]))

@@ -1,0 +1,311 @@
+"""`ctxbench tune`: what it writes and prints, and what it says of input that it cannot do with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.files import write_dataset
+from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.tuning.work import Work
+from ctxbench.items import Catalog, Item
+from ctxbench.requests import Request
+
+ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
+WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]
+SEMANTIC = {"selector": "semantic", "search": {"contextTopK": [20], "contextTopN": [0, 1, 5]}}
+AGGRESSIVE = {
+    "about": "little",
+    "minimise": "tokens",
+    "constraints": [{"metric": "completeness", "at_least": 0.7, "of": "base"}],
+}
+
+
+@pytest.fixture
+def shop(place):
+    """Sixty queries a split, each of one word that two of twelve tools share."""
+    items = [
+        Item(type="tool", name=f"do_{word}", server="s", description=f"Does {word} and {other}.")
+        for word, other in zip(WORDS, [*WORDS[1:], WORDS[0]], strict=True)
+    ]
+    queries = [
+        DatasetQuery(
+            request=Request(id=f"q{number}", text=f"{WORDS[number % 12]} {'please ' * (number % 3)}"),
+            split="tuning" if number % 2 else "test",
+        )
+        for number in range(120)
+    ]
+    labels = [Label(query=one.id, item=items[number % 12].key, grade=2) for number, one in enumerate(queries)]
+    held = Dataset(
+        name="shop", version="1", catalog=Catalog(items), queries=tuple(queries), labels=tuple(labels), about=ABOUT
+    )
+    write_dataset(held, place / "shop")
+    return place / "shop"
+
+
+@pytest.fixture
+def policy(place):
+    def write(name="ok", selectors=(SEMANTIC,), **given):
+        data = {"name": name, "selectors": list(selectors), "policies": {"aggressive": AGGRESSIVE}}
+        path = place / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({**data, "embedder": "hashing", "tokens": "chars/4", **given}, sort_keys=False))
+        return path.name
+
+    return write
+
+
+def constrained(*constraints, **aim):
+    return {"tight": {**(aim or {"minimise": "tokens"}), "constraints": list(constraints)}}
+
+
+# --------------------------------------------------------------------------------------------------------- what is made
+
+
+def test_presets_and_a_report_are_written(cli, shop, policy, place):
+    done = cli("tune", shop, "-p", policy())
+    assert done.code == 0, done.err
+    assert done.out.startswith("shop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: ")
+    assert done.out.splitlines()[-3:] == [
+        "written: runs/tune-ok/presets/shop.yaml",
+        "written: runs/tune-ok/report.md",
+        "written: runs/tune-ok/report.html",
+    ]
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+    found = yaml.safe_load((place / "runs/tune-ok/presets/shop.yaml").read_text("utf-8"))
+    assert found["presets"]["aggressive"]["selector"] == "semantic"
+    assert found["tuned"]["queries"] == {"tuning": 60, "test": 60}
+    assert found["tuned"]["embedder"]["model"] == "hashing"
+    assert found["test_split"].startswith("read once")
+
+
+def test_the_same_command_writes_the_same_bytes(cli, shop, policy, snapshot):
+    cli("tune", shop, "-p", policy(), "--out", "made")
+    before = snapshot()
+    cli("tune", shop, "-p", policy(), "--out", "made")
+    assert snapshot() == before
+
+
+def test_json_stands_alone_on_standard_output(process, cli, shop, policy):
+    done = process("tune", shop, "-p", policy(), "--json")
+    assert done.code == 0, done.err
+    (aggressive,) = done.json["datasets"]["shop"]["policies"].values()
+    assert aggressive["policy"]["minimise"] == "tokens"
+    assert aggressive["recommended"]["selector"] == "semantic"
+    assert set(aggressive["against"]) >= {"defaults"}
+    assert done.json["presets"] == ["runs/tune-ok/presets/shop.yaml"]
+    assert json.loads(cli("tune", shop, "-p", policy(), "--json").out) == done.json
+
+
+def test_a_report_goes_to_another_place_too(cli, shop, policy, place):
+    done = cli("tune", shop, "-p", policy(), "--out", "made", "--markdown", "docs/presets.md")
+    assert done.code == 0, done.err
+    assert "written: docs/presets.md" in done.out
+    text = (place / "docs/presets.md").read_text("utf-8")
+    assert "ctxbench tune" in text
+    assert "(presets/" in text
+    assert (place / "docs/presets").is_dir()
+
+
+@pytest.mark.parametrize("split", ["tuning", "test"])
+def test_an_experiment_with_a_preset_has_the_figures_of_its_file(cli, shop, policy, place, split):
+    selectors = (SEMANTIC, {"selector": "semantic-domains", "search": {"toolsTopN": [1, 2], "rulesTopN": [0]}})
+    done = cli("tune", shop, "-p", policy(selectors=selectors), "--out", "made")
+    assert done.code == 0, done.err
+    written = yaml.safe_load((place / "made/presets/shop.yaml").read_text("utf-8"))["presets"]["aggressive"]
+    experiment = {
+        "name": "check",
+        "datasets": ["shop"],
+        "split": split,
+        "embedder": "hashing",
+        "tokens": "chars/4",
+        "selectors": [{"presets": "made/presets/shop.yaml", "preset": "aggressive"}],
+        "metrics": ["completeness", "recall", "tokens", "items"],
+    }
+    (place / "check.yaml").write_text(yaml.safe_dump(experiment))
+    ran = cli("run", "check.yaml", "--json")
+    assert ran.code == 0, ran.err
+    (row,) = ran.json["datasets"]["shop"]["selectors"].values()
+    for metric in ("completeness", "recall", "tokens", "items"):
+        assert float(f"{row['metrics'][metric]['value']:.6g}") == written[split][metric]["value"], metric
+        assert row["metrics"][metric]["n"] == written[split][metric]["n"]
+
+
+def test_a_request_takes_a_preset(cli, shop, policy):
+    cli("tune", shop, "-p", policy(), "--out", "made")
+    asked = ("--catalog", shop / "corpus.jsonl", "--embedder", "hashing")
+    presets = ("--presets", "made/presets/shop.yaml", "--preset", "aggressive")
+    done = cli("select", "amber", *asked, *presets, "--json")
+    assert done.code == 0, done.err
+    assert "do_amber" in done.out
+
+
+# ---------------------------------------------------------------------------------------------------------- too little
+
+
+def test_with_too_few_queries_there_are_no_presets(cli, policy, tiny, place, shop):
+    done = cli("tune", tiny, "-p", policy(), "--out", "made")
+    assert done.code == 0, done.err
+    assert "queries of the same kinds would be" in " ".join(done.out.split())
+    assert not (place / "made/presets").exists()
+    assert (place / "made/report.md").exists()
+
+
+def test_an_older_file_of_presets_goes_only_when_nothing_is_recommended(cli, shop, policy, place):
+    cli("tune", shop, "-p", policy(), "--out", "made")
+    held = place / "made/presets/shop.yaml"
+    before = held.read_bytes()
+    hard = policy("hard", policies=constrained({"metric": "precision", "at_least": 1, "by": "mean"}))
+    assert cli("tune", shop, "-p", hard, "--out", "made").code == 2
+    assert held.read_bytes() == before
+    done = cli("tune", shop, "-p", policy("few", sample=10), "--out", "made")
+    assert done.code == 0, done.err
+    assert not held.exists()
+
+
+# ----------------------------------------------------------------------------------------------------------- bad input
+
+
+def refused(done, *words):
+    """One message, nothing on standard output."""
+    assert done.code == 2, done.err
+    assert done.out == ""
+    (said,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    text = " ".join(done.err.split())
+    for word in words:
+        assert word in text
+    return said
+
+
+@pytest.fixture
+def unharmed(snapshot):
+    """Run a command that must leave no file behind."""
+
+    def run(cli, *arguments):
+        before = snapshot()
+        done = cli(*arguments)
+        assert snapshot() == before
+        return done
+
+    return run
+
+
+def test_an_unknown_dataset(cli, policy, unharmed):
+    refused(unharmed(cli, "tune", "shap", "-p", policy()), "error: unknown dataset 'shap'")
+
+
+@pytest.mark.parametrize("kept", ["tuning", "test"])
+def test_a_missing_split(cli, shop, policy, unharmed, kept):
+    (shop / "dataset.yaml").unlink(missing_ok=False)
+    lines = [{**json.loads(line), "split": kept} for line in (shop / "queries.jsonl").read_text().splitlines()]
+    (shop / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [one for path in sorted((shop / "qrels").glob("*.tsv")) for one in path.read_text().splitlines()[1:]]
+    shutil.rmtree(shop / "qrels")
+    (shop / "qrels").mkdir()
+    titles = "query-id\tcorpus-id\tscore\tvia\talternatives"
+    (shop / "qrels" / f"{kept}.tsv").write_text("\n".join([titles, *rows, ""]))
+    card = {"format": 1, "name": "shop", "version": "1", **ABOUT}
+    (shop / "dataset.yaml").write_text(yaml.safe_dump(card))
+    missing = {"tuning": "test", "test": "tuning"}[kept]
+    refused(
+        unharmed(cli, "tune", shop, "-p", policy()),
+        f"dataset shop has no {missing} split",
+        "`ctxbench data split shop`",
+    )
+
+
+def test_a_missing_policy_file(cli, shop, unharmed):
+    assert refused(unharmed(cli, "tune", shop, "-p", "none.yaml")).startswith("error: cannot read none.yaml: ")
+
+
+def test_an_empty_policy_file(cli, shop, place, unharmed):
+    (place / "empty.yaml").write_text("")
+    refused(unharmed(cli, "tune", shop, "-p", "empty.yaml"), "the file is empty", "(empty.yaml, line 1)")
+
+
+def test_a_file_of_another_kind(cli, shop, experiment, unharmed):
+    done = unharmed(cli, "tune", shop, "-p", experiment())
+    refused(done, "a policy file has no 'datasets'", "small.yaml, line 2")
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        (
+            constrained({"metric": "precision", "at_least": 1, "by": "mean"}),
+            ["no setting reaches precision >= 1", "the best reachable is 0."],
+        ),
+        (
+            constrained({"metric": "completeness", "at_least": 0.7}, {"metric": "completeness", "at_most": 0.6}),
+            ["completeness <= 0.6 contradicts completeness >= 0.7", "(ok.yaml, line 1"],
+        ),
+        (
+            constrained({"metric": "abstention", "at_least": 0.5}, maximise="completeness"),
+            [
+                "policy 'tight' needs abstention, which applies to none of the 60 queries of dataset shop",
+                "(ok.yaml, line",
+            ],
+        ),
+    ],
+)
+def test_a_policy_that_cannot_be_met(cli, shop, policy, unharmed, policies, words):
+    refused(unharmed(cli, "tune", shop, "-p", policy(policies=policies)), *words)
+
+
+def test_rankings_without_scores(cli, shop, policy, place, unharmed):
+    ids = [json.loads(line)["_id"] for line in (shop / "corpus.jsonl").read_text().splitlines()]
+    rows = [
+        {"query": json.loads(line)["_id"], "items": [{"id": ids[0]}], "ranking": [{"id": one} for one in ids[:3]]}
+        for line in (shop / "queries.jsonl").read_text().splitlines()
+    ]
+    (place / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = unharmed(cli, "tune", shop, "-p", policy(selectors=[SEMANTIC, {"answers": "mine.jsonl"}]))
+    refused(done, "some item of a `ranking` has no `score`", "(ok.yaml, line")
+
+
+def test_presets_of_another_selector(cli, shop, policy, place):
+    cli("tune", shop, "-p", policy(), "--out", "made")
+    entry = {"selector": "bm25", "presets": "made/presets/shop.yaml", "preset": "aggressive"}
+    experiment = {"name": "other", "datasets": ["shop"], "embedder": "hashing", "selectors": [entry]}
+    (place / "other.yaml").write_text(yaml.safe_dump(experiment))
+    refused(
+        cli("run", "other.yaml"),
+        "a presets file of another selector: 'aggressive' of made/presets/shop.yaml was tuned for 'semantic'",
+        "(other.yaml, line",
+    )
+
+
+def test_a_file_where_results_go(cli, shop, policy, unharmed):
+    name = policy()
+    done = unharmed(cli, "tune", shop, "-p", name, "--out", name)
+    refused(done, "ok.yaml is a file, and results go to the folder ok.yaml; name another one")
+    refused(unharmed(cli, "tune", shop, "-p", name, "--out", f"{name}/deep"), "ok.yaml is a file")
+    refused(unharmed(cli, "tune", shop, "-p", name, "--markdown", shop), "is a folder, and --markdown names a file")
+
+
+# ------------------------------------------------------------------------------------------------------------ stopping
+
+
+def test_stopping_leaves_nothing_behind(cli, shop, policy, unharmed, monkeypatch):
+    def result(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Work, "result", result)
+    done = unharmed(cli, "tune", shop, "-p", policy(), "--out", "made")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == "stopped: nothing is half-written"
+
+
+def test_progress_is_on_standard_error(cli, shop, policy, monkeypatch):
+    from ctxbench.cli import progress
+
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "EVERY_FILE", 0.0)
+    done = cli("tune", shop, "-p", policy(), "--json")
+    assert done.json["name"] == "ok"
+    said = done.err.splitlines()
+    assert "shop, semantic, ranking; done: 0 of 1" in said
+    assert "shop, measuring on both splits; done: 0 of 1" in said
