@@ -24,33 +24,21 @@ from coverage_drawn import (
     switch_coverage,
 )
 from coverage_exact import CELLS, GRID_N, LOW, METHODS, NS, PS, Overall, coverage, overall, possible
-from coverage_groups import (
-    FIRST,
-    RHOS,
-    SIGMA,
-    SIZE,
-    group_sizes,
-    grouped_coverage,
-    grouped_tokens,
-    observed,
-    uneven_sizes,
-)
+from coverage_groups_page import groups
 from coverage_page import cells, counted, inside, percent, span, table, text
 
-from ctxbench.evaluation.datasets import read_dataset
 from ctxbench.evaluation.stats import LEVEL
 from ctxbench.fileio import write_atomic
 
 ROOT = Path(__file__).parents[2]
 SEED = 5
-FEWER = 4000
-DATASETS = ("workbench", "freight")
 
 
 def main() -> None:
     """Make the page."""
     verdict: list[str] = []
-    parts = ["\n".join(part(verdict)) for part in (yes_no, shares, amounts, differences, chosen, groups)]
+    parts = ["\n".join(part(verdict)) for part in (yes_no, shares, amounts, differences, chosen)]
+    parts.append("\n".join(groups(verdict, ROOT / "datasets", seed=SEED)))
     found = "\n".join(line for sentence in verdict for line in text(f"* {sentence}", after="  ") if line)
     write_atomic(ROOT / "reports" / "tuning-coverage.md", "\n\n".join([INTRODUCTION, found, *parts]).rstrip() + "\n")
 
@@ -301,60 +289,6 @@ def _side(kept: Sequence[Choice], side: str, which: int) -> tuple[str, str]:
     return percent(covered(kept, side, which)), f"{100 * optimism(kept, side, which):+.1f}"
 
 
-def groups(verdict: list[str]) -> Iterator[str]:
-    """Queries in groups."""
-    yield "## Queries in groups"
-    yield ""
-    yield from text(
-        f"Completeness where queries come in groups of {SIZE} (a request and its paraphrases) with correlated answers; "
-        f"the truth is that of all groups there could be. {DRAWS:,} samples a cell. `by query` is Wilson's interval as "
-        "above. `by group` is Wilson's at the number of independent answers that the sample is worth by Kish's "
-        "variance (`worth` in `coverage_groups.py`)."
-    )
-    rows, apart = [], {"by query": [0.0] * 0, "by group": [0.0] * 0}
-    for rho in RHOS:
-        both = [grouped_coverage(group_sizes(n), p, rho=rho, draws=DRAWS, seed=SEED) for n, p in CELLS]
-        for name, found in zip(("by query", "by group"), zip(*both, strict=True), strict=True):
-            rows.append([f"{rho:g}, {name}", *map(percent, found), counted(found)])
-            apart[name] += found if rho else ()
-    verdict.append(
-        f"**Queries in groups** of {SIZE} with correlated answers: by query, as printed, {counted(apart['by query'])} "
-        f"cells, {span(apart['by query'])}; by group {counted(apart['by group'])} cells, {span(apart['by group'])}."
-    )
-    yield from table(["correlation", *cells(), "within"], rows)
-    sizes = uneven_sizes(NS[-1])
-    yield from text(
-        f"With {NS[-1]} queries in {len(sizes)} uneven groups ({', '.join(map(str, sizes[:5]))}, ... queries), as "
-        "`bfcl-live` has them:"
-    )
-    rows = []
-    for rho in RHOS:
-        both = [grouped_coverage(sizes, p, rho=rho, draws=DRAWS, seed=SEED) for p in PS]
-        for name, found in zip(("by query", "by group"), zip(*both, strict=True), strict=True):
-            rows.append([f"{rho:g}, {name}", *map(percent, found)])
-    yield from table(["correlation", *(f"p = {p:g}" for p in PS)], rows)
-    yield from text(
-        f"Prompt tokens, lognormal, sigma {SIGMA:g}, with correlated logarithms; {FEWER:,} samples a cell. `by group` "
-        "is the printed interval of one value a group in place of one a query (`by_group` in `coverage_groups.py`)."
-    )
-    rows = []
-    for rho in RHOS:
-        both = [grouped_tokens(one, rho=rho, draws=FEWER, seed=SEED) for one in (*map(group_sizes, NS), sizes)]
-        for name, found in zip(("by query", "by group"), zip(*both, strict=True), strict=True):
-            rows.append([f"{rho:g}, {name}", *map(percent, found)])
-    yield from table(["correlation", *(f"n = {n}" for n in NS), f"n = {NS[-1]}, uneven"], rows)
-    yield from text(
-        f"What the datasets that ship have (tuning split, the first {', '.join(map(str, FIRST))} items of `semantic`):"
-    )
-    rows = []
-    for one in [row for name in DATASETS for row in observed(read_dataset(ROOT / "datasets" / name))]:
-        worth = f"{one.worth:.0f} ({100 * one.worth / one.queries:.0f}%)"
-        about = [one.dataset, str(one.first), str(one.queries), str(one.groups), f"{100 * one.mean:.1f}%"]
-        rows.append([*about, f"{one.correlation:.2f}", worth, f"{one.tokens:.2f}"])
-    head = ["dataset", "items", "queries", "groups", "complete", "correlation", "worth", "correlation of tokens"]
-    yield from table(head, rows)
-
-
 # -------------------------------------------------------------------------------------------------------- texts
 
 CHANCE = f" (standard error {100 * float(np.sqrt(0.95 * 0.05 / SAMPLES)):.1f})"
@@ -371,7 +305,8 @@ the truth? Made by `python experiments/tuning/coverage.py`, which takes some min
   **Bold** figures are outside it. Coverage is in percent.
 * A coverage simulated from {DRAWS:,} samples has a standard error of 0.2 points. Where there are fewer samples, a true
   coverage of 95% may well be shown outside the bar.
-* Queries are independent in all sections but the last.
+* Queries are independent in all sections but the last, in which they come in groups. Intervals by group, which are
+  those that are printed, are those by query where every query is alone.
 
 ## Verdict"""
 YES_NO = """No method is within the bar in all nine cells, and none could be. The posterior under the prior

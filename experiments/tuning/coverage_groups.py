@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from coverage_drawn import REQUIRED
 
 from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.cache import cache_dir
@@ -16,7 +17,7 @@ from ctxbench.evaluation.datasets import Dataset
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.metrics import evaluate, parse_metric
 from ctxbench.evaluation.preparing import count_tokens
-from ctxbench.evaluation.stats import by_group, wilson_bounds, worth
+from ctxbench.evaluation.stats import by_group, grouped_compare, grouped_estimate, wilson_bounds, worth
 from ctxbench.evaluation.stats.intervals import hall_bounds
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
@@ -78,6 +79,60 @@ def grouped_tokens(sizes: IntArray, *, rho: float, draws: int, seed: int) -> tup
             low, high = hall_bounds(np.sort(sample))
             held[place] += low <= 1.0 <= high
     return float(held[0] / draws), float(held[1] / draws)
+
+
+def grouped_recall(sizes: IntArray, p: float, *, rho: float, draws: int, seed: int) -> tuple[float, float]:
+    """Coverage of the interval of mean recall by query, and by group: items are found with a chance that groups share.
+
+    Queries need 1 to 4 items, as `REQUIRED` has it.
+    """
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng([seed, len(group), len(sizes), round(1000 * p), round(100 * rho), 2])
+    held = np.zeros(2)
+    for _ in range(draws):
+        chance = np.full(len(sizes), p)
+        if rho:
+            chance = rng.beta(p * (1 / rho - 1), (1 - p) * (1 / rho - 1), len(sizes))
+        needed = rng.choice(np.arange(1, len(REQUIRED) + 1), len(group), p=REQUIRED)
+        values = rng.binomial(needed, chance[group]) / needed
+        for place, own in enumerate((np.arange(len(group)), group)):
+            interval = grouped_estimate(values, own, scale="share").interval
+            held[place] += interval.low <= p <= interval.high
+    return float(held[0] / draws), float(held[1] / draws)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a paired comparison says, by query or by group.
+
+    Attributes:
+        covered: how often its interval holds the true difference.
+        told: how often it tells the two apart at 5%.
+    """
+
+    covered: float
+    told: float
+
+
+def grouped_switches(
+    sizes: IntArray, lost: float, won: float, *, rho: float, draws: int, seed: int
+) -> tuple[Told, Told]:
+    """A comparison of completeness by query, and by group: queries are lost or won with chances that groups share."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng([seed, len(group), len(sizes), round(1000 * lost), round(1000 * won), round(100 * rho)])
+    chances = np.array([lost, won, 1 - lost - won])
+    covered, told = np.zeros(2), np.zeros(2)
+    for _ in range(draws):
+        own = rng.dirichlet(chances * (1 / rho - 1), len(sizes)) if rho else np.tile(chances, (len(sizes), 1))
+        drawn, ends = rng.random(len(group)), own.cumsum(axis=1)[group]
+        before = (drawn < ends[:, 0]).astype(np.float64)
+        after = ((drawn >= ends[:, 0]) & (drawn < ends[:, 1])).astype(np.float64)
+        for place, one in enumerate((np.arange(len(group)), group)):
+            found = grouped_compare(before, after, one, scale="yes/no")
+            covered[place] += found.interval.low <= won - lost <= found.interval.high
+            told[place] += found.distinguishable
+    by_query, by_group = (Told(*(float(one[place]) / draws for one in (covered, told))) for place in (0, 1))
+    return by_query, by_group
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def _distances(tally: Tally, values: tuple[float, float], level: float) -> tuple
     else:
         strata = Tilted(shares=shares, values=np.array([a, -b, 0.0]), size=size, n=n)
     estimate = float((tally.size * (a * p - b * m))[open_].sum())
-    z = student_critical(level, max(int(tally.n[open_].sum()) - int(open_.sum()), _FEWEST))
+    z = float(student_critical(level, max(int(tally.n[open_].sum()) - int(open_.sum()), _FEWEST)))
     low, high = end_of(strata, estimate, -z), end_of(strata, estimate, z)
     return max(estimate - low, 0.0) + extra_down, max(high - estimate, 0.0) + extra_up
 
