@@ -83,8 +83,8 @@ class Line:
 
         Scores differ by up to 1e-5 from machine to machine. So it keeps that far from the two values between which
         nothing changes, or a quarter of the space between them where that is less; of the decimals with as many
-        digits it is the one nearest to the middle, or to the end of the range where nothing changes up to there. Where
-        nothing changes at all it is the top of the range. NaN without an axis.
+        digits it is the one nearest to the middle, or to the end of the range where nothing changes up to there or
+        the middle lies outside. Where nothing changes at all it is the top of the range. NaN without an axis.
         """
         if not self.axis:
             return float("nan")
@@ -98,6 +98,7 @@ class Line:
         else:
             end = keep if math.isfinite(change) else self.span[1 if rises or not keys else 0]
             middle = end if math.isfinite(end) else keep
+        middle = min(max(middle, self.span[0]), self.span[1])  # what changes next may lie outside
         wanted = 0.0 if self.whole else min([MARGIN, *(abs(middle - key) / 2 for key in keys)])
         for digits in range(-_DIGITS, 1) if self.whole else range(_DIGITS + 1):
             short = round(middle, digits)

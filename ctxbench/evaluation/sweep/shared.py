@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -186,22 +188,19 @@ class Shared:
         best: _Best | None = None
         scale, settings = 1, 0
         for cuts in self._by_shared():
-            gains = {one: self._requirements.gain(one, (cuts[0][0].ladders, cuts[1][0].ladders)) for one in counted}
-            sides = [[_side(cut, gains, added, which) for cut in own] for which, own in enumerate(cuts)]
-            scale = gains[gain].scale
-            best = _Best.empty(gains[gain].most) if best is None else best
-            for one in sides[0]:
-                for other in sides[1]:
-                    settings += one.settings * other.settings
-                    price = self._price(cost, one, other)
-                    tables = {name: _table(found, name, one, other) for name, found in gains.items()}
-                    beyond = np.zeros(price.shape, dtype=np.bool_)
-                    for limit, least in (floors or {}).items():
-                        beyond |= tables[limit] < least * gains[limit].scale * (1.0 - _SAME)
-                    for limit, most in (budgets or {}).items():
-                        spent = tables[limit] if limit in tables else self._price(limit, one, other)
-                        beyond |= spent > most + _SAME * abs(most)
-                    best.look(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
+            for one, other, gains in self._pairs(cuts, counted, added):
+                if best is None:
+                    scale, best = gains[gain].scale, _Best.empty(gains[gain].most)
+                settings += one.settings * other.settings
+                price = self._price(cost, one, other)
+                tables = {name: _table(found, name, one, other) for name, found in gains.items()}
+                beyond = np.zeros(price.shape, dtype=np.bool_)
+                for limit, least in (floors or {}).items():
+                    beyond |= tables[limit] < least * gains[limit].scale * (1.0 - _SAME)
+                for limit, most in (budgets or {}).items():
+                    spent = tables[limit] if limit in tables else self._price(limit, one, other)
+                    beyond |= spent > most + _SAME * abs(most)
+                best.look(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
         return _front(best, scale, settings)
 
     def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
@@ -251,6 +250,23 @@ class Shared:
             one, other = ([cut for cut in own if tuple(cut.values.get(name) for name in both) == key] for own in cuts)
             if one and other:
                 yield one, other
+
+    def _pairs(
+        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
+    ) -> Iterator[tuple[_Side, _Side, Mapping[Measure, Gain]]]:
+        """All pairs of lines, with the gains of the rankings that both cut; of other topKs these may be others."""
+
+        @cache
+        def gains(*both: Ladders) -> dict[Measure, Gain]:
+            return {one: self._requirements.gain(one, both) for one in counted}
+
+        @cache
+        def side(cut: Cut, which: int, *both: Ladders) -> _Side:
+            return _side(cut, gains(*both), added, which)
+
+        for one, other in product(*cuts):
+            both = (one.ladders, other.ladders)
+            yield side(one, 0, *both), side(other, 1, *both), gains(*both)
 
     def _price(self, cost: Measure, one: _Side, other: _Side) -> FloatArray:
         """Sums of a cost at all pairs of settings; what the session costs is in both, and counts once."""

@@ -35,7 +35,7 @@ def first_items_curve(uncut: Uncut, side: Side) -> Curve:
 def at_own_tokens(chosen: Mapping[str, Measured], curve: Curve, side: Side, *, seed: int) -> dict[str, AtTokens]:
     """Recommended settings against the curve, each at its own mean tokens; Holm-corrected together.
 
-    Groups of paraphrases are witnesses as a whole (`p_groups`, not corrected).
+    Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
 
     Args:
         chosen: by policy, measured on the split of `side`.
@@ -46,11 +46,12 @@ def at_own_tokens(chosen: Mapping[str, Measured], curve: Curve, side: Side, *, s
     Returns:
         By policy; one that failed on a query, which then has no tokens, is left out.
     """
-    groups = np.unique(np.array(side.groups, dtype=object), return_inverse=True)[1].astype(np.int64)
     found: dict[str, AtTokens] = {}
     for policy, one in chosen.items():
         complete, tokens = (one.by_query[side.split][measure.metric] for measure in (_COMPLETENESS, _TOKENS))
         if not np.isnan(tokens).any():
-            found[policy] = at_equal_tokens(complete, tokens, curve, groups=groups, seed=seed)
-    corrected = correct({policy: one.comparison for policy, one in found.items() if one.comparison is not None})
+            found[policy] = at_equal_tokens(complete, tokens, curve, groups=side.group, seed=seed)
+    corrected = correct(
+        {policy: replace(one.comparison, p=one.p_groups) for policy, one in found.items() if one.comparison is not None}
+    )
     return {policy: replace(one, comparison=corrected.get(policy)) for policy, one in found.items()}

@@ -300,9 +300,9 @@ def _grouped_note(base: Base, side: Side) -> list[str]:
         return []
     note = (
         f"The tuning split's {base.in_need:,} queries in need come in {groups:,} groups, such as paraphrases of one "
-        f"request, and are worth {base.answers:,.0f} independent ones by the base's completeness. All intervals "
-        "and paired comparisons are made by group, and constraints are met by bounds for "
-        f"{base.worth:.0%} as many queries."
+        f"request, and are worth {base.answers:,.0f} independent ones by the base's completeness. Intervals "
+        "and paired comparisons, but for those at equal tokens, are made by group, and constraints are met by bounds "
+        f"for {base.worth:.0%} as many queries."
     )
     return [note]
 

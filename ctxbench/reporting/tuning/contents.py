@@ -66,7 +66,8 @@ def _reading(tuning: Tuning) -> Iterator[str]:
     said = wording.listed([f"{100 * level:g}%" for level in levels])
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over "
-        f"queries with their {said + ' ' if said else ''}intervals."
+        f"queries with their {said + ' ' if said else ''}intervals. Queries of one group (paraphrases, a conversation) "
+        "answer alike, so that intervals and tests are by group."
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
@@ -78,7 +79,8 @@ def _reading(tuning: Tuning) -> Iterator[str]:
         "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy; one item more "
         "is a large step, so it often meets the policy with completeness to spare. At equal tokens means: against the "
         "first n items of the base's ranking, n between two numbers by lot, so that they cost as much as what is "
-        "recommended. Constraints are held against the test split: met where the interval reaches the target."
+        "recommended (tested by group, the interval by query). Constraints are held against the test split: met where "
+        "the interval reaches the target."
     )
     if any(not one.holds for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)):
         yield (

@@ -61,12 +61,15 @@ def test_means_are_sums_over_those_it_applies_to():
         (line(1.0, 0.73214, 0.72871), 2, 0.0),  # nor from here to its other end
         (line(1.0, 0.73214, 0.32871, beyond=(math.inf, -0.2)), 2, 0.0),  # as far as possible from both
         (line(1.0, 0.73214, 0.32871, beyond=(math.inf, -0.6)), 2, 0.0),  # the middle is out of the range
+        (line(0.7, 0.31, span=(0.3, 0.7), beyond=(math.inf, 0.1)), 1, 0.3),  # of the range what is nearest to it
+        (line(0.7, 0.27, span=(0.25, 0.7), beyond=(math.inf, 0.1)), 1, 0.25),
         (line(1.0), 0, 1.0),  # nothing changes at all
         (rising(0.0), 0, 1.0),
         (rising(0.0, 0.21, 0.42), 1, 0.3),  # a margin of 0.21 or more, but less than 0.42
         (rising(0.0, 0.21, 0.42), 2, 1.0),
         (rising(0.0, 0.21, 0.42, beyond=(0.0, math.inf)), 0, 0.1),  # ties with the best may fall apart a little
         (rising(0.0, 0.21, 0.42, beyond=(-math.inf, 1.3)), 2, 1.0),
+        (rising(0.1, 0.59132, span=(0.1, 0.6), beyond=(-math.inf, 0.9)), 1, 0.6),
         (rising(0.0, 1987.0, 2040.0, span=(0, 5000), whole=True), 1, 2000.0),
         (rising(0.0, 1987.0, 1989.0, span=(0, 5000), whole=True), 1, 1988.0),
         (rising(0.0, 1987.0, 1988.0, span=(0, 5000), whole=True), 1, 1987.0),

@@ -137,15 +137,6 @@ def test_coverage_of_a_difference_in_completeness_is_exact(simulation):
 # ------------------------------------------------------------------------------------------------- groups
 
 
-def test_groups_that_answer_as_one_are_worth_their_number(simulation):
-    """33 groups of 3: all that was seen is 33 answers."""
-    *_, groups, _ = simulation
-    sizes = np.full(33, 3)
-    for complete in range(34):
-        found = 3 * (np.arange(33) < complete)
-        assert groups.worth(found, sizes) == pytest.approx(33)
-
-
 def test_by_query_the_interval_of_such_groups_covers_too_seldom():
     n, p = 33, 0.9
     ends = {size: wilson_bounds(np.arange(n + 1) / n, size) for size in (n, 3 * n)}
@@ -157,21 +148,25 @@ def test_by_query_the_interval_of_such_groups_covers_too_seldom():
     assert covered[3 * n] < 0.76
 
 
-def test_single_queries_are_worth_what_they_are(simulation):
+def test_correlation_by_hand(simulation):
+    """Groups of 2 with 2, 1, 1 and 0 complete: between 1/3, inside 1/4, so that 1/12 over 7/12 is 1/7."""
     *_, groups, _ = simulation
-    found = np.array([1] * 30 + [0] * 10)
-    assert groups.worth(found, np.ones(40, dtype=np.int64)) == pytest.approx(40)
-    assert groups.worth(np.ones(40, dtype=np.int64), np.ones(40, dtype=np.int64)) == pytest.approx(40)
-
-
-def test_worth_by_hand(simulation):
-    """Groups of 2 with 2, 1, 1 and 0 complete: mean 1/2, n 8, away 1 + 0 + 0 + 1, times 4/3, and 1/4 added.
-
-    64 x 1/4 / (8/3 + 1/4) = 5.49 answers.
-    """
-    *_, groups, _ = simulation
-    assert groups.worth(np.array([2, 1, 1, 0]), np.full(4, 2)) == pytest.approx(16 / (8 / 3 + 1 / 4))
     assert groups.correlation(np.array([1.0, 1, 1, 0, 1, 0, 0, 0]), np.repeat(np.arange(4), 2)) == pytest.approx(1 / 7)
+
+
+def test_by_group_all_that_is_printed_covers_and_by_query_it_does_not(simulation):
+    """34 groups of 3 and less, correlation 0.5."""
+    *_, groups, _ = simulation
+    sizes = groups.group_sizes(100)
+    by_query, by_group = groups.grouped_coverage(sizes, 0.5, rho=0.5, draws=2000, seed=1)
+    assert by_query < 0.87 < 0.93 < by_group < 0.97
+    by_query, by_group = groups.grouped_recall(sizes, 0.9, rho=0.5, draws=300, seed=1)
+    assert by_query < 0.87 < by_group
+    by_query, by_group = groups.grouped_tokens(sizes, rho=0.5, draws=500, seed=1)
+    assert by_query < 0.88 < 0.92 < by_group
+    by_query, by_group = groups.grouped_switches(sizes, 0.1, 0.1, rho=0.5, draws=150, seed=1)
+    assert by_query.covered < 0.92 < by_group.covered
+    assert by_query.told > by_group.told
 
 
 def test_sizes_of_groups_add_up(simulation):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.stats import estimate, grouped_estimate, wilson_bounds, worth
+from ctxbench.evaluation.stats import estimate, grouped_compare, grouped_estimate, wilson_bounds, worth
 from ctxbench.evaluation.sweep.lines import Line
 from ctxbench.evaluation.tuning.folds import Tried, nested
 from ctxbench.evaluation.tuning.optima import COMPLETENESS, TOKENS, Optimum
@@ -179,6 +179,11 @@ def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
             for metric, scale in ((COMPLETE, "yes/no"), (COST, "amount")):
                 mine = grouped_estimate(one.by_query[split][metric], sides[split].group, scale=scale)
                 assert figures[str(metric)] == mine
+        defaults = work.defaults.by_query[TEST]
+        for metric, scale in ((COMPLETE, "yes/no"), (COST, "amount")):
+            mine = grouped_compare(defaults[metric], one.by_query[TEST][metric], sides[TEST].group, scale=scale)
+            shown = outcome.against["defaults"][str(metric)]
+            assert (shown.p, shown.interval, shown.worth) == (mine.p, mine.interval, mine.worth)
         assert outcome.nested.keys() >= {"completeness", "tokens"}
         assert outcome.nested["completeness"].interval.method == "Wilson, by group"
     base = work.base
