@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.errors import StorageError
+from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.tuning.opening import Ready
@@ -37,23 +38,36 @@ def tune_presets(
     with progress() as shown:
         file = read_policies(policy)
         folder = out or Path("runs") / f"tune-{file.name}"
+        _refuse_foreign(folder)
         _refuse_unwritable(folder, markdown)
         ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
         found = tune(ready, command=_command(datasets, policy, markdown), progress=shown)
-    written = []
+    report = write_report(found, folder)
+    if markdown is not None:
+        write_markdown(found, markdown, figures=markdown.stem)
+    written = []  # last, so that presets never stand without their report
     for one in found.datasets:
         path = folder / "presets" / f"{one.dataset}.yaml"
         if write_presets_of(one, ready, path):
             written.append(path)
-    report = write_report(found, folder)
-    if markdown is not None:
-        write_markdown(found, markdown, figures=markdown.stem)
     if as_json:
         print_json(_facts(found, ready, written, folder))
         return
-    typer.echo(console_table(found), nl=False)
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    typer.echo(console_table(found, plain=plain), nl=False)
     for path in (*written, *([markdown] if markdown is not None else []), report[0], report[1]):
         typer.echo(f"written: {path}")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Results of another command are not overwritten.
+
+    Raises:
+        ParameterError: the folder is a dataset's, or that of a run.
+    """
+    for name, what in (("dataset.yaml", "a dataset"), ("manifest.json", "a run of `ctxbench run` or `score`")):
+        if (folder / name).exists():
+            raise ParameterError(f"{folder} is the folder of {what}; name another one with --out")
 
 
 def _refuse_unwritable(folder: Path, markdown: Path | None) -> None:

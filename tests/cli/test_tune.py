@@ -289,6 +289,16 @@ def test_a_file_where_results_go(cli, shop, policy, unharmed):
 # ------------------------------------------------------------------------------------------------------------ stopping
 
 
+@pytest.mark.parametrize(("name", "what"), [("dataset.yaml", "a dataset"), ("manifest.json", "a run")])
+def test_results_of_something_else_are_not_overwritten(cli, shop, policy, place, name, what):
+    (place / "kept").mkdir()
+    (place / "kept" / name).write_text("{}")
+    done = cli("tune", shop, "-p", policy(), "--out", "kept")
+    assert done.code == 2
+    assert f"kept is the folder of {what}" in done.err
+    assert [path.name for path in (place / "kept").iterdir()] == [name]
+
+
 def test_stopping_leaves_nothing_behind(cli, shop, policy, unharmed, monkeypatch):
     def result(self):
         raise KeyboardInterrupt

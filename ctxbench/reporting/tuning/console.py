@@ -13,7 +13,11 @@ from ctxbench.reporting.tuning.texts import COMPLETENESS, TEST, TITLES, TOKENS, 
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
-_OTHERS = {"defaults": "against the documents' defaults", "fixed": "against tuned fixed k"}
+_LEGEND = (
+    "Intervals are each of one figure alone; p-values are corrected over all comparisons of a dataset, so that a "
+    "difference may not be told apart though its interval leaves out 0."
+)
+_OTHERS = {"defaults": "against the base's defaults", "fixed": "against tuned fixed k"}
 
 
 def console_table(tuning: Tuning, *, plain: bool = False) -> str:
@@ -28,6 +32,8 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         lines += [*_wrapped(_heading(dataset), 0, 2)]
         for outcome in dataset.outcomes:
             lines += [*_outcome(outcome), ""]
+    if tuning.datasets:
+        lines += [*_wrapped(_LEGEND, 0, 2), ""]
     return said("\n".join(lines or ["No policy was tuned for.", ""]), plain)
 
 

@@ -147,10 +147,10 @@ def _worse(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
     name, compared = outcome.policy.name, outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
         if compared is not None and compared.n:
-            yield Text(f"{name}: no request of the test split is worse than under the documents' defaults.")
+            yield Text(f"{name}: no request of the test split is worse than under the base's defaults.")
         return
     said = (
-        f"{wording.count(len(outcome.worse), 'request')} of the test split that the documents' defaults made complete "
+        f"{wording.count(len(outcome.worse), 'request')} of the test split that the base's defaults made complete "
         f"{'is' if len(outcome.worse) == 1 else 'are'} no longer complete"
     )
     if compared is not None:

@@ -94,7 +94,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
         title=f"{dataset.dataset}: what is complete, and at what price",
         caption=(
             f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the table below, "
-            "by its numbers: a diamond is recommended, a square the documents' defaults; an arrow says that the mark "
+            "by its numbers: a diamond is recommended, a square the base's defaults; an arrow says that the mark "
             f"lies beyond the axes, that way. Tuning split.{log}"
         ),
         wide=line_charts(panels, columns=2, size=MEDIUM, strokes=strokes),

@@ -16,7 +16,7 @@ COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("complete
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
 ROLES = {
     RECOMMENDED: "recommended",
-    DEFAULTS: "the documents' defaults",
+    DEFAULTS: "the base with its defaults",
     PRESET: "a preset as shipped",
     FIXED: "tuned fixed k",
     EVERYTHING: "all that may be offered",

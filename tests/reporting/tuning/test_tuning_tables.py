@@ -24,12 +24,12 @@ def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
     assert normal["completeness %, test split"] == "92.0 (89.0–95.0)"
     assert normal["prompt tokens, test split"] == "336 (319–353)"
     # 320 against 550 and against 500 tokens
-    assert normal["tokens against the documents' defaults"] == ("−41.8% (−45.5 to −38.2)", "p=0.0004")
+    assert normal["tokens against the base's defaults"] == ("−41.8% (−45.5 to −38.2)", "p=0.0004")
     fixed = normal["against tuned fixed k"]
     assert fixed[0] == "tokens −36.0% (−40.0 to −32.0), p=0.0004"
     assert fixed[1].startswith("points +2.0 (")
     assert normal["completeness against first n at equal tokens, points"] == ("+3.0 (+1.0 to +5.0)", "p=0.0004")
-    assert normal["completeness against the defaults, points"] == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
+    assert normal["completeness against the base's defaults, points"] == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
     assert normal["constraints"] == "met"
     assert columns(table, table.rows[0])["constraints"] == "not met"
 
