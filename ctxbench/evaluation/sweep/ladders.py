@@ -29,7 +29,7 @@ class Track:
         levels: value x scale by length, 0 where the measure does not apply; shape (n_rungs + n_queries,).
         gains: what each rung adds, shape (n_rungs,).
         scale: 1 for values that are whole numbers; else a power of two that leaves each value an error of at most
-            2^-63 of the sum of the largest values of all queries.
+            2^-62 of the sum of the largest values of all queries.
     """
 
     levels: IntArray

@@ -55,16 +55,6 @@ class Front:
     def __len__(self) -> int:
         return len(self.cost)
 
-    def cheapest(self, gain: float) -> int | None:
-        """The place of the cheapest setting that gains at least so much; None if none does."""
-        place = int(np.searchsorted(self.gain, gain, side="left"))
-        return place if place < len(self) else None
-
-    def best(self, cost: float) -> int | None:
-        """The place of the setting that gains most for at most so much; None if all cost more."""
-        place = int(np.searchsorted(self.cost, cost, side="right")) - 1
-        return place if place >= 0 else None
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Side:

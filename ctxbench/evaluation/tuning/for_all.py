@@ -152,18 +152,25 @@ class ForAll:
         return found
 
     def _met(self, policy: Policy, chosen: Sequence[Measured]) -> dict[str, bool]:
-        """By text of the constraint, whether its interval over all test splits reaches the target."""
+        """By text of the constraint, whether its interval over all test splits reaches the target.
+
+        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        """
         defaults = [work.defaults for work in self._works]
         means = {metric: mean(_pooled(defaults, metric, TEST)).value for metric in defaults[0].by_query[TEST]}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(np.mean([reach_of(base.within[TEST], own.within[TEST]) for base, own in pairs]))
         out = {}
         for one in policy.constraints:
+            if one.of == "base" and np.isnan(means[one.metric]):
+                continue
             limit = Limit.of(one, means, reach=reach)
             values = _pooled(chosen, one.metric, TEST, reachable=one.of == "reachable")
             group = self._group(TEST)
-            found = grouped_estimate(values, group, scale="amount", level=self._file.confidence).interval
-            out[str(one)] = bool(limit.reached(np.array([found.high if limit.sign > 0 else found.low]))[0])
+            found = grouped_estimate(values, group, scale="amount", level=self._file.confidence)
+            if found.n:
+                end = found.interval.high if limit.sign > 0 else found.interval.low
+                out[str(one)] = bool(limit.reached(np.array([end]))[0])
         return out
 
     def _compared(self, measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[Key, Comparison]:

@@ -210,6 +210,11 @@ def _leaking(one: Tunable, pipeline: Pipeline, opened: Opened) -> Iterator[str]:
             "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
             f"elsewhere; fit it with `ctxbench calibrate ... {opened.dataset.name} --split tuning`"
         )
+    elif seen_by(replace(pipeline, refine=pipeline.refine[one.first_cut :]), opened.sides[TUNING]):
+        yield (
+            "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
+            "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
+        )
     elif seen_by(pipeline, opened.sides[TUNING]) and (one.searched or one.beyond({})):
         what = f"{', '.join(one.searched)} can" if one.searched else "an expansion behind it can"
         yield (

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ctxbench.arrays import FloatArray
-from ctxbench.calibrations import ABSTENTION, PROBABILITY, Calibrations
+from ctxbench.calibrations import ABSTENTION, KINDS, PROBABILITY, Calibrations
 from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.evaluation.calibrating.examples import examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import out_of_fold
 from ctxbench.evaluation.slices import Slice
-from ctxbench.evaluation.tuning.sides import TUNING, Side
+from ctxbench.evaluation.tuning.sides import TEST, TUNING, Side
 from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
 from ctxbench.selectors.external import FileSelector
@@ -103,8 +103,9 @@ def _asked(selector: PipelineSelector | FileSelector, side: Side) -> tuple[Query
 
 
 def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
-    """Whether the step is a fit that has seen queries of this side."""
-    if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in REFITTED:
+    """Whether the step is a fit that has seen queries of this side; of weights only on the test split."""
+    kinds = KINDS if side.split == TEST else REFITTED
+    if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in kinds:
         return False
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     names = {fit.dataset for fit in held.fits if fit.catalog == side.dataset.catalog.hash and fit.split in side.seen}
@@ -112,8 +113,21 @@ def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
 
 
 def seen_by(pipeline: Pipeline, side: Side) -> bool:
-    """Whether a step of the pipeline was fitted on queries of this side."""
-    return any(_fitted_on(step, side) for step in pipeline.refine)
+    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of this side.
+
+    Weights of a fusion count on the test split only, where nothing is measured that they have seen.
+    """
+    return any(_fitted_on(step, side) for step in _alone(pipeline.refine))
+
+
+def _alone(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
+    """All steps, those of domains among them."""
+    for step in steps:
+        if isinstance(step, ByDomain):
+            for own in step.domains.values():
+                yield from _alone(own)
+        else:
+            yield step
 
 
 def _out_of_fold(head: Pipeline, side: Side) -> Uncut:

@@ -280,6 +280,12 @@ class Work:
                 f"With fewer than {FEW} queries in need on the tuning split, choosing was tried by nested "
                 f"cross-validation in {self.file.folds} folds, among fewer values of topK and topN."
             )
+            tried = [name for name, one in self.searched.items() if one.tried]
+            if tried:
+                notes.append(
+                    f"Of the settings that were run ({', '.join(tried)}), cross-validation chose among the front over "
+                    "all queries of the tuning split, those of the fold held out included, which flatters them."
+                )
         for policy, apart in self._nested.items():
             notes += [f"{policy}, nested cross-validation: {apart.note}."] if apart.note else []
         for name, one in self.searched.items():

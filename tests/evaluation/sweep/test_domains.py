@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxbench.candidates import Candidates, Origin
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.dataset_run import answered
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.metrics import evaluate, parse_metric, parse_metrics
-from ctxbench.evaluation.sweep.domains import alone, domains_of, held_by
+from ctxbench.evaluation.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.evaluation.sweep.families import Counts, Span, StandardMargin
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.measures import Measure
 from ctxbench.evaluation.sweep.requirements import NEVER, corners
@@ -177,19 +179,13 @@ def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost,
             assert np.nansum(found[gain]) == pytest.approx(front.gain[place], rel=1e-12)
 
 
-def test_a_front_answers_both_ways():
+def test_along_a_front_cost_and_gain_rise():
     labels = labelled(FULL, n_queries=20)
     both = shared(labels, topKs=(5, 20), topNs=(0, 1, 2))
     front = both.front(COMPLETE, TOKENS)
     assert len(front) > 2
     assert (np.diff(front.cost) > 0).all()
     assert (np.diff(front.gain) > 0).all()
-    for place in range(len(front)):
-        assert front.cheapest(front.gain[place]) == front.best(front.cost[place]) == place
-    assert front.cheapest(front.gain[-1] + 1) is None
-    assert front.best(front.cost[0] - 1) is None
-    assert front.best(np.inf) == len(front) - 1
-    assert front.cheapest(0) == 0
 
 
 def test_lines_of_a_front_hold_what_keepers_need():
@@ -452,3 +448,25 @@ def test_domains_that_cannot_be_swept_are_refused(tmp_path, refine, message):
     path.write_text(f"{head}  refine: {refine}\n", "utf-8")
     with pytest.raises(ParameterError, match=message):
         domains_of(read_definition(path), topKs=(20,), topNs=(1,))
+
+
+def test_each_domain_may_have_a_top_k_of_its_own_that_leaves_out_items_above_others():
+    """One request, three tools; the best chunk of the one that scores highest comes fourth, so topK 2 leaves it out."""
+    catalog = Catalog([*(Item(type="tool", name=f"t{i}") for i in range(3)), Item(type="rule", name="r", text="t")])
+    query = DatasetQuery(request=Request(id="q", text="t"), split="tuning")
+    dataset = Dataset(
+        name="one", version="1", catalog=catalog, queries=(query,), labels=(Label("q", catalog[0].key, 2),)
+    )
+    labels = Labels.of(dataset, np.array([10, 20, 30, 40]))
+    table = Candidates.build(
+        1, np.zeros(4, np.int64), np.arange(4), score=np.array([0.9, 0.8, 0.7, 0.6]), chunk_rank=np.array([3, 0, 1, 2])
+    )
+    table = table.reordered(origin=np.full(4, Origin.SEARCH))
+    one = Span.fixed("", 1.0)
+    domains = [
+        Domain(types=("tool",), family=StandardMargin(Counts("toolsTopK", (2, 9)), Counts("toolsTopN", (0, 1)), one)),
+        Domain(types=("*",), family=StandardMargin(Counts("rulesTopK", (2, 9)), Counts("", (0,)), one)),
+    ]
+    front = Shared(Ladders.of(table, labels, (COMPLETE, TOKENS)), domains).front(COMPLETE, TOKENS)
+    assert (front.cost.tolist(), front.gain.tolist()) == ([0.0, 10.0], [0.0, 1.0])
+    assert front.values[1] == {"toolsTopK": 9, "toolsTopN": 1, "rulesTopK": 2}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from ctxbench.evaluation.metrics import evaluate, parse_metric
-from ctxbench.evaluation.tuning.for_all import _pooled
+from ctxbench.evaluation.tuning.for_all import ForAll, _pooled
+from ctxbench.evaluation.tuning.policies import Constraint, Policy
 from ctxbench.evaluation.tuning.presets import write_presets_of
 from ctxbench.evaluation.tuning.results import TOGETHER
 from ctxbench.evaluation.tuning.sides import TEST, TUNING
@@ -107,3 +110,20 @@ def test_values_are_scaled_so_that_every_dataset_weighs_the_same():
     assert np.nanmean(pooled) == pytest.approx((0.5 + 1.0) / 2)
     assert np.nanmean(_pooled([small, none], COMPLETE, TEST)) == 0.5
     assert np.isnan(_pooled([none], COMPLETE, TEST)).all()
+
+
+def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
+    rows = _Rows(1, 1, 1)
+    rows.by_query[TEST][TOKENS] = np.full(3, np.nan)
+    rows.within = {TEST: np.ones(3, dtype=bool)}
+    opened = SimpleNamespace(sides={TEST: SimpleNamespace(group=np.arange(3))})
+    every = ForAll.__new__(ForAll)
+    every._works = [SimpleNamespace(defaults=rows, opened=opened)]
+    every._file = SimpleNamespace(confidence=0.95)
+    told, base, alone = (
+        Constraint(metric=COMPLETE, at_least=0.5),
+        Constraint(metric=TOKENS, at_most=1.0, of="base"),
+        Constraint(metric=TOKENS, at_most=100.0),
+    )
+    policy = Policy(name="p", about="", objective=COMPLETE, minimise=False, constraints=(told, base, alone))
+    assert every._met(policy, [rows]) == {str(told): True}

@@ -273,6 +273,7 @@ def test_with_few_queries_the_choice_is_cross_validated(ready):
         assert apart.n == outcome.chosen.tuning["completeness"].n == 110
         assert 0.3 < apart.value <= 1
     assert any("nested cross-validation in 5 folds" in note for note in found.notes)
+    assert not any("flatters" in note for note in found.notes)
 
 
 def test_with_enough_queries_it_is_not(ready, monkeypatch):
@@ -287,6 +288,7 @@ def test_with_enough_queries_it_is_not(ready, monkeypatch):
 
 def test_expansion_is_tried_and_said(ready):
     (found,) = tune(ready(SEMANTIC, EXPANDED, policies=POLICIES), command="x").datasets
+    assert any(note.startswith("Of the settings that were run (expanded), cross-validation") for note in found.notes)
     (note,) = [note for note in found.notes if note.startswith("expanded: ")]
     assert "no exact sweep over contextExpansionDepth and expansion" in note
     assert "settings were run" in note

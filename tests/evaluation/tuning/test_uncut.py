@@ -156,6 +156,30 @@ def test_finding_with_such_a_fit_fails(ready, fitted, tmp_path):
         tunable.finds(opened.sides[TEST])
 
 
+def test_weights_of_a_fusion_may_have_seen_the_tuning_split_and_not_the_test_split(ready, fitted, tmp_path):
+    (opened,), file = ready(fitted()).datasets, tmp_path / "fits.json"
+    (own,) = read_calibrations(file).fits
+    for split, seen in (("tuning", False), ("all", True), ("test", True)):
+        write_calibrations(file, [replace(own, what="weights", split=split)])
+        refine = [{"weighted": {"calibration": str(file)}}]
+        fused = Pipeline.of({"retrieve": {"merge": ["dense", "bm25f"]}, "refine": refine})
+        assert seen_by(fused, opened.sides[TEST]) == seen
+        assert not seen_by(fused, opened.sides[TUNING])
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [("tuning", "behind its first cut, or in a domain, was fitted"), ("test", "fitted on queries of the test split")],
+)
+@pytest.mark.parametrize("in_domain", [True, False])
+def test_a_fit_behind_a_cut_or_in_a_domain_is_refused(ready, fitted, selector, split, message, in_domain):
+    fitted(split)
+    steps = [{"probability": {"calibration": "fits.json"}}, {"at_least": {"threshold": 0.1}}]
+    refine = [{"by_domain": {"tool": steps}}] if in_domain else [{"first": {"n": 10}}, *steps]
+    with pytest.raises(InputError, match=message):
+        ready(selector(refine))
+
+
 def test_a_fit_of_another_dataset_has_seen_nothing(ready, fitted, other):
     (tunable,), (opened,) = (one := ready(fitted(dataset=other))).tunables, one.datasets
     assert not tunable.finds(opened.sides[TUNING]).refitted
