@@ -30,7 +30,7 @@ def write_presets_of(found: DatasetTuning, ready: Ready, path: Path) -> bool:
         StorageError: the file cannot be written, or an earlier one cannot be removed.
     """
     presets = {
-        outcome.policy.name: _preset(outcome.policy, outcome.chosen, ready)
+        outcome.policy.name: _preset(outcome.policy, outcome.chosen, ready, met=outcome.met)
         for outcome in found.outcomes
         if outcome.chosen is not None
     }
@@ -58,7 +58,7 @@ def write_presets_of(found: DatasetTuning, ready: Ready, path: Path) -> bool:
     return True
 
 
-def _preset(policy: Policy, chosen: Contender, ready: Ready) -> TunedPreset:
+def _preset(policy: Policy, chosen: Contender, ready: Ready, *, met: Mapping[str, bool]) -> TunedPreset:
     tunable = next(one for one in ready.tunables if one.name == chosen.selector)
     own = tunable.answers is None
     source = str(ready.file.base / tunable.source) if is_file(tunable.source) else tunable.source
@@ -69,7 +69,7 @@ def _preset(policy: Policy, chosen: Contender, ready: Ready) -> TunedPreset:
         definition=definition_hash(tunable.definition) if own else "",
         parameters=parameter_texts(tunable.definition) if own else {},
         answers="" if own else tunable.source,
-        policy=policy_block(policy),
+        policy={**policy_block(policy), "met_on_test": dict(met)},
         tuning=_figures(chosen.tuning),
         test=_figures(chosen.test),
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from ctxbench.arrays import FloatArray
 from ctxbench.calibrations import ABSTENTION, KINDS, PROBABILITY, Calibrations
+from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.evaluation.calibrating.examples import examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import out_of_fold
@@ -94,7 +95,22 @@ def _unusable(found: Slice) -> str:
         )
     if not found.ranked:
         return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
-    return "some item of a `ranking` has no `score`; without scores there is no threshold that could be tuned"
+    first = found.queries[_first_unscored(found.candidates)]
+    return (
+        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
+        "threshold that could be tuned"
+    )
+
+
+def _first_unscored(table: Candidates) -> int:
+    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
+    by_place = -1.0 - place_among(table, table.origin == Origin.SEARCH)
+    scored = np.zeros(table.n_requests, dtype=np.bool_)
+    rows = table.origin == Origin.SEARCH
+    scored[table.request[rows & (table.score != by_place)]] = True
+    some = np.zeros(table.n_requests, dtype=np.bool_)
+    some[table.request[rows]] = True
+    return int(np.flatnonzero(some & ~scored)[0])
 
 
 def _asked(selector: PipelineSelector | FileSelector, side: Side) -> tuple[Query, Slice]:

@@ -15,12 +15,13 @@ from ctxbench.evaluation.tuning.contending import Arena, Measured, asked_metrics
 from ctxbench.evaluation.tuning.first_items import at_own_tokens, first_items_curve
 from ctxbench.evaluation.tuning.folds import Nested, nested
 from ctxbench.evaluation.tuning.opening import Opened, Ready
-from ctxbench.evaluation.tuning.optima import Optimum
+from ctxbench.evaluation.tuning.optima import TOKENS, Optimum
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
 from ctxbench.evaluation.tuning.searching import Base, Rival, Searched, first_n, search
 from ctxbench.evaluation.tuning.sides import COMPLETE, TEST, TUNING, Side, Told
 from ctxbench.evaluation.tuning.tunables import Tunable
+from ctxbench.jsonio import line_of
 from ctxbench.selectors.parameters import Value
 
 FEW = 200  # queries in need on the tuning split, below which nested cross-validation says what choosing is worth
@@ -90,7 +91,8 @@ class Work:
                 optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
                 self.choices[policy.name] = choose(policy, optima)
             except PolicyError as error:
-                wrong.append(str(error))
+                line = line_of(self.file.lines, ("policies", policy.name))
+                wrong.append(f"{error} ({self.file.path}, line {line})")
         if wrong:
             raise PolicyError("\n".join(wrong))
         self._nested = self._cross_validated()
@@ -267,6 +269,22 @@ class Work:
             ),
         )
 
+    def _dear_note(self, policy: Policy) -> str:
+        """Why a preset that may keep less than the base costs more than it; empty where none does."""
+        found, base = self.choices[policy.name].found, self.base
+        held = [one for one in policy.constraints if one.of == "base" and one.by == "bound"]
+        held = [one for one in held if one.at_least is not None and one.at_least <= 1]
+        if found is None or base is None or policy.objective != TOKENS.metric or not held:
+            return ""
+        spent, own = found.means[TOKENS], base.means[TOKENS.metric]
+        if spent <= own:
+            return ""
+        return (
+            f"{policy.name} costs {spent:,.0f} prompt tokens on the tuning split and the base {own:,.0f}: with so few "
+            f"queries the low end of an interval lies far below its mean, and it is the low end that must reach "
+            f"{held[0]}. More queries, or `by: mean` in the policy, cost less."
+        )
+
     def _notes(self) -> list[str]:
         """What a reader must know."""
         notes = [READ_ONCE]
@@ -286,6 +304,7 @@ class Work:
                     f"Of the settings that were run ({', '.join(tried)}), cross-validation chose among the front over "
                     "all queries of the tuning split, those of the fold held out included, which flatters them."
                 )
+        notes += [note for policy in self.file.policies if (note := self._dear_note(policy))]
         for policy, apart in self._nested.items():
             notes += [f"{policy}, nested cross-validation: {apart.note}."] if apart.note else []
         for name, one in self.searched.items():

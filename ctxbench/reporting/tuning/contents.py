@@ -71,7 +71,8 @@ def _reading(tuning: Tuning) -> Iterator[str]:
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
-        "completeness percentage points; their p-values are Holm-corrected over the comparisons of a dataset, their "
+        "completeness percentage points; their p-values are Holm-corrected over the comparisons of a dataset (those "
+        "at equal tokens apart), their "
         "intervals each of one difference alone. A difference that cannot be told apart is not shown to be none: its "
         "interval says how large it may be."
     )
