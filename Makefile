@@ -40,8 +40,8 @@ ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the de
 		--test experiments/ablations-test.yaml --also experiments/ablations-abstain.yaml
 
 presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one half of every dataset, measured on the other
-	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/presets.yaml --markdown reports/presets.md
-	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --markdown reports/presets-shipped.md
+	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/presets.yaml --no-text --markdown reports/presets.md
+	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --no-text --markdown reports/presets-shipped.md
 	cp runs/tune-shipped/presets/together.yaml experiments/tuning/shipped-presets.yaml
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring

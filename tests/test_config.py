@@ -88,10 +88,10 @@ def test_what_is_said_counts(given):
 def test_set_goes_over_the_preset_and_the_preset_over_the_default(given):
     (spec,) = read(given, "  - {selector: semantic, preset: aggressive, set: {contextTopN: 1}}").selectors
     assert spec.values == {
-        "contextTopK": 4,
+        "contextTopK": 7,
         "contextTopN": 1,
         "contextIncludeScore": 1.0,
-        "contextMargin": 0.2772,
+        "contextMargin": 0.3345,
         "contextExpansionEnabled": False,
     }
     assert spec.name == "semantic/aggressive"

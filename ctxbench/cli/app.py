@@ -212,6 +212,7 @@ def tune(
     policy: Annotated[Path, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write; runs/tune-<policy name> by default.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Find the best presets, exactly, and report them on held-out queries.
@@ -223,9 +224,9 @@ def tune(
 
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
     """
-    from ctxbench.cli.tune import tune_presets
+    from ctxbench.cli.tune import Places, tune_presets
 
-    tune_presets(datasets, policy, out=out, markdown=markdown, as_json=json_)
+    tune_presets(datasets, policy, places=Places(out, markdown), texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,30 @@ if TYPE_CHECKING:
     from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome, Tuning
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where results go.
+
+    Attributes:
+        out: the folder; None = one in `runs`, named after the policy file.
+        markdown: another file for the report as Markdown; None = none.
+    """
+
+    out: Path | None = None
+    markdown: Path | None = None
+
+
 def tune_presets(
-    datasets: Sequence[str], policy: Path, *, out: Path | None, markdown: Path | None, as_json: bool
+    datasets: Sequence[str], policy: Path, *, places: Places, texts: bool = True, as_json: bool = False
 ) -> None:
     """Tune, write report and presets, and print what is recommended.
+
+    Args:
+        datasets: names or folders.
+        policy: the policy file.
+        places: where results go.
+        texts: whether requests that get worse are shown with their texts, or by their ids alone.
+        as_json: print a summary as JSON instead.
 
     Raises:
         UserError: a file is faulty, or no setting can meet a policy, or results cannot be written; unless it is the
@@ -35,13 +56,16 @@ def tune_presets(
     from ctxbench.evaluation.tuning.tuner import tune
     from ctxbench.reporting.tuning import console_table, write_markdown, write_report
 
+    markdown = places.markdown
     with progress() as shown:
         file = read_policies(policy)
-        folder = out or Path("runs") / f"tune-{file.name}"
+        folder = places.out or Path("runs") / f"tune-{file.name}"
         _refuse_foreign(folder)
         _refuse_unwritable(folder, markdown)
         ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
-        found = tune(ready, command=_command(datasets, policy, markdown), progress=shown)
+        found = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=shown)
+    if not texts:
+        found = _without_texts(found)
     report = write_report(found, folder)
     if markdown is not None:
         write_markdown(found, markdown, figures=markdown.stem)
@@ -84,9 +108,19 @@ def _refuse_unwritable(folder: Path, markdown: Path | None) -> None:
         raise StorageError(f"{markdown} is a folder, and --markdown names a file; name one in it, such as report.md")
 
 
-def _command(datasets: Sequence[str], policy: Path, markdown: Path | None) -> str:
+def _without_texts(found: Tuning) -> Tuning:
+    """What was found, with requests named by their ids alone."""
+
+    def outcome(one: Outcome) -> Outcome:
+        return replace(one, worse=tuple(replace(worse, text="") for worse in one.worse))
+
+    datasets = tuple(replace(one, outcomes=tuple(map(outcome, one.outcomes))) for one in found.datasets)
+    return replace(found, datasets=datasets)
+
+
+def _command(datasets: Sequence[str], policy: Path, markdown: Path | None, *, texts: bool) -> str:
     """The line that repeats a tuning."""
-    words = ["ctxbench", "tune", *datasets, "--policy", str(policy)]
+    words = ["ctxbench", "tune", *datasets, "--policy", str(policy), *([] if texts else ["--no-text"])]
     return shlex.join([*words, *(["--markdown", str(markdown)] if markdown is not None else [])])
 
 

@@ -133,7 +133,7 @@ def test_select_works_as_written_where_the_demo_is_installed(cli):
     (words,) = [words for words in shown(README) if words[1] == "select"]
     done = cli(*words[1:])
     assert done.code == 0
-    assert done.out.startswith("semantic/normal: 5 of 370 items offered, ")
+    assert done.out.startswith("semantic/normal: 6 of 370 items offered, ")
     assert "tool:calculate_triangle_area" in done.out
 
 

@@ -110,6 +110,21 @@ def test_a_report_goes_to_another_place_too(cli, shop, policy, place):
     assert (place / "docs/presets").is_dir()
 
 
+def test_without_texts_no_request_stands_in_the_reports(cli, shop, policy, place):
+    low = {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.3, "by": "mean"}]}
+    name = policy(policies={"low": low})
+
+    def texts():
+        paths = (place / "runs").rglob("*")
+        return [path.read_text() for path in paths if path.suffix in (".md", ".html", ".yaml")]
+
+    assert cli("tune", shop, "-p", name).code == 0
+    assert any("please" in text for text in texts())
+    assert cli("tune", shop, "-p", name, "--no-text").code == 0
+    assert any("--no-text" in text for text in texts())
+    assert not any("please" in text for text in texts())
+
+
 @pytest.mark.parametrize("split", ["tuning", "test"])
 def test_an_experiment_with_a_preset_has_the_figures_of_its_file(cli, shop, policy, place, split):
     selectors = (SEMANTIC, {"selector": "semantic-domains", "search": {"toolsTopN": [1, 2], "rulesTopN": [0]}})

@@ -90,7 +90,7 @@ class TestShipped:
     def test_presets_are_ordered_by_what_they_offer(self):
         found = definition("semantic")
         small, normal, large = (found.values(name) for name in ("aggressive", "normal", "conservative"))
-        for key in ("contextTopK", "contextTopN", "contextMargin"):
+        for key in ("contextTopN", "contextMargin"):
             assert small[key] < normal[key] < large[key]
         assert small["contextIncludeScore"] >= normal["contextIncludeScore"] >= large["contextIncludeScore"]
 
