@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -114,16 +115,16 @@ class Cut:
         return falling.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
-class _Lines:
+class _Lines(ABC):
     """What every family does with its cuts."""
 
+    @abstractmethod
     def cuts(self, ladders: Ladders) -> Iterator[Cut]:
         """All settings."""
-        raise NotImplementedError
 
+    @abstractmethod
     def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
         """The ladders of which the first items are offered, and how many, shape (n_queries,)."""
-        raise NotImplementedError
 
     def lines(self, ladders: Ladders) -> Iterator[Line]:
         """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
