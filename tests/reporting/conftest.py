@@ -292,7 +292,7 @@ def lacking(reason: str) -> None:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         lacking("no Chromium: install Debian's package chromium, or name its program in CTXBENCH_CHROMIUM")
