@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/freight livemcpbench metatool-single \
 	metatool-multi toollens locomo
+# near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
+COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
 .PHONY: demo test lint bench baselines ablations presets strategies clean
 
@@ -40,7 +42,8 @@ ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the de
 		--test experiments/ablations-test.yaml --also experiments/ablations-abstain.yaml
 
 presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one half of every dataset, measured on the other
-	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/presets.yaml --no-text --markdown reports/presets.md
+	$(BIN)/ctxbench tune $(TUNED) $(COPIES) --policy experiments/tuning/presets.yaml --no-text \
+		--markdown reports/presets.md
 	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --no-text --markdown reports/presets-shipped.md
 	cp runs/tune-shipped/presets/together.yaml experiments/tuning/shipped-presets.yaml
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -14,6 +14,11 @@ from ctxbench.errors import Fault, InputError, ParameterError, suggest
 
 ITEM_TYPES = ("rule", "reference", "tool", "file", "chunk", "message", "memory")
 INCLUDE_MODES = ("always", "manual", "agent")
+
+
+@lru_cache(maxsize=1 << 16)  # requests with lists of available items name the same few thousand again and again
+def _encoded(part: str) -> str:
+    return quote(part, safe="", errors="surrogatepass")
 
 
 class ItemKey(NamedTuple):
@@ -31,7 +36,7 @@ class ItemKey(NamedTuple):
         their own and survive tab- and space-separated formats. An item without a server has two parts.
         """
         parts = (self.type, self.name) if self.server is None else (self.type, self.server, self.name)
-        return ":".join(quote(part, safe="", errors="surrogatepass") for part in parts)
+        return ":".join(map(_encoded, parts))
 
     @classmethod
     def parse(cls, text: str) -> ItemKey:

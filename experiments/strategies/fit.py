@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experiment", type=Path, default=HERE / "ablations.yaml", help="names the datasets")
+    parser.add_argument("--also", nargs="*", default=["locomo-observations"], help="datasets that only `tune` takes")
     parser.add_argument("--out", type=Path, default=HERE / "calibrations.json", help="the file of fits")
     given = parser.parse_args(arguments)
     plan, _ = load_yaml(given.experiment)
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     counter = open_counter(plan.get("tokens", "o200k"), cache=cache_dir())
     resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter)
     datasets: dict[str, Dataset] = {}
-    for name in plan["datasets"]:
+    for name in [*plan["datasets"], *given.also]:
         whole = open_dataset(name, base=given.experiment.parent)
         part = asked(whole, split="tuning", sample=plan.get("sample", 0), seed=SEED)
         datasets.setdefault(part.catalog.hash, part)

@@ -92,7 +92,10 @@ def fit_values(made: Examples) -> dict[str, Any]:
     Raises:
         ParameterError: all rows have the same label.
     """
-    model = _fitted(made, _settings(made))
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
+        model = _fitted(made, _settings(made))
     weights = dict(zip(made.names, _rounded(model.weights), strict=True))
     values = {"features": VERSION, "intercept": _rounded(np.array([model.intercept]))[0], "weights": weights}
     return values | ({"vector": _rounded(model.vector)} if len(model.vector) else {})

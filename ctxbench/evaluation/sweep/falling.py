@@ -169,11 +169,12 @@ class _WhenAsked(Mapping[Measure, FloatArray]):
         self._made: dict[Measure, FloatArray] = {}
 
     def __getitem__(self, measure: Measure) -> FloatArray:
-        if measure not in self._made:
+        found = self._made.get(measure)
+        if found is None:
             if measure not in self._measures:
                 raise KeyError(measure)
-            self._made[measure] = self._make(measure)
-        return self._made[measure]
+            found = self._made[measure] = self._make(measure)
+        return found
 
     def __contains__(self, measure: object) -> bool:
         return measure in self._measures

@@ -102,16 +102,18 @@ def open_tuning(
 
     embedder = attempt(lambda: open_embedder(file.embedder), "embedder")
     counter = attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
+    resources = None
+    if embedder is not None and counter is not None:  # one for all, as datasets share catalogs
+        resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity), progress=progress), counter)
     found: dict[str, Opened] = {}
     for reference in datasets:
         dataset = attempt(partial(open_dataset, reference, base=Path(), notify=notify))
-        if dataset is None or embedder is None or counter is None:
+        if dataset is None or resources is None:
             continue
         if dataset.name in found:
             faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
             continue
-        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
-        opened = attempt(partial(_opened, dataset, file, LocalResources(vectors, counter)))
+        opened = attempt(partial(_opened, dataset, file, resources))
         if opened is not None:
             found[dataset.name] = opened
             side = opened.sides[TUNING]
