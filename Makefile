@@ -34,7 +34,7 @@ baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets fro
 	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
 
 ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the default, on all datasets in the cache
-	$(BIN)/python experiments/strategies/fit.py
+	$(BIN)/python experiments/strategies/fit.py --also locomo-observations
 	$(BIN)/ctxbench run experiments/ablations.yaml
 	$(BIN)/ctxbench run experiments/ablations-abstain.yaml
 	$(BIN)/ctxbench run experiments/ablations-test.yaml

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experiment", type=Path, default=HERE / "ablations.yaml", help="names the datasets")
-    parser.add_argument("--also", nargs="*", default=["locomo-observations"], help="datasets that only `tune` takes")
+    parser.add_argument("--also", nargs="*", default=[], help="datasets besides those of the experiment")
     parser.add_argument("--out", type=Path, default=HERE / "calibrations.json", help="the file of fits")
     given = parser.parse_args(arguments)
     plan, _ = load_yaml(given.experiment)
