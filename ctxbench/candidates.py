@@ -104,6 +104,9 @@ class Candidates:
 
     def _repeated(self) -> BoolArray:
         """True for a row whose item stands in its request already."""
+        keys = np.sort(self.request * (1 + int(self.item.max(initial=0))) + self.item)
+        if not np.any(keys[1:] == keys[:-1]):  # as good as always; which row it is takes a slower sort
+            return np.zeros(len(self.item), dtype=np.bool_)
         by_item = np.lexsort((self.item, self.request))
         item, request = self.item[by_item], self.request[by_item]
         again = np.zeros(len(item), dtype=np.bool_)

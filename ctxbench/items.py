@@ -45,16 +45,21 @@ class ItemKey(NamedTuple):
         Raises:
             ParameterError: `text` is not `type:name` or `type:server:name`, percent-encoded.
         """
-        try:
-            parts = [unquote(part, errors="surrogatepass") for part in text.split(":")]
-        except UnicodeDecodeError:  # escapes that are no UTF-8, such as %FF
-            parts = []
-        if len(parts) not in (2, 3) or not all(parts):
-            raise ParameterError(
-                f"{text!r} is no item id: expected type:name or type:server:name, each part percent-encoded, "
-                "for example tool:tracker:create_issue"
-            )
-        return cls(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
+        return _parsed(text)
+
+
+@lru_cache(maxsize=1 << 16)  # labels name the same few thousand items again and again
+def _parsed(text: str) -> ItemKey:
+    try:
+        parts = [unquote(part, errors="surrogatepass") for part in text.split(":")]
+    except UnicodeDecodeError:  # escapes that are no UTF-8, such as %FF
+        parts = []
+    if len(parts) not in (2, 3) or not all(parts):
+        raise ParameterError(
+            f"{text!r} is no item id: expected type:name or type:server:name, each part percent-encoded, "
+            "for example tool:tracker:create_issue"
+        )
+    return ItemKey(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,13 +81,18 @@ class Request:
         if self.explicit:
             out["explicit"] = [key.id for key in self.explicit]
         if self.available is not None:
-            out["available"] = [key.id for key in self.available]
+            out["available"] = list(_ids(self.available))
         if self.tool_results:
             out["tool_results"] = [{"tool": tool, "text": text} for tool, text in self.tool_results]
         for name in ("user", "workspace", "conversation", "turn", "time"):
             if getattr(self, name) is not None:
                 out[name] = getattr(self, name)
         return out
+
+
+@lru_cache(maxsize=256)  # requests of one scope name the same few hundred items again and again
+def _ids(keys: tuple[ItemKey, ...]) -> tuple[str, ...]:
+    return tuple(key.id for key in keys)
 
 
 @dataclass(frozen=True, eq=False)

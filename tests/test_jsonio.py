@@ -183,3 +183,19 @@ def test_texts_survive_yaml(tmp_path: Path, value: str) -> None:
     data: dict[str, Any] = {"k": value, value or "e": [value, {"x": 1e-7, "y": -3, "z": None, "b": True}]}
     for short in (False, True):
         assert load_yaml(written(tmp_path, dump_yaml(data, short=short)))[0] == data
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, "[" * 3_900 + "]" * 3_900, "- " * 1_900 + "x", "[" * 20_000 + "]" * 20_000]
+)
+def test_yaml_of_any_depth_ends_in_a_message(tmp_path, text):
+    with pytest.raises(InputError, match=r"nested too deeply|malformed YAML"):
+        load_yaml(written(tmp_path, text))
+
+
+def test_either_parser_of_yaml_gives_the_same_data_and_lines(tmp_path, monkeypatch):
+    text = "a: [1, {b: yes}]\nc:\n- x\n- |\n  two\n  lines\n- &k {d: 1e-5}\n- *k\n"
+    fast = load_yaml(written(tmp_path, text))
+    monkeypatch.setattr("ctxbench.jsonio._FAST", 0)
+    assert load_yaml(written(tmp_path, text)) == fast
+    assert fast[0] == {"a": [1, {"b": "yes"}], "c": ["x", "two\nlines\n", {"d": 1e-5}, {"d": 1e-5}]}

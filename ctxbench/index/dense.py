@@ -228,7 +228,7 @@ def nearest(
     near = np.flatnonzero((best >= limit) & (best > -np.inf))
     query, place = np.nonzero(scores[:, near] >= best[near] - margin)
     row = near[place]
-    exact = row_dots(queries[query], matrix.vectors[row]) * weight[query]
+    exact = row_dots(queries.astype(np.float64)[query], matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]
     winner = np.ones(len(row), dtype=np.bool_)
@@ -243,7 +243,8 @@ _NONE = np.empty(0, dtype=np.int64)
 
 def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
     """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
-    products: FloatArray = left.astype(np.float64) * right.astype(np.float64)
+    products: FloatArray = right.astype(np.float64)
+    products *= left  # exact in either type: a product of float32 numbers fits float64
     sums: FloatArray = np.add.reduce(products, axis=1)
     return sums
 
