@@ -39,7 +39,7 @@ DEFAULT_METRICS = (
     "abstention",
     "false_items",
 )
-_KEYS = (
+EXPERIMENT_KEYS = (
     *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
     *("embedder", "tokens", "seed", "compare_to"),
 )
@@ -139,11 +139,31 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
     data, lines = load_yaml(path)
     if not isinstance(data, Mapping):
         what = "the file is empty; " if data is None else ""
-        raise InputError([Fault(f"{what}an experiment is a mapping of {', '.join(_KEYS)}", path, 1)])
+        raise InputError([Fault(f"{what}an experiment is a mapping of {', '.join(EXPERIMENT_KEYS)}", path, 1)])
+    return experiment_of(data, lines, path)
+
+
+def experiment_of(
+    data: Mapping[str, Any],
+    lines: Mapping[YamlPath, int],
+    path: Path,
+    *,
+    what: str = "an experiment",
+    keys: Sequence[str] = EXPERIMENT_KEYS,
+) -> tuple[Experiment, list[Fault]]:
+    """The experiment in a file that was parsed, and what is wrong in it, by line: see `examine`.
+
+    Args:
+        data, lines: as `load_yaml` gives them.
+        path: the file.
+        what: what such a file is called in messages.
+        keys: those that it may have at its top; who passes more than an experiment's reads the rest.
+    """
     reader = _Reader(path, lines, [])
     for key in data:
-        if key not in _KEYS:
-            reader.fault(f"an experiment has no {key!r}{suggest(str(key), _KEYS)}", key)
+        if key not in keys:
+            reader.fault(f"{what} has no {key!r}{suggest(str(key), keys)}", key)
+    data = {key: value for key, value in data.items() if key in keys}
     selectors = reader.selectors(data.get("selectors"))
     experiment = Experiment(
         name=reader.name(data, path.stem),

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -30,6 +30,33 @@ _BUSY_SECONDS = 60.0  # how long to wait for another process's transaction, whic
 _LOOK_UP = 500  # hashes a statement, below SQLite's oldest limit of 999 variables
 _PAGE = 16384  # bytes; ten vectors of 384 numbers on a page and little left over
 UNIT_TOLERANCE = 1e-3  # of a squared length; float32 rounding stays below 1e-6
+
+
+class Store(Protocol):
+    """Where the vectors of one embedder are kept."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Whose vectors."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """What `add` writes to, for messages."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """Whether `add` can store anything."""
+        ...
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """Which texts are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), else zero."""
+        ...
+
+    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
+        """Store vectors of shape (n_texts, dimensions), all of them or none."""
+        ...
 
 
 class VectorStore:

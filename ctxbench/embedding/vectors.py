@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.arrays import BoolArray, Float32Array
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.store import UNIT_TOLERANCE, VectorStore, text_hash
+from ctxbench.embedding.store import UNIT_TOLERANCE, Store, text_hash
 from ctxbench.errors import EmbeddingError, StorageError
 
 COMMIT_TEXTS = 64
@@ -61,7 +61,7 @@ class Vectors:
     def __init__(
         self,
         embedder: Embedder,
-        store: VectorStore | None,
+        store: Store | None,
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:

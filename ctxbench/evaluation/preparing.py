@@ -88,8 +88,17 @@ def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said)
     return prepare(experiment, faults=faults, notify=notify)
 
 
+def as_it_is(counter: TokenCounter) -> TokenCounter:
+    """The counter itself."""
+    return counter
+
+
 def prepare(
-    experiment: Experiment, *, faults: Sequence[Fault] = (), notify: Callable[[str], None] = nothing_said
+    experiment: Experiment,
+    *,
+    faults: Sequence[Fault] = (),
+    notify: Callable[[str], None] = nothing_said,
+    counting: Callable[[TokenCounter], TokenCounter] = as_it_is,
 ) -> Prepared:
     """Open what an experiment names.
 
@@ -97,6 +106,7 @@ def prepare(
         experiment: as read.
         faults: what is wrong in it already, to be reported with the rest.
         notify: told what takes a moment.
+        counting: makes of the counter that the experiment names the one that counts, which has its name.
 
     Raises:
         InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
@@ -139,7 +149,7 @@ def prepare(
     for place, text in enumerate(experiment.metrics):
         attempt(partial(parse_metric, text), "metrics", place)
     embedder = attempt(lambda: open_embedder(experiment.embedder), "embedder")
-    counter = attempt(lambda: open_counter(experiment.tokens, cache=cache_dir()), "tokens")
+    counter = attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
         name: attempt(partial(count_tokens, counter, d.catalog), "tokens") for name, d in datasets.items() if counter
     }

@@ -107,8 +107,12 @@ class External:
         self._source.forget_notes()
         return notes
 
-    def select(self, batch: Batch) -> Answers:
+    def select(self, batch: Batch, *, time: int = 0) -> Answers:
         """Ask for every request of the batch.
+
+        Args:
+            batch: the requests.
+            time: how often they were asked before; an answer kept from one time is not given at another.
 
         The answers to each request are those of the request alone. `ranked` is True if every request that was
         answered got a ranking; `scored` if every one that got items got scores. The query's chunks are the whole
@@ -116,9 +120,10 @@ class External:
         """
         rows = range(len(batch))
         reader = AnswerReader(batch)
-        first, replies = self._ask(batch, rows, reader, repeat=0)
+        first, replies = self._ask(batch, rows, reader, repeat=time * self._repeats)
         answers = {row: answer for row, answer in first.items() if isinstance(answer, Answer)}
-        self._repeat(batch, reader, answers)
+        if time == 0:
+            self._repeat(batch, reader, answers)
         for answer in answers.values():
             self._count("without_ranking", not answer.ranked)
             self._count("without_scores", bool(answer.item) and answer.score is None)

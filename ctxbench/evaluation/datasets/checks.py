@@ -193,7 +193,7 @@ class _Labels(_Part):
         if label.alternatives and label.grade != 2:
             yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
         for what, text in (("alternatives", label.alternatives), ("a source", label.source)):
-            if re.search(r"[\t\r\n]", text):
+            if text and re.search(r"[\t\r\n]", text):
                 yield f"has {what} with a tab or a line end, which qrels cannot hold"
         query = self.query.get(label.query)
         if query is not None and query.needs_nothing and label.grade == 2:

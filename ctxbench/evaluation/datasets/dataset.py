@@ -99,6 +99,10 @@ class Dataset:
 
     def batch(self) -> Batch:
         """All requests over the catalog, resolved."""
+        return self._batch
+
+    @cached_property
+    def _batch(self) -> Batch:
         return Batch.of(self.catalog, self.requests())
 
     def labels_of(self, query_id: str) -> tuple[Label, ...]:

@@ -1,0 +1,255 @@
+"""What two snapshots can be compared on: queries that are asked and labelled alike on both sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ctxbench.errors import Fault
+from ctxbench.evaluation.curation.renames import propose_renames
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.labels import DatasetQuery
+from ctxbench.evaluation.gate.settings import Settings
+from ctxbench.evaluation.gate.snapshots import ItemFact, QueryFact, Snapshot
+from ctxbench.evaluation.gate.table_answers import TableAnswers, failures
+from ctxbench.items import Item, ItemKey
+from ctxbench.requests import Request, SessionItem
+from ctxbench.sources.catalogs import read_item
+from ctxbench.sources.rows import Row
+
+_SHOWN = 3  # ids that a reason names
+_COUNTED = frozenset({"tokens", "total_tokens"})  # metrics that another counter of tokens changes
+WHY = {
+    "removed": "gone",
+    "changed": "asked otherwise",
+    "relabelled": "labelled otherwise",
+}  # reasons why a query of the baseline cannot be compared
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparable:
+    """What two snapshots can be compared on.
+
+    Attributes:
+        queries: ids of those compared, in the order of the head.
+        left_out: by why (`new`, `removed`, `relabelled`, `changed`), ids of the others; only reasons that there are.
+        reasons: why the two cannot be compared, a sentence each; empty if they can.
+        renamed: ids of items that go on under another id, old to new.
+        notices: what a reader must know, a sentence each.
+    """
+
+    queries: tuple[str, ...] = ()
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable:
+    """Find what two snapshots of a selector on a dataset can be compared on.
+
+    Queries are the same if they are asked and labelled alike, whatever their order; where items were renamed, if they
+    are alike but for the new names. Catalog, model, parameters and code may differ: they are under test.
+
+    Args:
+        base, head: the two.
+        settings: which metrics are judged, and whether queries may be gone.
+    """
+    if base.dataset != head.dataset:
+        what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
+        return Comparable(reasons=(f"{what}; name the same dataset, or {_anew(base)}",))
+    renamed = _renamed(base, head)
+    queries, left_out = _sorted_out(base, head, renamed)
+    reasons = [*_queries_lacking(base, head, left_out, queries, settings)]
+    reasons += [*_unanswered(base, queries), *_unanswered(head, head.queries)]
+    reasons += [*_malformed(base), *_malformed(head), *_unmeasured(base, head, settings)]
+    return Comparable(
+        queries=queries,
+        left_out=left_out,
+        reasons=tuple(reasons),
+        renamed=renamed,
+        notices=(*_renames(renamed), *_notices(base, head, left_out, settings)),
+    )
+
+
+def named(ids: Sequence[str]) -> str:
+    """The first few of some ids."""
+    return ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
+
+
+def queries_text(count: int) -> str:
+    """`1 query`, `2 queries`."""
+    return f"{count:,} quer{'y' if count == 1 else 'ies'}"
+
+
+def _anew(base: Snapshot) -> str:
+    """What to do about a base that does not fit; only a run has its dataset at hand."""
+    return "write the baseline anew with --accept" if base.judged is None else "run both again"
+
+
+# ---------------------------------------------------------------------------------------------- queries
+
+
+def _sorted_out(
+    base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """The queries that are the same on both sides, and the others by why they are not."""
+    found: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
+    back = {ItemKey.parse(new): ItemKey.parse(old) for old, new in renamed.items()}
+    for name, query in head.queries.items():
+        before = base.queries.get(name)
+        found["new" if before is None else _difference(before, query, head.judged, back)].append(name)
+    found["removed"] = [name for name in base.queries if name not in head.queries]
+    same = tuple(found.pop("same"))
+    return same, {why: tuple(names) for why, names in found.items() if names}
+
+
+def _difference(before: QueryFact, now: QueryFact, judged: Dataset | None, back: Mapping[ItemKey, ItemKey]) -> str:
+    """`same`, `changed` or `relabelled`; alike but for names of renamed items is the same."""
+    if (now.asked, now.labelled) != (before.asked, before.labelled) and back and judged is not None:
+        now = _renamed_back(now.id, judged, back)
+    if now.asked != before.asked:
+        return "changed"
+    return "same" if now.labelled == before.labelled else "relabelled"
+
+
+def _renamed_back(query_id: str, judged: Dataset, back: Mapping[ItemKey, ItemKey]) -> QueryFact:
+    """A query as it would be if the items had their old names."""
+    query = next(one for one in judged.queries if one.id == query_id)
+    labels = [replace(one, item=back.get(one.item, one.item)) for one in judged.labels_of(query_id)]
+    return QueryFact.of(_with_old_names(query, back), labels)
+
+
+def _with_old_names(query: DatasetQuery, back: Mapping[ItemKey, ItemKey]) -> DatasetQuery:
+    def old(keys: tuple[ItemKey, ...] | None) -> tuple[ItemKey, ...] | None:
+        return None if keys is None else tuple(back.get(key, key) for key in keys)
+
+    request: Request = query.request
+    session = request.session
+    if session is not None:
+        session = tuple(SessionItem(back.get(one.key, one.key), one.mode) for one in session)
+    return replace(
+        query,
+        request=replace(
+            request,
+            session=session,
+            removed=old(request.removed) or (),
+            explicit=old(request.explicit) or (),
+            available=old(request.available),
+        ),
+    )
+
+
+def _queries_lacking(
+    base: Snapshot,
+    head: Snapshot,
+    left_out: Mapping[str, tuple[str, ...]],
+    queries: tuple[str, ...],
+    settings: Settings,
+) -> Iterator[str]:
+    if not queries:
+        if not base.queries and not head.queries:
+            yield f"dataset {head.dataset} has no labelled query on either side; label some"
+        elif not set(base.queries) & set(head.queries):
+            what = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
+            yield f"{what}; name the same dataset, or {_anew(base)}"
+            return
+    for why, text in WHY.items():
+        if why in left_out and not (settings.allow_removed and queries):
+            ids = left_out[why]
+            what = f"{queries_text(len(ids))} of {base.source} {'is' if len(ids) == 1 else 'are'} {text} ({named(ids)})"
+            yield f"{what}; {_anew(base)}, or leave them out with --allow-removed"
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+def _unanswered(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
+    """Queries without an answer, or that the selector failed on; at the head new ones among them."""
+    queries = tuple(queries)
+    missing = [name for name in queries if name not in side.answers]
+    if missing:
+        what = f"{queries_text(len(missing))} without an answer in {side.source} ({named(missing)})"
+        yield f"{what}; run it again, whole"
+    errors = failures(side.answers)
+    failed = [name for name in queries if name in errors]
+    if failed:
+        what = f"{side.selector} failed on {queries_text(len(failed))} in {side.source}"
+        yield f"{what}, first {failed[0]}: {errors[failed[0]]}; mend that, and run it again"
+
+
+def _malformed(side: Snapshot) -> Iterator[str]:
+    """Answers that are none. Those of a run were checked when they were given."""
+    if isinstance(side.answers, TableAnswers):
+        return
+    for name in side.queries:
+        fact = side.answers.get(name)
+        if fact is None:
+            continue
+        ids = [one.id for one in (*fact.offered, *fact.near)]
+        scores = {one.id: one.score for one in (*fact.offered, *fact.near) if one.score is not None}
+        wrong = [name for name, score in scores.items() if not math.isfinite(score)]
+        if wrong:
+            yield f"query {name}: the score of {wrong[0]} in {side.source} is no number; write it anew"
+        elif len(set(ids)) < len(ids):
+            twice = sorted({one for one in ids if ids.count(one) > 1})
+            yield f"query {name}: {named(twice)} stands twice in {side.source}; write it anew"
+        elif not side.items.keys() >= set(ids):
+            unknown = sorted(set(ids) - side.items.keys())
+            yield f"query {name}: {side.source} has no item {named(unknown)}, but offers it; write it anew"
+
+
+def _unmeasured(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[str]:
+    """Metrics that cannot be compared."""
+    counted = [str(metric) for metric in settings.metrics if metric.name in _COUNTED]
+    if counted and base.identity.tokens != head.identity.tokens:
+        how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
+        what = f"tokens are counted {how}, so that {' and '.join(counted)} cannot be compared"
+        yield f"{what}; count alike, or {_anew(base)}"
+    for metric in settings.metrics:
+        lacking = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
+        if len(lacking) == 1:
+            yield f"{lacking[0]} has no values of {metric}; {_anew(base)}, or judge another"
+
+
+def _notices(
+    base: Snapshot, head: Snapshot, left_out: Mapping[str, tuple[str, ...]], settings: Settings
+) -> Iterator[str]:
+    if "new" in left_out:
+        ids = left_out["new"]
+        mend = "; --accept takes them in" if base.judged is None else ""
+        yield f"{queries_text(len(ids))} not in {base.source}, left out ({named(ids)}){mend}"
+    for why, text in WHY.items():
+        if why in left_out and settings.allow_removed:
+            yield f"{queries_text(len(left_out[why]))} {text}, left out ({named(left_out[why])})"
+    for metric in settings.metrics:
+        if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
+            yield f"{metric} cannot be computed for this selector, and is not judged"
+
+
+# ---------------------------------------------------------------------------------------------- renames
+
+
+def _renames(renamed: Mapping[str, str]) -> Iterator[str]:
+    if renamed:
+        pairs = [f"{old} is {new} now" for old, new in renamed.items()]
+        yield f"{len(pairs):,} item{'' if len(pairs) == 1 else 's'} renamed, taken for the same ({named(pairs)})"
+
+
+def _renamed(base: Snapshot, head: Snapshot) -> dict[str, str]:
+    """Items that go on under another id; none are found where either side has no texts."""
+    gone = [fact for name, fact in base.items.items() if name not in head.items]
+    added = [fact for name, fact in head.items.items() if name not in base.items]
+    if not gone or not added:
+        return {}
+    renames, _ = propose_renames(_items(gone), _items(added))
+    return {one.old.id: one.new.id for one in renames}
+
+
+def _items(facts: Sequence[ItemFact]) -> list[Item]:
+    """The items whose texts are known."""
+    faults: list[Fault] = []
+    found = [read_item(Row(fact.row, faults, Path(), 0)) for fact in facts if fact.row is not None]
+    return [item for item in found if item is not None]

@@ -1,0 +1,182 @@
+"""The gate as a whole: what is there now is held against a baseline, or becomes the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from ctxbench.errors import InputError, ParameterError
+from ctxbench.evaluation.dataset_run import Progress
+from ctxbench.evaluation.gate.baseline import BaselineWritten, read_baseline, write_baseline
+from ctxbench.evaluation.gate.baseline_layout import VECTORS
+from ctxbench.evaluation.gate.checking import Paired, check, pair_up
+from ctxbench.evaluation.gate.gate_file import GateFile, examine_gate
+from ctxbench.evaluation.gate.model import Check
+from ctxbench.evaluation.gate.pins import unknown_pins
+from ctxbench.evaluation.gate.settings import Settings
+from ctxbench.evaluation.gate.snapshots import Snapshot
+from ctxbench.evaluation.gate.stored_vectors import GateResources, gate_resources, known_counts
+from ctxbench.evaluation.gate.taking import of_run, silent, take
+from ctxbench.evaluation.preparing import Prepared, nothing_said, prepare
+
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checked:
+    """A check against a baseline.
+
+    Attributes:
+        check: what was found.
+        file: the gate file.
+        prepared: its experiment.
+        texts: whether the baseline holds texts.
+        vectors: whether it holds vectors.
+    """
+
+    check: Check
+    file: GateFile
+    prepared: Prepared
+    texts: bool
+    vectors: bool
+
+
+def check_gate(
+    path: Path, *, allow_removed: bool = False, notify: Notify = nothing_said, progress: Progress = silent
+) -> Checked:
+    """Ask every selector of a gate file now, and hold what it answers against the baseline.
+
+    No model is loaded while vectors of all texts are with the baseline or in this machine's store.
+
+    Args:
+        path: of the gate file.
+        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: the baseline is missing or cannot be read, or a selector of ours fails.
+    """
+    file, faults = examine_gate(path)
+    bases = [] if faults else read_baseline(file.baseline)
+    prepared = prepare(file.experiment, faults=faults, notify=notify, counting=known_counts(bases))
+    resources = _resources(file, prepared, progress)
+    heads = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    _refuse_unknown(path, file.settings, [*bases, *heads])
+    found = _checked(
+        pair_up(bases, heads),
+        replace(file.settings, allow_removed=allow_removed),
+        name=str(path),
+        sides=(str(file.baseline), "this run"),
+        baseline=True,
+    )
+    return Checked(
+        check=found,
+        file=file,
+        prepared=prepared,
+        texts=any(item.row is not None for base in bases for item in base.items.values()),
+        vectors=(file.baseline / VECTORS).exists(),
+    )
+
+
+def accept(
+    path: Path,
+    *,
+    texts: bool = True,
+    vectors: bool = False,
+    notify: Notify = nothing_said,
+    progress: Progress = silent,
+) -> BaselineWritten:
+    """Ask every selector of a gate file now, and write what it answers as the baseline.
+
+    Args:
+        path: of the gate file.
+        texts: whether texts of items and queries are written.
+        vectors: whether the vectors that a check needs are written.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
+    """
+    file, faults = examine_gate(path)
+    prepared = prepare(file.experiment, faults=faults, notify=notify)
+    resources = _resources(file, prepared, progress, accepting=True)
+    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    _refuse_errors(snapshots)
+    _refuse_unknown(path, file.settings, snapshots)
+    return write_baseline(file.baseline, snapshots, texts=texts, vectors=resources.given if vectors else None)
+
+
+def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:
+    """Hold a finished run against another one, by the default settings.
+
+    Selectors are paired by name; where either run has a single one, these two are, whatever they are called.
+
+    Args:
+        base, head: folders of `ctxbench run` or `ctxbench score`.
+        allow_removed: as in `check_gate`.
+
+    Raises:
+        UserError: a folder holds no finished run, or a dataset has changed since.
+    """
+    bases, heads = of_run(base), of_run(head)
+    before, now = ({one.selector for one in side} for side in (bases, heads))
+    notices: tuple[str, ...] = ()
+    if len(before) == len(now) == 1 and before != now:
+        (old,), (new,) = before, now
+        bases = [replace(one, selector=new) for one in bases]
+        notices = (f"{new} of {head} is held against {old} of {base}",)
+    paired = pair_up(bases, heads)
+    paired = paired._replace(notices=(*notices, *paired.notices))
+    settings = Settings(allow_removed=allow_removed)
+    return _checked(paired, settings, name="two runs", sides=(str(base), str(head)), baseline=False)
+
+
+def _resources(file: GateFile, prepared: Prepared, progress: Progress, *, accepting: bool = False) -> GateResources:
+    told = partial(progress, "embedding texts")
+    return gate_resources(prepared, file.baseline, accepting=accepting, progress=told)
+
+
+def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str, str], baseline: bool) -> Check:
+    return check(
+        paired.pairs,
+        settings,
+        name=name,
+        base=sides[0],
+        head=sides[1],
+        baseline=sides[0] if baseline else "",
+        missing=paired.missing,
+        notices=paired.notices,
+    )
+
+
+def _refuse_unknown(path: Path, settings: Settings, snapshots: Sequence[Snapshot]) -> None:
+    """A pin of what is nowhere would hold for ever.
+
+    Raises:
+        InputError: there are such pins; all of them, with their lines.
+    """
+    faults = unknown_pins(settings.pins, snapshots, path=path)
+    if faults:
+        raise InputError(faults)
+
+
+def _refuse_errors(snapshots: Sequence[Snapshot]) -> None:
+    """A query that a selector failed on has no answer that could be accepted.
+
+    Raises:
+        ParameterError: there is one; the first of every selector is named.
+    """
+    failed = []
+    for one in snapshots:
+        wrong = [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]
+        if wrong:
+            n = f"{len(wrong):,} quer{'y' if len(wrong) == 1 else 'ies'}"
+            failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {wrong[0][0]}: {wrong[0][1]}")
+    if failed:
+        raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")

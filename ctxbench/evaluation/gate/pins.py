@@ -1,0 +1,120 @@
+"""Pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ctxbench.errors import Fault, suggest
+from ctxbench.evaluation.gate.model import PinFailure
+from ctxbench.evaluation.gate.settings import Pin
+from ctxbench.evaluation.gate.snapshots import AnswerFact, Snapshot
+
+
+def broken(pins: Iterable[Pin], snapshot: Snapshot) -> tuple[PinFailure, ...]:
+    """The pins that a snapshot does not keep, in their order, then in that of the queries.
+
+    What a session holds is offered, too, but counts neither as an item nor by its tokens. A pin that the snapshot's
+    dataset or selector is not meant by, or whose query or tag it lacks, says nothing here (see `unknown_pins`).
+    """
+    found = []
+    for pin in pins:
+        for query in _meant(pin, snapshot):
+            fact = snapshot.answers.get(query)
+            messages = ["there is no answer"] if fact is None or fact.error else _wrong(pin, fact, snapshot)
+            found += [PinFailure(pin=words(pin), line=pin.line, query=query, message=one) for one in messages]
+    return tuple(found)
+
+
+def words(pin: Pin) -> str:
+    """A pin as a person says it: `query q17 must include rule:code%20review, at most 10 items`."""
+    parts = [f"must include {', '.join(pin.must_include)}"] if pin.must_include else []
+    parts += [f"must not include {', '.join(pin.must_not_include)}"] if pin.must_not_include else []
+    parts += [] if pin.at_most_items is None else [f"at most {_count(pin.at_most_items, 'item')}"]
+    parts += [] if pin.at_most_tokens is None else [f"at most {_count(pin.at_most_tokens, 'token')}"]
+    who = f"query {pin.query}" if pin.query else f"tag {pin.tag}"
+    return f"{who} {', '.join(parts)}"
+
+
+def unknown_pins(pins: Iterable[Pin], snapshots: Sequence[Snapshot], *, path: Path | None = None) -> list[Fault]:
+    """What pins name that there is not: a dataset, a selector, a query, a tag, an item.
+
+    Args:
+        pins: in any order.
+        snapshots: of both sides of a check; an item may be known to either, all else must be in some.
+        path: the file that they stand in.
+    """
+    return [Fault(message, path, pin.line) for pin in pins for message in _unknown(pin, snapshots)]
+
+
+def _meant(pin: Pin, snapshot: Snapshot) -> list[str]:
+    """The queries of a snapshot that a pin is about."""
+    if pin.dataset not in ("", snapshot.dataset) or pin.selector not in ("", snapshot.selector):
+        return []
+    if pin.query:
+        return [pin.query] if pin.query in snapshot.queries else []
+    return [name for name, query in snapshot.queries.items() if pin.tag in query.tags]
+
+
+def _wrong(pin: Pin, fact: AnswerFact, snapshot: Snapshot) -> Iterator[str]:
+    there = {one.id: one for one in fact.offered}
+    for item in pin.must_include:
+        if item not in there:
+            yield f"{item} is not offered: {_why_out(item, fact, snapshot)}"
+    for item in pin.must_not_include:
+        if item in there:
+            one = there[item]
+            how = "held by the session" if one.origin == "session" else f"offered ({one.origin}{_scored(one.score)})"
+            yield f"{item} is {how}"
+    added = [one.id for one in fact.offered if one.origin != "session"]
+    if pin.at_most_items is not None and len(added) > pin.at_most_items:
+        yield f"{_count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
+    if pin.at_most_tokens is not None:
+        tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
+        if tokens > pin.at_most_tokens:
+            yield f"{_count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+
+
+def _why_out(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
+    if item not in snapshot.items:
+        return "it is not in the catalog"
+    for one in fact.near:
+        if one.id == item:
+            return f"{one.rule or 'it stayed out'}{_scored(one.score)}"
+    return "it is no candidate"
+
+
+def _scored(score: float | None) -> str:
+    return "" if score is None else f", score {score:.4g}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _unknown(pin: Pin, snapshots: Sequence[Snapshot]) -> Iterator[str]:
+    datasets = {one.dataset for one in snapshots}
+    selectors = {one.selector for one in snapshots}
+    if pin.dataset and pin.dataset not in datasets:
+        yield f"pin: no dataset {pin.dataset!r} in this check{suggest(pin.dataset, datasets)}"
+        return
+    if pin.selector and pin.selector not in selectors:
+        yield f"pin: no selector {pin.selector!r} in this check{suggest(pin.selector, selectors)}"
+        return
+    meant = [one for one in snapshots if pin.dataset in ("", one.dataset) and pin.selector in ("", one.selector)]
+    where = f" in dataset {pin.dataset}" if pin.dataset else ""
+    if not meant:
+        yield f"pin: selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
+        return
+    if not any(_meant(pin, one) for one in meant):
+        known = {name for one in meant for name in one.queries}
+        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
+        if pin.query:
+            yield f"pin: no query {pin.query!r}{where or ' in this check'}{suggest(pin.query, known)}"
+        else:
+            yield f"pin: no query has the tag {pin.tag!r}{where}{suggest(pin.tag, tags)}"
+        return
+    items = {name for one in meant if _meant(pin, one) for name in one.items}
+    for item in (*pin.must_include, *pin.must_not_include):
+        if item not in items:
+            yield f"pin: no item {item!r} in catalog or baseline{where}{suggest(item, items)}"

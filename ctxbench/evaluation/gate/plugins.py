@@ -1,0 +1,57 @@
+"""Selectors with steps of plugins: what such a step prints or raises must not be taken for a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ctxbench.errors import CtxbenchError, SelectorError
+from ctxbench.evaluation.dataset_run import answered
+from ctxbench.evaluation.slices import Slice
+from ctxbench.requests import Batch
+from ctxbench.selectors.base import Selector
+
+
+def foreign_steps(description: Any) -> tuple[str, ...]:
+    """Module and class of every step that is not of ctxbench, sorted, from what a selector says of itself."""
+    return tuple(sorted({code.partition(" ")[0] for code in _codes(description)}))
+
+
+def _codes(description: Any) -> Iterator[str]:
+    if isinstance(description, Mapping):
+        code = description.get("code")
+        if "step" in description and isinstance(code, str):
+            yield code
+        description = list(description.values())
+    if isinstance(description, list | tuple):
+        for one in description:
+            yield from _codes(one)
+
+
+def asked(selector: Selector, batch: Batch, *, foreign: Sequence[str]) -> Slice:
+    """Ask a selector. Where steps of plugins take part, what is printed goes to standard error.
+
+    Args:
+        selector: the selector.
+        batch: the requests.
+        foreign: its steps that are not of ctxbench.
+
+    Raises:
+        SelectorError: anything is raised where steps of plugins take part; else what is raised is a bug of ours, and
+            keeps its traceback.
+    """
+    if not foreign:
+        return answered(selector, batch)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return answered(selector, batch)
+    except CtxbenchError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise SelectorError(
+            f"selector {selector.name!r} failed on queries {batch.ids[0]} to {batch.ids[-1]} with {what}; it has steps "
+            f"that are not of ctxbench ({', '.join(foreign)}): mend or update their package, or leave the selector out"
+        ) from error

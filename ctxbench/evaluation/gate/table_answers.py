@@ -1,0 +1,83 @@
+"""Answers of a run by query, kept as columns: an `AnswerFact` is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+
+from ctxbench.candidates import Candidates
+from ctxbench.evaluation.gate.snapshots import AnswerFact
+from ctxbench.evaluation.slices import Slice
+from ctxbench.items import Catalog
+from ctxbench.selection import offered_rows
+
+
+class TableAnswers(Mapping[str, AnswerFact]):
+    """What a selector answered on a dataset, every candidate of it.
+
+    Most queries are the same on both sides of a check, and of those only the ids offered are looked at.
+    """
+
+    def __init__(self, catalog: Catalog, answers: Slice, *, errors: Mapping[str, str]) -> None:
+        """Take the answers as they are.
+
+        Args:
+            catalog: what the candidates' positions are positions in.
+            answers: for every query.
+            errors: what went wrong, by query id.
+        """
+        self.errors = dict(errors)
+        self._catalog = catalog
+        self._table: Candidates = answers.candidates
+        self._row = {query: row for row, query in enumerate(answers.queries)}
+        self._made: dict[str, AnswerFact] = {}
+        chosen = self._table.chosen
+        self._start = self._table.starts_of(chosen).tolist()
+        self._ids = [catalog.ids[item] for item in self._table.item[chosen].tolist()]
+
+    def __getitem__(self, query: str) -> AnswerFact:
+        if query not in self._made:
+            rows = self._table.rows(self._row[query])
+            self._made[query] = AnswerFact(
+                query=query,
+                offered=offered_rows(self._catalog, self._table, rows, chosen=True),
+                near=offered_rows(self._catalog, self._table, rows, chosen=False),
+                error=self.errors.get(query, ""),
+            )
+        return self._made[query]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __contains__(self, query: object) -> bool:
+        return query in self._row
+
+    def offered_ids(self, query: str) -> list[str]:
+        """The ids of what a query was offered, in the one order."""
+        row = self._row[query]
+        return self._ids[self._start[row] : self._start[row + 1]]
+
+    def only(self, queries: Iterable[str]) -> TableAnswers:
+        """The answers to some of the queries; what was made of them so far is shared."""
+        row = {query: self._row[query] for query in queries}
+        errors = {query: text for query, text in self.errors.items() if query in row}
+        few = copy(self)
+        vars(few).update(_row=row, errors=errors)
+        return few
+
+
+def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:
+    """The ids of what a query was offered, in the one order."""
+    if isinstance(answers, TableAnswers):
+        return answers.offered_ids(query)
+    return [one.id for one in answers[query].offered]
+
+
+def failures(answers: Mapping[str, AnswerFact]) -> dict[str, str]:
+    """What went wrong, by query id, in order."""
+    if isinstance(answers, TableAnswers):
+        return answers.errors
+    return {query: fact.error for query, fact in answers.items() if fact.error}

@@ -1,0 +1,356 @@
+"""Takes snapshots: of what an experiment's selectors answer now, or of a finished run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray
+from ctxbench.cache import cache_dir
+from ctxbench.config import SelectorSpec
+from ctxbench.errors import ParameterError, StorageError, UserError
+from ctxbench.evaluation.dataset_run import NOT_OF_FAILED, SLICE, Progress
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.sampling import asked
+from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.evidence import Labels
+from ctxbench.evaluation.gate.plugins import asked as asked_of
+from ctxbench.evaluation.gate.plugins import foreign_steps
+from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, facts_of
+from ctxbench.evaluation.gate.table_answers import TableAnswers
+from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
+from ctxbench.evaluation.metrics import mean as mean_of
+from ctxbench.evaluation.preparing import Prepared, count_tokens
+from ctxbench.evaluation.provenance import git_commit, versions
+from ctxbench.evaluation.results import FORMAT, RunFolder
+from ctxbench.evaluation.slices import Slice, joined_slices
+from ctxbench.index.resources import LocalResources
+from ctxbench.jsonio import dump_json
+from ctxbench.requests import Batch
+from ctxbench.selectors.base import Answers, Selector
+from ctxbench.selectors.external import External, FileSelector
+from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
+from ctxbench.tokens import open_counter
+
+_Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
+
+
+def silent(text: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def take(
+    prepared: Prepared, *, repeats: int = 1, resources: LocalResources | None = None, progress: Progress = silent
+) -> list[Snapshot]:
+    """Ask every selector of an experiment on every dataset, in memory; no run folder is written.
+
+    Args:
+        prepared: the experiment; its metrics are those that the snapshots have.
+        repeats: how often selectors outside that may answer differently are asked, 1 to 100; those of ctxbench and
+            files of answers are asked once.
+        resources: over this machine's vector store if not given.
+        progress: told about every slice of queries.
+
+    Returns:
+        By dataset, then by selector, in the order of the experiment.
+
+    Raises:
+        UserError: a selector of ours fails. Queries that one of the user's fails on are errors in the snapshot.
+    """
+    if resources is None:
+        resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
+    commit = git_commit(prepared.experiment.base)
+    with ExitStack() as end:
+        return [
+            one
+            for name in prepared.datasets
+            for one in _Taking(prepared, resources, name, commit).snapshots(repeats, progress, end)
+        ]
+
+
+class _Taking:
+    """All selectors of an experiment on one dataset."""
+
+    def __init__(self, prepared: Prepared, resources: LocalResources, name: str, commit: str | None) -> None:
+        self.prepared = prepared
+        self.name = name
+        self.commit = commit
+        self.dataset = prepared.datasets[name].judged()
+        self.labels = Labels.of(self.dataset, prepared.item_tokens[name])
+        self.memo: dict[str, Any] = {}
+        self.selectors = prepared.experiment.make_selectors(resources, self.memo)
+        self.specs: dict[str, SelectorSpec] = {spec.name: spec for spec in prepared.experiment.selectors}
+
+    @cached_property
+    def described(self) -> dict[str, dict[str, Any]]:
+        """What every selector says of itself."""
+        return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
+
+    def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[Snapshot]:
+        for selector in self.selectors.values():
+            end.callback(getattr(selector, "close", _nothing))
+        rounds = self._asked(repeats, progress)
+        facts = facts_of(self.dataset, self.prepared.item_tokens[self.name].tolist())
+        return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
+
+    def _asked(self, repeats: int, progress: Progress) -> dict[str, list[Slice]]:
+        """The answers of every selector, a slice of all queries for each time it was asked."""
+        requests = self.dataset.requests()
+        in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], AsManyAs))
+        found: dict[str, list[list[Slice]]] = {
+            name: [[] for _ in range(self._times(name, repeats))] for name in in_turn
+        }
+        for first in range(0, len(requests), SLICE):
+            batch = Batch.of(self.dataset.catalog, requests[first : first + SLICE])
+            for name in in_turn:
+                for time, slices in enumerate(found[name]):
+                    foreign = foreign_steps(self.described[name])
+                    slices.append(asked_of(self._select(name, time, found), batch, foreign=foreign))
+            self.memo.clear()
+            progress(self.name, min(first + SLICE, len(requests)), len(requests))
+        return {name: [joined_slices(slices) for slices in times] for name, times in found.items()}
+
+    def _times(self, name: str, repeats: int) -> int:
+        """How often a selector is asked: again only where it may answer otherwise."""
+        selector = self.selectors[name]
+        if isinstance(selector, AsManyAs):
+            return self._times(selector.like.name, repeats)
+        return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
+
+    def _select(self, name: str, time: int, found: Mapping[str, list[list[Slice]]]) -> Selector:
+        """The selector for a batch. One that takes another's sizes takes those of the answers just given."""
+        selector = self.selectors[name]
+        if isinstance(selector, AsManyAs):
+            return _Sized(selector, found[selector.like.name][time][-1])
+        return _Again(selector, time) if isinstance(selector, External) and time else selector
+
+    def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> Snapshot:
+        values = [measured(self.prepared.metrics, self.labels, answers) for answers in times]
+        errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
+        description, spec = self.described[name], self.specs[name]
+        identity = Identity(
+            selector=description,
+            values=_as_json(dict(spec.values)),
+            embedder=_embedder(description),
+            tokens=self.prepared.counter.name,
+            versions=versions(),
+            git=self.commit,
+            outside=spec.outside,
+        )
+        return Snapshot(
+            dataset=self.name,
+            selector=name,
+            items=facts[0],
+            queries=facts[1],
+            answers=TableAnswers(self.dataset.catalog, times[0], errors=errors),
+            metrics={metric: np.mean([one[metric] for one in values], axis=0) for metric in values[0]},
+            identity=identity,
+            repeats=len(times),
+            spread=_spread(values),
+            unsteady=_unsteady(times),
+            judged=self.dataset,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sized:
+    """`AsManyAs` over answers of the other selector that are there."""
+
+    selector: AsManyAs
+    like: Slice
+
+    @property
+    def name(self) -> str:
+        return self.selector.name
+
+    def describe(self) -> dict[str, Any]:
+        return self.selector.describe()
+
+    def select(self, batch: Batch) -> Answers:
+        row = {query: place for place, query in enumerate(self.like.queries)}
+        errors = {row[query]: text for query, text in self.like.errors.items()}
+        return self.selector.sized(batch, offered_sizes(self.like), errors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Again:
+    """A selector outside that is asked once more; answers kept from an earlier time are not taken for this one's."""
+
+    selector: External
+    time: int
+
+    @property
+    def name(self) -> str:
+        return self.selector.name
+
+    def describe(self) -> dict[str, Any]:
+        return self.selector.describe()
+
+    def select(self, batch: Batch) -> Answers:
+        return self.selector.select(batch, time=self.time)
+
+
+def measured(metrics: Sequence[Metric], labels: Labels, answers: Slice) -> dict[Metric, FloatArray]:
+    """Metrics by query, as a run has them: to fail is neither to abstain nor to be cheap."""
+    values = evaluate(metrics, labels.evidence(answers))
+    if answers.errors:
+        failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
+        for metric in values:
+            if str(metric) in NOT_OF_FAILED:
+                values[metric] = np.where(failed, np.nan, values[metric])
+    return values
+
+
+def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:
+    """The standard deviation of every metric's mean over repeats; empty without repeats."""
+    if len(values) < 2:
+        return {}
+    means = {metric: [mean_of(one[metric]).value for one in values] for metric in values[0]}
+    return {str(metric): float(np.std(found, ddof=1)) for metric, found in means.items()}
+
+
+def _unsteady(times: Sequence[Slice]) -> tuple[str, ...]:
+    """The queries whose offer differs between times."""
+    offers = [_offers(one) for one in times]
+    return tuple(
+        query for row, query in enumerate(times[0].queries) if any(offer[row] != offers[0][row] for offer in offers)
+    )
+
+
+def _offers(answers: Slice) -> list[frozenset[int]]:
+    table = answers.candidates
+    start, items = table.starts_of(table.chosen).tolist(), table.item[table.chosen].tolist()
+    return [frozenset(items[first:end]) for first, end in itertools.pairwise(start)]
+
+
+def _embedder(description: Any) -> str:
+    """The key of the embedder that a selector says it uses, itself or within; empty if none."""
+    if isinstance(description, Mapping):
+        own = description.get("identities")
+        if isinstance(own, Mapping) and "embedder" in own:
+            return str(own["embedder"])
+        return next((found for one in description.values() if (found := _embedder(one))), "")
+    return ""
+
+
+def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """As a file has it: lists for tuples."""
+    found: dict[str, Any] = json.loads(dump_json(value))
+    return found
+
+
+def _nothing() -> None:
+    """What ends a selector that holds nothing."""
+
+
+def of_run(folder: Path) -> list[Snapshot]:
+    """Read the snapshots of a finished run, of `ctxbench run` or `ctxbench score`.
+
+    Answers and values are the run's; items, queries and labels are those of its datasets, which must be as they were.
+
+    Returns:
+        By dataset, then by selector, in the order of the experiment.
+
+    Raises:
+        StorageError: it holds no finished run, or is damaged.
+        ParameterError: a dataset has changed since, or cannot be found: all of them.
+    """
+    store = RunFolder(folder)
+    manifest = _manifest(store)
+    datasets = _datasets_of_run(folder, manifest)
+    counter = open_counter(manifest["tokens"], cache=cache_dir())
+    found = []
+    for dataset in datasets:
+        facts = facts_of(dataset, count_tokens(counter, dataset.catalog).tolist())
+        found += [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
+    return found
+
+
+_FIELDS = {
+    "experiment": ("seed",),
+    "datasets": ("reference", "hash"),  # of each
+    "selectors": ("description", "values", "outside"),
+}
+
+
+def _manifest(store: RunFolder) -> dict[str, Any]:
+    """The manifest of a run, with all that is read of it here.
+
+    Raises:
+        StorageError: it is missing, of another version, or none.
+    """
+    manifest, path = store.read("manifest.json"), store.path / "manifest.json"
+    if manifest.get("format", FORMAT) != FORMAT:
+        raise StorageError(f"{path} has format {manifest['format']}, this version reads {FORMAT}; run again")
+    for part, fields in _FIELDS.items():
+        found = manifest.get(part)
+        rows = [found] if part == "experiment" else list(found.values()) if isinstance(found, dict) else [None]
+        if not all(isinstance(row, dict) and set(fields) <= set(row) for row in rows):
+            raise StorageError(f"{path} is no manifest of a run: {part} is damaged or missing; run again")
+    if not isinstance(manifest.get("tokens"), str):
+        raise StorageError(f"{path} is no manifest of a run: tokens is damaged or missing; run again")
+    return manifest
+
+
+def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[Dataset]:
+    """The datasets of a run, with the queries that were asked."""
+    base = folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", "."))
+    experiment = manifest["experiment"]
+    wrong, found = [], []
+    for name, about in manifest["datasets"].items():
+        try:
+            dataset = open_dataset(str(about["reference"]), base=base)
+            split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
+            dataset = asked(dataset, split=split, sample=sample, seed=int(experiment["seed"]))
+        except UserError as error:
+            wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
+            continue
+        found.append(dataset.judged())
+        if dataset.hash != about["hash"]:
+            what = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
+            wrong.append(f"dataset {name} has changed since {folder} was made ({what})")
+    if wrong:
+        raise ParameterError(
+            f"{'; '.join(wrong)}; bring the datasets back as they were or run the experiment again, and to compare "
+            "across a change of the catalog write a baseline (`ctxbench check --accept`)"
+        )
+    return found
+
+
+def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, selector: str, facts: _Facts) -> Snapshot:
+    """The snapshot of one selector on one dataset of a run."""
+    part = store.load(dataset.name, selector)
+    items, known = facts
+    if set(part.answers.queries) != set(known):
+        where = store.part_path(dataset.name, selector)
+        raise StorageError(f"{where} answers other queries than dataset {dataset.name} has; run again")
+    queries = {query: known[query] for query in part.answers.queries}  # their order is no part of a dataset's hash
+    about = manifest["selectors"][selector]
+    identity = Identity(
+        selector=about["description"],
+        values=about["values"],
+        embedder=_embedder(about["description"]),
+        tokens=manifest["tokens"],
+        versions=part.made_by.get("versions", {}),
+        git=part.made_by.get("git"),
+        outside=bool(about["outside"]),
+    )
+    return Snapshot(
+        dataset=dataset.name,
+        selector=selector,
+        items=items,
+        queries=queries,
+        answers=TableAnswers(dataset.catalog, part.answers, errors=part.answers.errors),
+        metrics={parse_metric(name): values for name, values in part.metrics.items()},
+        identity=identity,
+        source=str(store.path),
+        judged=dataset,
+    )

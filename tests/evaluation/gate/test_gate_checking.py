@@ -1,0 +1,355 @@
+"""Whole checks: verdicts with their reasons, what is not comparable, and that noise and order change nothing."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.gate.checking import check, pair_up
+from ctxbench.evaluation.gate.model import Verdict
+from ctxbench.evaluation.gate.settings import Pin, Settings
+from ctxbench.evaluation.gate.snapshots import without_texts
+from ctxbench.evaluation.gate.taking import take
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.preparing import open_experiment
+from ctxbench.index.resources import LocalResources
+from ctxbench.tokens import open_counter
+from tests.evaluation.gate.gate_cases import answer, identity, item, item_id, snapshot
+
+SMOKE = Path(__file__).parents[3] / "datasets" / "smoke"
+SETTINGS = Settings()
+
+
+def checked(base, head, *others, given=SETTINGS, **rest):
+    pairs = [(base, head), *others]
+    return check(pairs, given, name="gate", base="baseline", head="this run", **rest)
+
+
+def only(base, head, **given):
+    (one,) = checked(base, head, given=Settings(**given)).selectors
+    return one
+
+
+def many(n, lost=0, gained=0, **given):
+    """n queries that need `a`: the last `lost` are not offered it."""
+    answers = {f"q{i:03}": (["a", "b"], ["c"]) for i in range(n)}
+    answers |= {f"q{i:03}": (["b"], ["a", "c"]) for i in range(n - lost, n)}
+    return snapshot(
+        answers, **{"required": {name: ["a"] for name in answers}, "items": dict.fromkeys("abc", ""), **given}
+    )
+
+
+# ---------------------------------------------------------------------------------------------- verdicts
+
+
+def test_the_same_is_the_same():
+    found = checked(many(30), many(30))
+    (one,) = found.selectors
+    assert (found.verdict, found.exit_code(), found.exit_code(strict=True)) == (Verdict.SAME, 0, 0)
+    assert one.reasons == ("no required item lost, no metric moved",)
+    assert (one.compared, one.lost, one.gained, one.allowed, one.changes, one.notices) == (30, 0, 0, 1, (), ())
+    assert [judged.metric for judged in one.metrics] == ["completeness", "recall", "tokens"]
+
+
+def test_more_lost_than_allowed_is_worse_and_says_so():
+    one = only(many(30), many(30, 3, identity=identity(versions={"code": "new"})), max_lost_required=2)
+    assert one.verdict is Verdict.WORSE
+    assert one.reasons[0] == "3 more required items lost than gained, 2 allowed (3 lost, 0 gained)"
+    assert (one.lost, one.gained, one.allowed, len(one.changes)) == (3, 0, 2, 3)
+
+
+def test_what_a_selector_loses_that_is_not_deterministic_may_be_chance():
+    base = replace(many(100), unsteady=("q000",), repeats=3)
+    judged = (parse_metric("tokens"),)
+    few = only(base, many(100, 4), max_lost_required=3, metrics=judged)
+    assert few.verdict is Verdict.CANNOT_TELL  # p = 2 / 2^4
+    assert few.reasons[0] == (
+        "4 more required items lost than gained, 3 allowed (4 lost, 0 gained), by a selector that is not "
+        "deterministic: it may be chance (p = 0.12)"
+    )
+    assert only(base, many(100, 6), max_lost_required=3, metrics=judged).verdict is Verdict.WORSE  # p = 2 / 2^6
+    assert only(many(100), many(100, 4), max_lost_required=3, metrics=judged).verdict is Verdict.WORSE
+
+
+@pytest.mark.parametrize(
+    ("lost", "allowed", "verdict"), [(1, 1, "cannot tell"), (2, 1, "worse"), (2, 2, "cannot tell")]
+)
+def test_as_many_as_allowed_are_left_to_the_metrics(lost, allowed, verdict):
+    one = only(many(30), many(30, lost), max_lost_required=allowed)
+    assert one.verdict.value == verdict
+
+
+def test_one_for_every_hundred_queries_in_need_is_allowed_by_default():
+    assert only(many(299), many(299)).allowed == 2
+    nothing = snapshot({f"q{i}": [] for i in range(300)})
+    assert only(nothing, nothing).allowed == 1
+
+
+def test_a_difference_that_is_not_told_apart_says_what_would_tell():
+    one = only(many(30), many(30, 1))
+    assert one.verdict is Verdict.CANNOT_TELL
+    assert one.reasons[0] == (
+        "completeness 1 -> 0.9667 (-0.03333): more than the 0.01 tolerated, but not told apart from chance on "
+        "30 queries (p = 1); 312 queries would tell"
+    )
+    assert checked(many(30), many(30, 1)).exit_code() == 0
+    assert checked(many(30), many(30, 1)).exit_code(strict=True) == 1
+
+
+def test_worse_metrics_fail_whatever_is_allowed():
+    one = only(many(60), many(60, 12), max_lost_required=99)
+    assert one.verdict is Verdict.WORSE
+    assert one.reasons[0].startswith("completeness 1 -> 0.8 (-0.2), more than the 0.01 tolerated, p = ")
+
+
+def test_better_is_said_with_its_size():
+    one = only(many(60, 12), many(60), metrics=(parse_metric("completeness"),))
+    assert one.verdict is Verdict.BETTER
+    assert one.reasons[0].startswith("completeness 0.8 -> 1 (+0.2), p = ")
+    assert (one.lost, one.gained) == (0, 12)
+
+
+def test_a_broken_pin_fails_alone():
+    pins = (Pin(query="q000", must_include=(item_id("c"),), line=3),)
+    one = only(many(30), many(30), pins=pins)
+    assert one.verdict is Verdict.WORSE
+    assert one.reasons == (f"pin broken, query q000: {item_id('c')} is not offered: below includeScore, score 0.88",)
+    assert [failure.line for failure in one.pins] == [3]
+
+
+def test_worse_goes_before_cannot_tell_and_not_comparable_before_all():
+    worse, unsure = (many(60), many(60, 12)), (many(30), many(30, 1))
+    lacking = (many(30), many(20))
+    assert checked(*unsure, worse).verdict is Verdict.WORSE
+    found = checked(*unsure, worse, lacking)
+    assert (found.verdict, found.exit_code()) == (Verdict.NOT_COMPARABLE, 2)
+    assert [one.verdict.value for one in found.selectors] == ["cannot tell", "worse", "not comparable"]
+
+
+def test_a_pair_that_is_not_comparable_is_not_judged_nor_corrected_for():
+    alone = checked(many(60), many(60, 12)).selectors[0]
+    beside = checked(many(60), many(60, 12), (many(30), many(20))).selectors
+    assert beside[0].metrics == alone.metrics
+    assert (beside[1].metrics, beside[1].changes, beside[1].compared) == ((), (), 0)
+    assert "10 queries of this run are gone (q020, q021, q022, ...)" in beside[1].reasons[0]
+
+
+def test_left_out_queries_are_counted_and_told():
+    one = only(many(30), many(20), allow_removed=True)
+    assert (one.verdict, one.compared, len(one.left_out["removed"])) == (Verdict.SAME, 20, 10)
+    assert one.notices == ("10 queries gone, left out (q020, q021, q022, ...)",)
+
+
+def test_queries_that_need_nothing_are_judged_by_what_applies():
+    base = snapshot({f"q{i}": [] for i in range(30)})
+    one = only(base, base)
+    assert one.verdict is Verdict.SAME
+    assert one.notices == ("completeness applies to none of the 30 queries", "recall applies to none of the 30 queries")
+
+
+def test_a_check_of_nothing_is_the_same():
+    found = check([], SETTINGS, name="gate", base="a", head="b")
+    assert (found.selectors, found.verdict, found.exit_code()) == ((), Verdict.SAME, 0)
+
+
+# ---------------------------------------------------------------------------------------------- notices
+
+
+def test_swaps_are_counted_and_change_no_metric():
+    base = snapshot({"q": ([("a", 0.5000001)], [("b", 0.5)])}, required={"q": ["a"]})
+    head = snapshot({"q": ([("b", 0.5000001)], [("a", 0.5)])}, required={"q": ["a"]}, items={"a": "", "b": ""})
+    one = only(base, head, max_lost_required=0)
+    assert (one.verdict, one.swaps, one.changes, one.lost) == (Verdict.SAME, ("q",), (), 0)
+    assert [judged.comparison.equal for judged in one.metrics] == [1, 1, 1]
+    assert one.notices == ("1 query differs only among scores within 1e-5, counted as the same (q)",)
+
+
+def test_other_answers_with_nothing_else_different_are_not_deterministic():
+    one = only(many(30), many(30, 1))
+    assert "not deterministic" in one.notices[-1]
+    for other in (many(30, 1, identity=identity(embedder="x")), many(30, 1, items={"a": "x", "b": "", "c": ""})):
+        assert not any("deterministic" in notice for notice in only(many(30), other).notices)
+
+
+def test_the_spread_of_repeats_and_unsteady_queries_are_told():
+    head = replace(many(30, 2), repeats=3, spread={"recall": 0.0125, "items": 1.0}, unsteady=("q029",))
+    one = only(replace(many(30), repeats=3, spread={"recall": 0.0}), head)
+    assert (one.lost, [change.query for change in one.changes]) == (1, ["q028"])
+    assert one.notices[0] == (
+        "1 query answered otherwise from time to time (q029): in the metrics, but not among items lost and gained"
+    )
+    assert one.notices[1:3] == (
+        "spread of the means over 3 repeats, baseline: recall 0",
+        "spread of the means over 3 repeats, now: recall 0.0125",
+    )
+
+
+def test_texts_are_those_of_what_changed_and_none_where_they_are_kept_out():
+    head = many(3, 1, items=[item("a", "How to a."), item("b", "How to b."), item("c", "How to c.")])
+    one = only(many(3), head)
+    assert one.texts == {"q002": "text of q002", item_id("a"): "How to a."}
+    assert only(without_texts(many(3)), without_texts(head)).texts == {}
+
+
+# ---------------------------------------------------------------------------------------------- pairs
+
+
+def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head():
+    a, b, c = many(2, selector="a"), many(2, selector="b"), many(2, selector="c")
+    other = many(2, selector="a", dataset="e")
+    pairs, missing, notices = pair_up([a, b, other], [c, b, a])
+    assert [(x.selector, y.selector) for x, y in pairs] == [("b", "b"), ("a", "a")]
+    assert notices == ("c on d is not in this run, and is not checked",)
+    (lacking,) = missing
+    assert (lacking.dataset, lacking.selector, lacking.verdict) == ("e", "a", Verdict.NOT_COMPARABLE)
+    assert lacking.reasons[0].startswith("this run has dataset e, and this run has not; put it back")
+    found = check(pairs, SETTINGS, name="g", base="a", head="b", missing=missing, notices=notices)
+    assert (found.exit_code(), found.notices) == (2, notices)
+
+
+def test_a_selector_that_the_run_lacks_is_named():
+    _, missing, _ = pair_up([replace(many(2), source="gate.baseline", judged=None)], [many(2, selector="t")])
+    assert missing[0].reasons == (
+        "gate.baseline has s on d, and this run has not; put it back, or write the baseline anew with --accept",
+    )
+
+
+# ---------------------------------------------------------------------------------------------- order, mirror
+
+
+@st.composite
+def pairs(draw):
+    """Answers of up to 12 queries on both sides, with what each needs."""
+    queries = [f"q{i}" for i in range(draw(st.integers(1, 12)))]
+    required = {q: draw(st.lists(st.sampled_from("abcd"), max_size=2, unique=True)) for q in queries}
+    sides = []
+    for _ in range(2):
+        answers = {}
+        for query in queries:
+            scores = {name: draw(st.sampled_from([0.2, 0.5, 0.500001, 0.9])) for name in "abcdef"}
+            rows = sorted(scores.items(), key=lambda row: -row[1])
+            cut = draw(st.integers(0, 6))
+            answers[query] = answer(query, rows[:cut], rows[cut:])
+        sides.append(answers)
+    return sides, required, draw(st.permutations(queries)), draw(st.permutations("abcdef"))
+
+
+def plain(one):
+    """What a check says of a pair, in no order."""
+    key = lambda change: (change.query, change.item, change.lost)  # noqa: E731
+    ranks = [replace(c, base_rank=None, head_rank=None) for c in one.changes]  # ties are ranked by the catalog's order
+    found = (one.verdict, sorted(one.reasons), one.lost, one.gained, one.metrics, sorted(one.swaps))
+    return (*found, sorted(ranks, key=key))
+
+
+@settings(max_examples=25, deadline=None, database=None, derandomize=True)
+@given(pairs())
+def test_the_order_of_queries_and_items_changes_nothing(drawn):
+    (base, head), required, queries, names = drawn
+    items = dict.fromkeys("abcdef", "")
+    turned = dict.fromkeys(names, "")
+    one = only(snapshot(base, required=required, items=items), snapshot(head, required=required, items=items))
+    other = only(
+        snapshot({q: base[q] for q in queries}, required=required, items=turned),
+        snapshot({q: head[q] for q in reversed(queries)}, required=required, items=turned),
+    )
+    assert plain(one) == plain(other)
+
+
+@settings(max_examples=25, deadline=None, database=None, derandomize=True)
+@given(pairs())
+def test_swapping_the_sides_mirrors_lost_and_gained_and_better_and_worse(drawn):
+    (base, head), required, _, _ = drawn
+    one, other = (snapshot(side, required=required, items=dict.fromkeys("abcdef", "")) for side in (base, head))
+    none = Settings(metrics=tuple(map(parse_metric, ("completeness", "recall"))), max_lost_required=99)
+    there, back = (checked(*sides, given=none).selectors[0] for sides in ((one, other), (other, one)))
+    assert (there.lost, there.gained, there.swaps) == (back.gained, back.lost, back.swaps)
+    turned = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    for judged, mirrored in zip(there.metrics, back.metrics, strict=True):
+        assert turned.get(judged.verdict, judged.verdict) is mirrored.verdict
+        assert judged.comparison.p_holm == mirrored.comparison.p_holm
+
+
+# ---------------------------------------------------------------------------------------------- real pipelines
+
+
+class Noisy(Vectors):
+    """Vectors that differ as on another machine: by what moves no score by more than about 1e-6."""
+
+    def __init__(self, seed):
+        super().__init__(HashingEmbedder(), None)
+        self._seed = seed
+
+    def get(self, texts):
+        found = super().get(texts)
+        rng = np.random.default_rng([self._seed, len(texts)])
+        noise = rng.standard_normal(found.shape)
+        noise *= 5e-7 / np.linalg.norm(noise, axis=1, keepdims=True)
+        return (found + noise).astype(np.float32)
+
+
+def smoke(folder, data=SMOKE):
+    lines = [
+        f"datasets: [{data}]", "embedder: hashing", "tokens: chars/4", "metrics: [completeness, recall, tokens]",
+        "selectors:",
+        *(f"  - {{selector: semantic, preset: {name}}}" for name in ("normal", "conservative", "aggressive")),
+        "  - {selector: bm25, set: {n: 3}}",
+        "  - {name: margin, pipeline: {retrieve: dense, refine: [{margin: {margin: 0.1}}, {gap: {}}]}}",
+    ]  # fmt: skip
+    path = folder / "e.yaml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return open_experiment(path)
+
+
+@pytest.fixture
+def cache_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
+
+
+@pytest.mark.usefixtures("cache_of_its_own")
+def test_noise_on_scores_is_never_a_change(tmp_path):
+    prepared = smoke(tmp_path)
+    base = take(prepared)
+    for seed in range(8):
+        resources = LocalResources(Noisy(seed), open_counter("chars/4", cache=tmp_path))
+        head = take(prepared, resources=resources)
+        found = check(pair_up(base, head).pairs, SETTINGS, name="g", base="a", head="b")
+        assert [one.changes for one in found.selectors] == [()] * len(head)
+        assert found.verdict is Verdict.SAME
+
+
+@pytest.mark.usefixtures("cache_of_its_own")
+def test_items_and_queries_in_another_order_are_never_worse(tmp_path):
+    prepared = smoke(tmp_path)
+    data = Path(shutil.copytree(SMOKE, tmp_path / "smoke"))
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        lines = (data / name).read_text("utf-8").splitlines()
+        (data / name).write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
+    card = (data / "dataset.yaml").read_text("utf-8").splitlines()
+    (data / "dataset.yaml").write_text("\n".join(line for line in card if "frozen:" not in line), encoding="utf-8")
+    found = check(pair_up(take(prepared), take(smoke(tmp_path, data))).pairs, SETTINGS, name="g", base="a", head="b")
+    assert [(one.verdict, one.changes) for one in found.selectors] == [(Verdict.SAME, ())] * 5
+
+
+@pytest.mark.usefixtures("cache_of_its_own")
+def test_a_selector_that_offers_less_is_worse(tmp_path):
+    taken = {one.selector: one for one in take(smoke(tmp_path))}
+    base, head = taken["semantic/aggressive"], replace(taken["semantic/conservative"], selector="semantic/aggressive")
+    (one,) = checked(base, head).selectors
+    wanted = {
+        (name, found.id)
+        for name in base.queries
+        for found in base.answers[name].offered
+        if found.id not in {one.id for one in head.answers[name].offered}
+    }
+    assert {(change.query, change.item) for change in one.changes if change.lost} == wanted
+    assert all(change.base_rank is not None for change in one.changes)
