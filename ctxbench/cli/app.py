@@ -135,6 +135,79 @@ def select(
 
 
 @app.command(cls=Command)
+def tune(
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets with both splits, names or folders.")],
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write; runs/tune-<policy name> by default.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Find the best presets, exactly, and report them on held-out queries.
+
+    Every setting of a cut is evaluated on the tuning split; what a policy asks for is then measured on the test split,
+    which is read once. Writes presets for experiments, and a report of what they cost and miss.
+
+    For example:
+
+    ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
+    """
+    from ctxbench.cli.tune import Places, tune_presets
+
+    tune_presets(datasets, policy, places=Places(out, markdown), texts=not no_text, as_json=json_)
+
+
+@app.command(cls=Command)
+def check(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="GATE | BASE HEAD", help="A gate file, gate.yaml by default; or the folders of two runs."
+        ),
+    ] = None,
+    accept: Annotated[bool, typer.Option("--accept", help="Write the baseline from what is there now.")] = False,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Store vectors with the baseline, so that a check needs no model.")
+    ] = False,
+    no_text: Annotated[
+        bool, typer.Option("--no-text", help="Keep texts of requests and items out of baseline and reports.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail also where it cannot be told.")] = False,
+    allow_removed: Annotated[
+        bool, typer.Option("--allow-removed", help="Leave out queries that are gone, changed or relabelled.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a summary; behind what is there if it is $GITHUB_STEP_SUMMARY.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file, too.")] = None,
+    annotations: Annotated[
+        bool, typer.Option("--annotations", help="Print workflow commands that GitHub shows beside the change.")
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Tell whether selection got worse than a baseline.
+
+    Exit code 0: no worse; 1: worse; 2: it cannot be judged. Queries and labels must be the same; catalog, model,
+    parameters and code are under test, and whichever changed is named as the cause.
+
+    For example:
+
+    ctxbench check gate.yaml --markdown summary.md
+    """
+    from ctxbench.cli.check import Asked, Outputs, run
+
+    asked = Asked(
+        places=tuple(what or ()),
+        accept=accept,
+        vectors=vectors,
+        texts=not no_text,
+        strict=strict,
+        allow_removed=allow_removed,
+    )
+    run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, json=json_))
+
+
+@app.command(cls=Command)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
@@ -204,29 +277,6 @@ def usage(
     from ctxbench.cli.usage import report_usage
 
     report_usage(files, catalog=catalog, tokens=tokens, share=share, top=top, as_json=json_)
-
-
-@app.command(cls=Command)
-def tune(
-    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets with both splits, names or folders.")],
-    policy: Annotated[Path, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")],
-    out: Annotated[Path | None, typer.Option(help="The folder to write; runs/tune-<policy name> by default.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
-    no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
-    json_: JsonFlag = False,
-) -> None:
-    """Find the best presets, exactly, and report them on held-out queries.
-
-    Every setting of a cut is evaluated on the tuning split; what a policy asks for is then measured on the test split,
-    which is read once. Writes presets for experiments, and a report of what they cost and miss.
-
-    For example:
-
-    ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
-    """
-    from ctxbench.cli.tune import Places, tune_presets
-
-    tune_presets(datasets, policy, places=Places(out, markdown), texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)

@@ -190,11 +190,11 @@ def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
     if not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
         lines.append(f"{why}, so nothing is searched")
-    lines += ["", *_block(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]
+    lines += ["", *candidate_lines(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]
     out = explanation.left_out[:near]
     if out:
         lines += ["", f"nearest that stayed out ({len(out)} of {len(explanation.left_out)} candidates):", ""]
-        lines += _block(out, pairs=False)
+        lines += candidate_lines(out, pairs=False)
     return "\n".join(lines)
 
 
@@ -204,18 +204,24 @@ def _held(explanation: Explanation) -> str:
     return "always in" if modes == {"always"} else "in the session"
 
 
-def _block(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
+def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
+    """Candidates one below the other: score, mode, tokens, id, the rule that keeps one out, and the winning pair."""
     lines = []
     for one in rows:
         score = "      " if one.offered.score is None else f"{one.offered.score:6.3f}"
         lines.append(f"{score}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
         if one.offered.rule:
             lines.append(f"        {one.offered.rule}")
-        led = f"led to by {one.offered.via}" if one.offered.via else ""
-        pair = f"“{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”" if one.item_chunk else ""
-        if pairs and (led or pair):
-            lines.append(f"        {': '.join(filter(None, (led, pair)))}")
+        if pairs and (pair := winning_pair(one)):
+            lines.append(f"        {pair}")
     return lines
+
+
+def winning_pair(one: Explained) -> str:
+    """What led to a candidate: the item, if one did, and the pair of texts; empty if neither is known."""
+    led = f"led to by {one.offered.via}" if one.offered.via else ""
+    pair = f"“{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”" if one.item_chunk else ""
+    return ": ".join(filter(None, (led, pair)))
 
 
 def _short(text: str) -> str:

@@ -34,6 +34,7 @@ def test_the_commands_are_those_that_are_documented():
     assert sorted(" ".join(path) for path in COMMANDS) == [
         "",
         "calibrate",
+        "check",
         "data",
         "data agreement",
         "data capture",

@@ -1,0 +1,296 @@
+"""`ctxbench check`: what is there now against a baseline, or a run against another; and accepting a baseline."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ctxbench.cli.light import drop_output
+from ctxbench.cli.output import print_json, print_json_text
+from ctxbench.cli.progress import progress
+from ctxbench.errors import ParameterError, StorageError, UserError
+from ctxbench.fileio import write_atomic
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.gate.gate import Checked
+    from ctxbench.evaluation.gate.model import Check
+    from ctxbench.reporting.gate.annotations import Places
+    from ctxbench.reporting.gate.blocks import Document
+
+GATE = "gate.yaml"  # where nothing else is named
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be done.
+
+    Attributes:
+        places: none = `GATE`; one = a gate file; two = the folders of a base and of a head.
+        accept: write the baseline.
+        vectors: write vectors beside it.
+        texts: whether texts of requests and items stand in outputs.
+        strict: fail where it cannot be told.
+        allow_removed: leave out queries that are gone, changed or relabelled.
+    """
+
+    places: Sequence[str] = ()
+    accept: bool = False
+    vectors: bool = False
+    texts: bool = True
+    strict: bool = False
+    allow_removed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What is checked, for reports of what cannot be."""
+        return " ".join(self.places) or GATE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """Where it is told.
+
+    Attributes:
+        markdown: the file of a summary; None = none.
+        junit: the file of JUnit XML; None = none.
+        annotations: print workflow commands, too.
+        json: print JSON instead of text.
+    """
+
+    markdown: Path | None = None
+    junit: Path | None = None
+    annotations: bool = False
+    json: bool = False
+
+
+def run(asked: Asked, outputs: Outputs) -> None:
+    """Check, or accept, and tell.
+
+    Raises:
+        UserError: it cannot be judged; the summary and the other files say so, too.
+        typer.Exit: with the code of the verdict, if it is not 0.
+    """
+    _refuse_contradictions(asked, outputs)
+    _refuse_folders(outputs)
+    if asked.accept:
+        _accept(asked, as_json=outputs.json)
+        return
+    try:
+        found, accept, places = _checked(asked)
+    except UserError as error:
+        _tell_refusal(str(error), asked, outputs)
+        raise
+    _tell(found, asked, outputs, accept=accept, places=places)
+    code = found.exit_code(strict=asked.strict)
+    if code:
+        raise typer.Exit(code)
+
+
+def _refuse_contradictions(asked: Asked, outputs: Outputs) -> None:
+    """Options that make no sense together.
+
+    Raises:
+        ParameterError: there are some.
+    """
+    judging = {
+        "--strict": asked.strict,
+        "--allow-removed": asked.allow_removed,
+        "--markdown": outputs.markdown,
+        "--junit": outputs.junit,
+        "--annotations": outputs.annotations,
+    }
+    given = [name for name, value in judging.items() if value]
+    if len(asked.places) > 2:
+        n = len(asked.places)
+        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(asked.places)}")
+    if asked.accept and len(asked.places) == 2:
+        raise ParameterError(
+            "--accept writes the baseline of a gate file, and two run folders have none; name one file"
+        )
+    if asked.accept and given:
+        raise ParameterError(f"--accept judges nothing, so that {', '.join(given)} would do nothing; leave it out")
+    if asked.vectors and not asked.accept:
+        raise ParameterError("--vectors stores vectors beside a baseline that is written: it needs --accept")
+    if outputs.json and outputs.annotations:
+        raise ParameterError("--json and --annotations both go to standard output; leave one out")
+
+
+def _refuse_folders(outputs: Outputs) -> None:
+    """Look at where files will go before anything is asked.
+
+    Raises:
+        ParameterError: a folder stands there.
+    """
+    for option, path in (("--markdown", outputs.markdown), ("--junit", outputs.junit)):
+        if path is not None and path.is_dir():
+            empty = f"; is ${_SUMMARY} set?" if path == Path() else ""
+            raise ParameterError(f"{path} is a folder, and {option} names a file{empty}")
+
+
+def _accept(asked: Asked, *, as_json: bool) -> None:
+    from ctxbench.evaluation.gate.gate import accept
+
+    with progress() as shown, redirect_stdout(sys.stderr):
+        done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
+    if as_json:
+        names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
+        files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
+        print_json({"baseline": done.folder.as_posix(), **files})
+        return
+    for path in done.written:
+        typer.echo(f"written: {path}")
+    for path in done.removed:
+        typer.echo(f"removed: {path}")
+    kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
+    changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
+    typer.echo(f"accepted: {done.folder}, {kept}; {changed}")
+
+
+def _gate(asked: Asked) -> Path:
+    """The gate file.
+
+    Raises:
+        UserError: there is none, or it is a folder.
+    """
+    path = Path(asked.places[0]) if asked.places else Path(GATE)
+    if not asked.places and not path.exists():
+        raise StorageError(f"there is no {GATE} here; write one, or name a gate file or two run folders")
+    if path.is_dir():
+        raise ParameterError(f"{path} is a folder; expected a gate file, or two folders of runs")
+    return path
+
+
+def _checked(asked: Asked) -> tuple[Check, str, Places]:
+    """What was found, the command that would accept it, and where things stand. Plugins that print do so on stderr."""
+    from ctxbench.evaluation.gate.gate import check_gate, check_runs
+    from ctxbench.reporting.gate.annotations import Places
+    from ctxbench.reporting.gate.texts import without_texts
+
+    with progress() as shown, redirect_stdout(sys.stderr):
+        if len(asked.places) == 2:
+            base, head = map(Path, asked.places)
+            found, accept, places = check_runs(base, head, allow_removed=asked.allow_removed), "", Places()
+        else:
+            done = check_gate(_gate(asked), allow_removed=asked.allow_removed, notify=shown.say, progress=shown)
+            found, accept, places = done.check, _accept_command(asked, done), _places(done)
+    return found if asked.texts else without_texts(found), accept, places
+
+
+def _accept_command(asked: Asked, done: Checked) -> str:
+    """The command that accepts what was found, with all that the baseline holds and nothing that it keeps out."""
+    options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
+    return shlex.join(["ctxbench", "check", *asked.places, "--accept", *options])
+
+
+def _places(done: Checked) -> Places:
+    """Where pins and items stand, as far as that is in the repository."""
+    from ctxbench.evaluation.datasets.store import dataset_folder
+    from ctxbench.evaluation.gate.item_lines import ItemLines
+    from ctxbench.reporting.gate.annotations import Places
+
+    base, references = done.prepared.experiment.base, done.prepared.references
+    lines = ItemLines()
+
+    def item(dataset: str, name: str) -> tuple[str, int]:
+        own = base / references[dataset]
+        path, line = lines.find(own if own.is_dir() else dataset_folder(references[dataset]), name)
+        return _in_repository(path), line
+
+    return Places(gate=_in_repository(done.file.path), item=item)
+
+
+def _in_repository(path: Path) -> str:
+    """The path from the root of the checkout, or from here; empty for a file elsewhere."""
+    root, found = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve(), path.resolve()
+    return found.relative_to(root).as_posix() if found.is_relative_to(root) else ""
+
+
+# --------------------------------------------------------------------------------------------------------- telling
+
+
+def _tell(found: Check, asked: Asked, outputs: Outputs, *, accept: str, places: Places) -> None:
+    """Files first, so that they are there even if whoever reads standard output leaves."""
+    from ctxbench.reporting.gate.document import document
+
+    told = document(found, strict=asked.strict, accept=accept)
+    if outputs.markdown is not None:
+        _summarise(told, outputs.markdown)
+    if outputs.junit is not None:
+        from ctxbench.reporting.gate.junit import junit
+
+        write_atomic(outputs.junit, junit(found, strict=asked.strict))
+    if outputs.json:
+        from ctxbench.jsonio import dump_json
+        from ctxbench.reporting.gate.as_json import check_dict
+
+        _print("", json=dump_json(check_dict(found, strict=asked.strict), indent=2))
+        return
+    text = _console(told)
+    if outputs.annotations:
+        from ctxbench.reporting.gate.annotations import workflow_commands
+
+        text += workflow_commands(found, places=places, strict=asked.strict)
+    _print(text)
+
+
+def _console(told: Document) -> str:
+    import shutil
+
+    from ctxbench.reporting.gate.console import console_text
+
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=plain)
+
+
+def _tell_refusal(message: str, asked: Asked, outputs: Outputs) -> None:
+    """Say in every output that was asked for why nothing could be judged; standard error says it in any case."""
+    if outputs.markdown is not None:
+        from ctxbench.reporting.gate.document import refusal as told
+
+        _summarise(told(asked.name, message), outputs.markdown)
+    if outputs.junit is not None:
+        from ctxbench.reporting.gate.junit import refusal as cases
+
+        write_atomic(outputs.junit, cases(asked.name, message))
+    if outputs.annotations:
+        from ctxbench.reporting.gate.annotations import refusal as command
+
+        _print(command(message))
+
+
+def _summarise(told: Document, path: Path) -> None:
+    """Write the summary; behind what stands there already if it is the summary of a workflow's step.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    from ctxbench.reporting.gate.markdown import LIMIT, markdown
+
+    step = os.environ.get(_SUMMARY, "")
+    if not step or path.resolve() != Path(step).resolve():
+        write_atomic(path, markdown(told))
+        return
+    try:
+        size = path.stat().st_size if path.exists() else 0
+        with path.open("ab") as stream:
+            stream.write(b"\n" * bool(size) + markdown(told, limit=LIMIT - size - 1).encode())
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _print(text: str, *, json: str = "") -> None:
+    """Print, and forget a reader that left: the verdict is the exit code whoever reads."""
+    try:
+        print_json_text(json) if json else typer.echo(text, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()

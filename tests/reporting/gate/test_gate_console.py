@@ -1,0 +1,98 @@
+"""A check on the console."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ctxbench.reporting.gate.blocks import Code, Document, Section, Table
+from ctxbench.reporting.gate.console import console_text
+from ctxbench.reporting.gate.document import document
+
+COUNTS = "queries  left out  swaps  required lost  gained  net allowed"
+
+
+def test_the_verdicts_come_before_anything_else(made):
+    lines = console_text(document(made.every()), width=120).splitlines()
+    assert lines[:3] == [
+        "not comparable: gate.yaml, this run against gate.baseline",
+        "",
+        f"    verdict         dataset  selector         {COUNTS}",
+    ]
+    assert lines[3].split() == ["not", "comparable", "desk", "mine", *"------"]
+    assert lines[7].split()[:3] == ["same", "desk", "bm25"]
+
+
+def test_lost_items_are_told_one_below_the_other(made):
+    text = console_text(document(made.check(made.worse())))
+    assert (
+        "  Required items lost: 1\n"
+        '    q2 "please review my code"  rule:code%20review\n'
+        "        kept out: its score is below includeScore=0.3; missed by 0.0500\n"
+        "        score: 0.5000 -> 0.2500, rank 2 -> 9\n"
+        "        cause: item edited: text of rule:code%20review edited\n"
+        "        mend: bring the words of q2 back\n"
+    ) in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+def test_lines_fit_unless_a_word_is_longer(made, width):
+    for line in console_text(document(made.every()), width=width).splitlines():
+        assert len(line) <= width or len(line.split()) <= 1, line
+
+
+def test_a_table_stands_in_columns_only_where_it_fits():
+    table = Table(
+        title="T", head=("name", "n", "more"), rows=(("a", "10", "x"), ("bb", "9", "")), numbers=frozenset({1})
+    )
+    told = Document(title="t", opening=(), sections=(Section("s", (table,)),), closing=())
+    wide = "    name   n  more\n    a     10  x\n    bb     9\n"
+    assert wide in console_text(told)
+    long = replace(table, rows=(("a", "10", "x " * 30),))
+    narrow = console_text(replace(told, sections=(Section("s", (long,)),)), width=40)
+    assert "    a\n        n: 10\n        more: x x x" in narrow
+    joined = replace(long, joined=True)
+    assert "    a\n        n 10; more: x x x" in console_text(
+        replace(told, sections=(Section("s", (joined,)),)), width=40
+    )
+
+
+def test_long_lists_are_cut_and_say_where_all_of_them_are(made):
+    text = console_text(document(made.many(30)))
+    assert text.count("    and 20 more (all of them: --json or --markdown FILE)") == 2  # lost items, and causes
+    assert text.count("    and 25 more (all of them: --json or --markdown FILE)") == 1  # other items
+    assert "Required items lost: 30" in text
+    assert "rule:r9 " in text or "rule:r9\n" in text
+    assert "rule:r10" not in text
+
+
+def test_plain_text_is_ascii(made):
+    for check in (made.every(), made.hostile()):
+        assert console_text(document(check), plain=True).isascii()
+    assert "-50.0 (-" in console_text(document(made.check(made.worse())), plain=True)
+
+
+def test_nothing_that_others_wrote_is_a_control_character_or_a_workflow_command(made):
+    command = "::add-mask::x ##[error]y " * 20
+    worse = made.worse()
+    told = replace(worse, reasons=(command,), changes=(replace(made.LOST, rule=command),), texts={"q2": command})
+    for check in (made.check(told, name=command, notices=(command,)), made.hostile()):
+        for width in (40, 61, 100):
+            text = console_text(document(check), width=width)
+            assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+            assert "##[" not in text
+            assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_a_command_stays_on_one_line():
+    told = Document(title="t", opening=(), sections=(), closing=(Code("ctxbench check " + "a" * 60 + " --accept"),))
+    assert f"  ctxbench check {'a' * 60} --accept\n" in console_text(told, width=40)
+
+
+def test_it_ends_with_what_to_do_next(made):
+    text = console_text(document(made.check(made.worse()), accept="ctxbench check gate.yaml --accept"))
+    assert text.endswith(
+        "It is worse (exit code 1). Mend it as said above, or, if it is meant, accept it:\n"
+        "  ctxbench check gate.yaml --accept\n"
+    )

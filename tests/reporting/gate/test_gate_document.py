@@ -1,0 +1,190 @@
+"""A check as a document: what is said, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ctxbench.evaluation.gate.model import Cause, CauseKind, Verdict
+from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text
+from ctxbench.reporting.gate.document import document, refusal
+
+ACCEPT = "ctxbench check gate.yaml --accept"
+
+
+def tables(section):
+    return {block.title.split(":")[0]: block for block in section.blocks if isinstance(block, Table)}
+
+
+def closing(check, **given):
+    return [block.text for block in document(check, **given).closing if "corrected" not in block.text]
+
+
+def test_the_verdict_stands_first_and_every_outcome_has_a_row(made):
+    told = document(made.every())
+    assert told.title == "not comparable: gate.yaml, this run against gate.baseline"
+    assert [row[0] for row in told.opening[0].rows] == ["not comparable", "worse", "cannot tell", "better", "same"]
+    assert [section.title for section in told.sections] == [
+        "not comparable: mine on desk",
+        "worse: semantic/normal on desk",
+        "cannot tell: dense on desk",
+        "better: hybrid on desk",
+        "same: bm25 on desk",
+    ]
+    assert all(isinstance(section.blocks[0], Bullets) for section in told.sections)
+
+
+def test_what_was_not_judged_has_no_numbers(made):
+    (row,) = document(made.check(made.not_comparable())).opening[0].rows
+    assert row == ("not comparable", "desk", "mine", *"----")
+
+
+def test_selectors_of_one_verdict_keep_the_order_of_the_file(made):
+    names = ["b", "a", "c"]
+    told = document(made.check(*(replace(made.same(), selector=name) for name in names)))
+    assert [row[2] for row in told.opening[0].rows] == names
+
+
+def test_a_metric_has_both_means_difference_p_tolerance_verdict_and_what_is_detectable(made):
+    found = tables(document(made.check(made.worse())).sections[0])["Metrics"]
+    assert found.head == ("metric", "verdict", "base", "head", "difference", "p", "tolerance", "detectable", "n")
+    first, second = found.rows
+    # 10 of 20 pairs differ, all for the worse: exact McNemar 2 / 2**10 = 0.00195
+    assert first[:3] == ("completeness %", "worse", "100.0")
+    assert first[3].startswith("50.0 (")
+    assert first[4].startswith("\u221250.0 (")
+    assert first[5:] == ("0.0020", "1.0 points", "10.0 points", "20")
+    assert second == ("tokens", "same", "100", "100", "0.0", "1", "12 tokens", "-", "20")
+
+
+def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):
+    (row,) = tables(document(made.check(made.worse())).sections[0])["Required items lost"].rows
+    assert row == (
+        ("q2", "please review my code"),
+        "rule:code%20review",
+        "its score is below includeScore=0.3; missed by 0.0500",
+        "0.5000 -> 0.2500, rank 2 -> 9",
+        "item edited: text of rule:code%20review edited",
+        "bring the words of q2 back",
+    )
+
+
+def test_what_was_no_candidate_is_said_so(made):
+    lost = replace(made.LOST, rule="", missed_by=None, head_score=None, head_rank=None)
+    one = replace(made.worse(), changes=(lost, replace(lost, lost=False)))
+    found = tables(document(made.check(one)).sections[0])
+    assert found["Required items lost"].rows[0][2:4] == (
+        "no candidate",
+        "0.5000 -> none, rank 2 -> none",
+    )
+    assert found["Required items gained"].rows[0][2] == "no candidate"
+    assert found["Required items gained"].head[2] == "kept out before"
+
+
+def test_other_changes_say_which_way_each_went(made):
+    changes = tuple(replace(made.LOST, required=False, lost=lost) for lost in (True, False))
+    found = tables(document(made.check(replace(made.worse(), changes=changes))).sections[0])
+    rows = found["Other items that went in or out"].rows
+    assert [row[2] for row in rows] == ["out", "in"]
+    assert [row[3].split(", ")[0] for row in rows] == ["now", "before"]
+
+
+def test_queries_left_out_and_swaps_are_counted(made):
+    told = document(made.check(made.worse()))
+    assert told.opening[0].head[3:6] == ("queries", "left out", "swaps")
+    assert told.opening[0].rows[0][3:6] == ("20", "2", "1")
+    assert told.sections[0].blocks[-1] == Bullets(("Two queries are new.",))
+
+
+def test_a_refusal_says_why_line_by_line():
+    told = refusal("gate.yaml", "gate.yaml: 2 faults\n  a is wrong\n  b is wrong")
+    assert told.title == "cannot judge: gate.yaml"
+    assert told.opening == (Bullets(("gate.yaml: 2 faults", "a is wrong", "b is wrong")),)
+
+
+def test_without_texts_ids_stay(made):
+    told = repr(document(texts.without_texts(made.check(made.worse()))))
+    assert "please" not in told
+    assert "Code review" not in told
+    assert "rule:code%20review" in told
+
+
+@pytest.mark.parametrize(
+    ("maker", "strict", "words"),
+    [
+        ("worse", False, "It is worse (exit code 1)."),
+        ("not_comparable", False, "It cannot be judged (exit code 2): "),
+        ("cannot_tell", False, "exit code 0, with --strict 1"),
+        ("cannot_tell", True, "exit code 1 for --strict"),
+        ("better", False, "It is better (exit code 0)."),
+    ],
+)
+def test_the_last_line_says_what_to_do_next(made, maker, strict, words):
+    check = made.check(getattr(made, maker)())
+    *_, said, command = closing(check, strict=strict, accept=ACCEPT)
+    assert words in said
+    assert command == ACCEPT
+    assert f"exit code {check.exit_code(strict=strict)}" in said
+    (alone,) = closing(check, strict=strict)
+    assert words in alone
+    assert alone.endswith(".")
+
+
+def test_nothing_is_to_be_done_where_nothing_changed(made):
+    assert closing(made.check(made.same()), accept=ACCEPT) == ["Nothing got worse (exit code 0)."]
+    new = replace(made.same(), left_out={"new": ("q30",)})
+    assert closing(made.check(new), accept=ACCEPT)[-1] == ACCEPT
+
+
+def test_a_check_of_nothing_says_so(made):
+    told = document(made.check())
+    assert told.opening == (Text("No selector was compared."),)
+    assert told.sections == ()
+    assert not any(isinstance(block, Code) for block in told.closing)
+
+
+# ----------------------------------------------------------------------------------------------------------- the words
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (Cause(kind=CauseKind.UNKNOWN), "unknown"),
+        (Cause(kind=CauseKind.PARAMETER, detail="topN 5 -> 3"), "parameter: topN 5 -> 3"),
+        (Cause(kind=CauseKind.GONE, subjects=("a",)), "item gone: a"),
+        (Cause(kind=CauseKind.MODEL, detail="model x -> y"), "model x -> y"),
+        (Cause(kind=CauseKind.EDITED, subjects=("a",), detail="text of a"), "item edited: text of a"),
+        (Cause(kind=CauseKind.CROWDED, subjects=("x", "y"), detail="new tools"), "crowded out: new tools (x and y)"),
+    ],
+)
+def test_a_cause_names_what_it_is_about_once(cause, words):
+    assert texts.cause(cause) == words
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(0, ""), (1, "0"), (6, "0, 1, 2, 3, 4 and 5"), (7, "0, 1, 2, 3, 4 and 2 more")]
+)
+def test_a_long_list_of_ids_is_cut(n, words):
+    assert texts.some([str(one) for one in range(n)]) == words
+
+
+@pytest.mark.parametrize(("p", "words"), [(0.00001, "<0.0001"), (0.0051, "0.0051"), (0.05, "0.050"), (1.0, "1")])
+def test_p_values(made, p, words):
+    found = made.judged("completeness", Verdict.SAME, [1] * 4, [1] * 4).comparison
+    assert texts.p_value(replace(found, p_holm=p)) == words
+    assert texts.p_value(replace(found, n=0)) == "-"
+
+
+def test_a_small_tolerance_is_not_shown_as_none(made):
+    metric = texts.parse_metric("completeness")
+    assert texts.amount(metric, 0.0001) == "0.01 points"
+    assert texts.amount(metric, 0.0) == "0.0 points"
+    assert texts.amount(metric, None) == "-"
+    assert texts.amount(texts.parse_metric("tokens"), 12.5) == "12 tokens"
+
+
+def test_long_texts_are_cut():
+    assert texts.clipped("a " * 200) == "a " * 78 + "a..."
+    assert len(texts.clipped("a" * 1000)) == 160

@@ -1,0 +1,94 @@
+"""A check as JUnit XML, read as other programs read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree.ElementTree import fromstring
+
+from ctxbench.reporting.gate.junit import junit, refusal
+
+# Elements of junit-10.xsd (Jenkins' xunit plugin) that are used: attributes that must and that may stand, and children.
+SCHEMA = {
+    "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": ({"name", "tests", "failures", "errors"}, {"time", "skipped"}, {"testcase"}),
+    "testcase": ({"name"}, {"time", "classname"}, {"skipped", "error", "failure"}),
+    "failure": (set(), {"type", "message"}, set()),
+    "error": (set(), {"type", "message"}, set()),
+    "skipped": (set(), {"type", "message"}, set()),
+}
+
+
+def read(text):
+    """The XML, which holds to the schema, and whose counts are right."""
+    root = fromstring(text.encode())
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        must, may, children = SCHEMA[element.tag]
+        assert must <= set(element.attrib) <= must | may
+        assert {child.tag for child in element} <= children
+    for suite in [root, *root]:
+        cases = suite.findall(".//testcase")
+        assert int(suite.get("tests")) == len(cases)
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            if name in suite.attrib:
+                assert int(suite.get(name)) == sum(case.find(tag) is not None for case in cases)
+    return root
+
+
+def outcomes(suite):
+    return {case.get("name"): case[0].tag if len(case) else "passed" for case in suite}
+
+
+def test_a_suite_for_each_selector_and_a_case_for_each_question(made):
+    root = read(junit(made.every()))
+    assert {suite.get("name"): outcomes(suite) for suite in root} == {
+        "semantic/normal on desk": {
+            "comparable": "passed",
+            "metric: completeness": "failure",
+            "metric: tokens": "passed",
+            "required items": "failure",
+            "required item: q2 rule:code%20review": "failure",
+            "pin: q2: q2 must include rule:code%20review": "failure",
+        },
+        "bm25 on desk": {"comparable": "passed", "metric: completeness": "passed", "required items": "passed"},
+        "dense on desk": {"comparable": "passed", "metric: completeness": "skipped", "required items": "passed"},
+        "mine on desk": {"comparable": "error"},
+        "hybrid on desk": {"comparable": "passed", "metric: completeness": "passed", "required items": "passed"},
+    }
+    assert root.find(".//error").get("message") == "query q7 has no answer: the endpoint returned 500."
+    assert "missed by 0.0500; score 0.5000 -> 0.2500" in root.find(".//failure[@type='lost']").get("message")
+
+
+def test_strictly_what_cannot_be_told_fails(made):
+    (suite,) = read(junit(made.check(made.cannot_tell()), strict=True))
+    assert outcomes(suite)["metric: completeness"] == "failure"
+    assert suite.find(".//failure").get("message").startswith("cannot tell: 100.0 -> 95.0")
+
+
+def test_items_lost_within_the_allowance_are_skipped_with_the_reason(made):
+    (suite,) = read(junit(made.check(replace(made.worse(), allowed=1))))
+    found = outcomes(suite)
+    assert found["required items"] == "passed"
+    assert found["required item: q2 rule:code%20review"] == "skipped"
+    assert suite.find(".//skipped").get("message").startswith("within what may be lost: ")
+
+
+def test_a_refusal_is_one_error():
+    (suite,) = read(refusal("gate.yaml", "gate.yaml is empty"))
+    assert outcomes(suite) == {"comparable": "error"}
+    assert suite.find(".//error").get("message") == "gate.yaml is empty"
+
+
+def test_what_xml_cannot_hold_is_replaced(made):
+    (suite,) = read(junit(made.hostile()))
+    assert "\ufffd" in suite.get("name")
+    assert "<script>" in suite.get("name")
+    assert "\x00" not in junit(made.hostile())
+
+
+def test_nothing_compared_gives_no_suite(made):
+    assert list(read(junit(made.check()))) == []
+
+
+def test_equal_checks_give_equal_bytes(made):
+    assert junit(made.every()) == junit(made.every())
