@@ -193,7 +193,9 @@ def test_a_cycle_inside_one_name_is_found(tree: Path) -> None:
     assert any("steps.parts.a" in fault and "cycle" in fault for fault in faults_of(tree, SMALL))
 
 
-@pytest.mark.parametrize("module", ["ctxbench", "ctxbench.registry", "ctxbench.errors", "ctxbench.items"])
+@pytest.mark.parametrize(
+    "module", ["ctxbench", "ctxbench.registry", "ctxbench.errors", "ctxbench.items", "ctxbench.pytest_plugin"]
+)
 def test_light_modules_load_no_numpy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{'numpy', 'pandas', 'onnxruntime', 'typer'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,78 @@
+"""The plugin of pytest: a fixture that asserts what a selector offers. Nothing heavy is loaded until it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ctxbench.errors import UserError
+from ctxbench.pytest_plugin.asserting import AssertOffers
+from ctxbench.pytest_plugin.opening import Opened, Setup, open_setup
+from ctxbench.pytest_plugin.recording import Place, Recorder
+
+__all__ = ["AssertOffers", "Setup"]
+
+_RECORDER = pytest.StashKey[Recorder]()
+_OPTIONS = {
+    "gate": "a gate file that says which catalog, selector, embedder and token counter assert_offers uses",
+    "catalog": "what assert_offers selects from: a file of items, a folder, or a dataset's name",
+    "selector": "which selector it asks: name, name/preset, a YAML file, file#preset",
+    "embedder": "the embedder, as ctxbench select takes it",
+    "tokens": "the counter of prompt tokens",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--ctxbench-accept` and the ini options."""
+    group = parser.getgroup("ctxbench")
+    group.addoption(
+        "--ctxbench-accept",
+        action="store_true",
+        help="write what assert_offers.as_accepted() is offered to the files beside the test modules; read the diff",
+    )
+    for name, about in _OPTIONS.items():
+        parser.addini(f"ctxbench_{name}", f"ctxbench: {about}", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep records of what is asked for."""
+    config.stash[_RECORDER] = Recorder(config)
+    config.pluginmanager.register(config.stash[_RECORDER], "ctxbench-recorder")
+
+
+@pytest.fixture(scope="session")
+def ctxbench_setup(pytestconfig: pytest.Config) -> Setup:
+    """What `assert_offers` selects with, from the ini options. Override it to say so in Python."""
+    return Setup(**{name: pytestconfig.getini(f"ctxbench_{name}") for name in _OPTIONS})
+
+
+@pytest.fixture(scope="session")
+def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], Opened]]:
+    """Opens each setup once a session; closes them at its end."""
+    opened: dict[Setup, Opened] = {}
+
+    def once(setup: Setup) -> Opened:
+        if setup not in opened:
+            opened[setup] = open_setup(setup, pytestconfig.rootpath)
+        return opened[setup]
+
+    yield once
+    for one in opened.values():
+        one.close()
+
+
+@pytest.fixture
+def assert_offers(
+    request: pytest.FixtureRequest, ctxbench_setup: Setup, _ctxbench_open: Callable[[Setup], Opened]
+) -> AssertOffers:
+    """Assert what a selector offers: `assert_offers("a request", include=[...], exclude=[...], max_items=8)`.
+
+    `assert_offers.as_accepted("a request")` compares with what was accepted by `pytest --ctxbench-accept`.
+    """
+    try:
+        _ctxbench_open(ctxbench_setup)
+    except UserError as error:
+        pytest.fail(f"assert_offers cannot be set up: {error}", pytrace=False)
+    recorder = request.config.stash[_RECORDER]
+    return AssertOffers(ctxbench_setup, _ctxbench_open, place=Place.of(request.node.nodeid), recorder=recorder)

