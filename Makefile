@@ -9,7 +9,7 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 # near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
-.PHONY: demo test lint bench baselines ablations presets strategies clean
+.PHONY: demo test lint bench baselines ablations presets strategies gate clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -46,6 +46,9 @@ presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one 
 		--markdown reports/presets.md
 	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --no-text --markdown reports/presets-shipped.md
 	cp runs/tune-shipped/presets/together.yaml experiments/tuning/shipped-presets.yaml
+
+gate: $(VENV)/.demo  ## reports/gate.md: false alarms, power, causes and price of `ctxbench check`, measured
+	$(BIN)/python experiments/gate/measure.py
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python -m ctxbench.reporting.strategies experiments/strategies.md

@@ -1,0 +1,290 @@
+"""How often a check calls what is the same better or worse, and how often its intervals hold the truth.
+
+Two snapshots of selectors that answer as the shipped ones, but leave every required item out of an answer with the same
+chance each time that they are asked. Queries are drawn in whole groups, with replacement, so that the dataset is a
+population whose means are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from gate_world import shipped
+
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.evaluation.gate.judging import Pair, compare_all
+from ctxbench.evaluation.gate.model import Verdict
+from ctxbench.evaluation.gate.settings import METRICS, Settings
+from ctxbench.evaluation.gate.snapshots import Identity, QueryFact, Snapshot
+from ctxbench.evaluation.metrics import Metric, parse_metric
+
+NS = (30, 100, 300)
+SIMULATED = 1000
+CHANCE, OTHER = 0.1, 0.2  # that a required item is left out; at the head where the two are to differ
+COMPLETENESS, RECALL, TOKENS = map(parse_metric, METRICS)
+Values = Mapping[Metric, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Simulations of one size.
+
+    Attributes:
+        n, repeats: of the queries drawn, and how often each is asked on either side.
+        chance: that the head leaves a required item out.
+        worse, better: shares with at least one metric of any selector judged so.
+        single: shares of metrics judged better or worse, by metric, over both selectors.
+        covered: shares of intervals of the difference that held the true one, by metric, over both selectors.
+        by_facts: share of selectors that lose more required items than they gain by more than is allowed.
+    """
+
+    n: int
+    repeats: int
+    chance: float
+    worse: float
+    better: float
+    single: Mapping[str, float]
+    covered: Mapping[str, float]
+    by_facts: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Population:
+    """A selector's answers to a dataset: what each query needs and gets.
+
+    Attributes:
+        selector: its name.
+        groups: of queries, by row.
+        need: requirements, shape (n_queries,); NaN where no metric of them applies.
+        held: of these, met by what the session holds, which nobody leaves out; shape (n_queries,).
+        tokens: of all that is offered, shape (n_queries,).
+        item_query, item_tokens: of each required item that is offered, shape (n_items,).
+        pair_item, pair_met: which item meets which requirement, shape (n_pairs,).
+        met_query: of each requirement that is met, shape (n_met,).
+    """
+
+    selector: str
+    groups: Sequence[IntArray]
+    need: FloatArray
+    held: FloatArray
+    tokens: FloatArray
+    item_query: IntArray
+    item_tokens: FloatArray
+    pair_item: IntArray
+    pair_met: IntArray
+    met_query: IntArray
+
+    @classmethod
+    def of(cls, one: Snapshot) -> Population:
+        """Read them off a snapshot."""
+        groups: dict[str, list[int]] = {}
+        items: list[tuple[int, float]] = []
+        pairs: list[tuple[int, int]] = []
+        met: list[int] = []
+        held: list[int] = []
+        for row, (query, fact) in enumerate(one.queries.items()):
+            groups.setdefault(fact.group, []).append(row)
+            session = {each.id for each in one.answers[query].offered if each.origin == "session"}
+            offered = {each.id for each in one.answers[query].offered} - session
+            needed = sorted({item for group in fact.required for item in group} & offered)
+            place = {item: len(items) + k for k, item in enumerate(needed)}
+            items += [(row, float(one.items[item].tokens)) for item in needed]
+            held.append(sum(not session.isdisjoint(group) for group in fact.required))
+            for group in fact.required:
+                if session.isdisjoint(group) and any(item in place for item in group):
+                    pairs += [(place[item], len(met)) for item in group if item in place]
+                    met.append(row)
+        need = [float(len(fact.required)) if fact.required else np.nan for fact in one.queries.values()]
+        return cls(
+            selector=one.selector,
+            groups=[np.array(rows) for rows in groups.values()],
+            need=np.array(need),
+            held=np.array(held, dtype=np.float64),
+            tokens=one.metrics[TOKENS],
+            item_query=np.array([row for row, _ in items], dtype=np.int64),
+            item_tokens=np.array([tokens for _, tokens in items]),
+            pair_item=np.array([item for item, _ in pairs], dtype=np.int64),
+            pair_met=np.array([number for _, number in pairs], dtype=np.int64),
+            met_query=np.array(met, dtype=np.int64),
+        )
+
+    def found(self, kept: BoolArray) -> FloatArray:
+        """Requirements met by what is kept, shape (n_queries,)."""
+        met = np.bincount(self.pair_met, kept[self.pair_item], minlength=len(self.met_query)) > 0
+        return np.asarray(self.held + np.bincount(self.met_query, met, minlength=len(self.need)), dtype=np.float64)
+
+    def values(self, kept: BoolArray) -> dict[Metric, FloatArray]:
+        """The metrics of answers without what is not kept."""
+        found = self.found(kept)
+        lost = np.bincount(self.item_query, ~kept * self.item_tokens, minlength=len(self.need))
+        complete = np.where(np.isnan(self.need), np.nan, found == self.need)
+        return {COMPLETENESS: complete, RECALL: found / self.need, TOKENS: self.tokens - lost}
+
+    def truth(self, chance: float) -> dict[Metric, float]:
+        """The means over all queries that are to be expected."""
+        several = np.bincount(self.pair_met, minlength=len(self.met_query))
+        each = 1.0 - chance**several
+        found = self.held + np.bincount(self.met_query, each, minlength=len(self.need))
+        whole = self.held + np.bincount(self.met_query, minlength=len(self.need)) == self.need
+        all_met = np.exp(np.bincount(self.met_query, np.log(each), minlength=len(self.need)))
+        lost = np.bincount(self.item_query, chance * self.item_tokens, minlength=len(self.need))
+        applies = ~np.isnan(self.need)
+        return {
+            COMPLETENESS: float((whole * all_met)[applies].mean()),
+            RECALL: float((found / self.need)[applies].mean()),
+            TOKENS: float((self.tokens - lost).mean()),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Queries drawn.
+
+    Attributes:
+        rows: of the population, shape (n,).
+        group: which each is of, shape (n,).
+        copy: how many times its group was drawn before, shape (n,).
+    """
+
+    rows: IntArray
+    group: IntArray
+    copy: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A selector asked about every query of a sample so many times; all arrays of shape (n,)."""
+
+    values: Values
+    first: FloatArray  # requirements met the first time
+    unsteady: BoolArray
+
+    @classmethod
+    def of(cls, one: Population, sample: Sample, *, chance: float, repeats: int, rng: np.random.Generator) -> _Asked:
+        """A group that was drawn twice is asked twice, with noise of its own."""
+        copies, at = int(sample.copy.max()) + 1, (sample.copy, sample.rows)
+        kept = rng.random((copies, repeats, len(one.item_query))) >= chance
+        several = [[one.values(row) for row in asked] for asked in kept]
+        differ = (kept != kept[:, :1]).any(axis=1)
+        unsteady = [np.bincount(one.item_query, row, minlength=len(one.need)) > 0 for row in differ]
+        return cls(
+            values={
+                metric: np.array([np.mean([row[metric] for row in asked], axis=0) for asked in several])[at]
+                for metric in several[0][0]
+            },
+            first=np.array([one.found(asked[0]) for asked in kept])[at],
+            unsteady=np.array(unsteady)[at],
+        )
+
+
+@cache
+def populations(dataset: str) -> tuple[Population, ...]:
+    """Of both selectors."""
+    return tuple(Population.of(one) for one in shipped(dataset)[1])
+
+
+def drawn(one: Population, n: int, rng: np.random.Generator) -> Sample:
+    """Draw n queries in whole groups, with replacement; a group that is too large for what is left is passed over."""
+    found: list[int] = []
+    copies: list[int] = []
+    left = n
+    while left:
+        group = int(rng.integers(len(one.groups)))
+        if len(one.groups[group]) <= left:
+            copies.append(found.count(group))
+            found.append(group)
+            left -= len(one.groups[group])
+    sizes = [len(one.groups[group]) for group in found]
+    return Sample(
+        rows=np.concatenate([one.groups[group] for group in found]),
+        group=np.repeat(np.arange(len(found)), sizes),
+        copy=np.repeat(copies, sizes),
+    )
+
+
+@dataclass
+class _Tally:
+    simulated: int = 0
+    worse: int = 0
+    better: int = 0
+    single: dict[str, list[bool]] = field(default_factory=dict)
+    covered: dict[str, list[bool]] = field(default_factory=dict)
+    by_facts: list[bool] = field(default_factory=list)
+
+
+def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
+    """Check pairs of noisy selectors.
+
+    Args:
+        dataset: whose queries are drawn.
+        n: how many.
+        repeats: how often each is asked on either side.
+        chance: that the head leaves a required item out; that of the base is `CHANCE`.
+    """
+    several, settings, tally = populations(dataset), Settings(), _Tally()
+    truth = [
+        {metric: other - one.truth(CHANCE)[metric] for metric, other in one.truth(chance).items()} for one in several
+    ]
+    rng = np.random.default_rng([n, repeats, round(100 * chance)])
+    for _ in range(SIMULATED):
+        sample = drawn(several[0], n, rng)
+        pairs = []
+        for one in several:
+            base, head = (_Asked.of(one, sample, chance=each, repeats=repeats, rng=rng) for each in (CHANCE, chance))
+            pairs.append(_pair(dataset, one.selector, (base, head), sample, repeats))
+            net = (base.first - head.first)[~(base.unsteady | head.unsteady)].sum()
+            in_need = int((~np.isnan(one.need[sample.rows])).sum())
+            tally.by_facts.append(bool(net > settings.allowed(in_need)))
+        _count(tally, compare_all(pairs, settings), truth)
+    return Cell(
+        n=n,
+        repeats=repeats,
+        chance=chance,
+        worse=tally.worse / SIMULATED,
+        better=tally.better / SIMULATED,
+        single={name: float(np.mean(seen)) for name, seen in tally.single.items()},
+        covered={name: float(np.mean(seen)) for name, seen in tally.covered.items()},
+        by_facts=float(np.mean(tally.by_facts)),
+    )
+
+
+def _count(tally: _Tally, found: Sequence[Sequence], truth: Sequence[Mapping[Metric, float]]) -> None:  # type: ignore[type-arg]
+    verdicts = {one.verdict for judged in found for one in judged}
+    tally.worse += Verdict.WORSE in verdicts
+    tally.better += Verdict.BETTER in verdicts
+    for judged, true in zip(found, truth, strict=True):
+        for one in judged:
+            interval, expected = one.comparison.interval, true[parse_metric(one.metric)]
+            tally.single.setdefault(one.metric, []).append(one.verdict in (Verdict.WORSE, Verdict.BETTER))
+            tally.covered.setdefault(one.metric, []).append(interval.low <= expected <= interval.high)
+
+
+def _pair(dataset: str, selector: str, asked: tuple[_Asked, _Asked], sample: Sample, repeats: int) -> Pair:
+    ids = [str(place) for place in range(len(sample.rows))]
+    queries = {
+        name: QueryFact(id=name, asked="", labelled="", group=str(own))
+        for name, own in zip(ids, sample.group.tolist(), strict=True)
+    }
+    base, head = (
+        Snapshot(
+            dataset=dataset,
+            selector=selector,
+            items={},
+            queries=queries,
+            answers={},
+            metrics=one.values,
+            identity=Identity(selector={}, embedder="", tokens="", outside=True),
+            repeats=repeats,
+        )
+        for one in asked
+    )
+    return Pair(base=base, head=head, queries=ids)
+
+
+def tasks(datasets: Sequence[str]) -> list[tuple[str, int, int, float]]:
+    """Arguments of all simulations, what takes longest first."""
+    same = [(name, n, repeats, CHANCE) for n in reversed(NS) for repeats in (3, 1) for name in datasets]
+    return same + [(name, n, 1, OTHER) for n in reversed(NS) for name in datasets]

@@ -1,0 +1,140 @@
+"""Edits by someone who has not seen how causes are found: is the first cause that a check names the right one?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gate_world import HERE, Loss, accepted, check, data_of, opened, with_data
+
+from ctxbench.errors import Fault
+from ctxbench.evaluation.curation.rebase import rebase_dataset
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.gate.model import Cause, CauseKind, Check
+from ctxbench.evaluation.gate.settings import Settings
+from ctxbench.evaluation.gate.snapshots import Snapshot
+from ctxbench.evaluation.gate.taking import take
+from ctxbench.evaluation.metrics import Grade
+from ctxbench.items import Catalog, Item, ItemKey
+from ctxbench.jsonio import load_yaml
+from ctxbench.sources.catalogs import read_item
+from ctxbench.sources.rows import Row
+
+NOTHING = "nothing"  # expected where no query is offered anything else
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What a check said of an edit.
+
+    Attributes:
+        name, about: of the edit.
+        expected: the cause, and its subjects.
+        verdict, lost, gained: of the selector.
+        found: the first cause, its subjects and its detail; `nothing` where nothing changed.
+        lost_labels: required labels that had to be dropped, as their items can no longer be offered; their queries are
+            left out of the check.
+        right: whether the first cause is the expected one and names an item or parameter that is expected.
+        loss: what other defaults would say of it.
+    """
+
+    name: str
+    about: str
+    expected: tuple[str, tuple[str, ...]]
+    verdict: str
+    lost: int
+    gained: int
+    found: tuple[str, tuple[str, ...], str]
+    lost_labels: int
+    right: bool
+    loss: Loss
+
+
+def edits() -> list[dict[str, Any]]:
+    """As they are written."""
+    found: list[dict[str, Any]] = load_yaml(HERE / "edits.yaml")[0]
+    return found
+
+
+def named(edit: Mapping[str, Any]) -> Named:
+    """Accept before an edit, and check after it."""
+    selector = {**edit["selector"], "name": "selector"}
+    before = opened(edit["dataset"], selectors=[selector])
+    base = accepted(take(before))
+    selector, embedder = _selector(selector, edit["edit"])
+    after = opened(edit["dataset"], selectors=[selector], embedder=embedder)
+    data, lost_labels = _edited(data_of(after), edit["edit"])
+    head = take(with_data(after, data))
+    found = check(list(zip(base, head, strict=True)), Settings(allow_removed=bool(lost_labels)))
+    one = found.selectors[0]
+    first = one.causes[0].cause if one.causes else None
+    expected = (str(edit["expected"]["cause"]), tuple(edit["expected"]["subjects"]))
+    return Named(
+        name=edit["name"],
+        about=edit["about"],
+        expected=expected,
+        verdict=str(one.verdict),
+        lost=one.lost,
+        gained=one.gained,
+        found=(NOTHING, (), "") if first is None else (str(first.kind), first.subjects, first.detail),
+        lost_labels=lost_labels,
+        right=_right(first, expected, found, base[0]),
+        loss=Loss.of(one, head[0]),
+    )
+
+
+def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], found: Check, base: Snapshot) -> bool:
+    kind, subjects = expected
+    compared = found.selectors[0].compared
+    if first is None or kind == NOTHING:
+        return first is None and kind == NOTHING and compared == len(base.queries)
+    if first.kind is CauseKind.MODEL:
+        return kind == CauseKind.MODEL  # there is one
+    return str(first.kind) == kind and not set(subjects).isdisjoint(first.subjects)
+
+
+def _selector(selector: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
+    """The selector and the embedder after an edit."""
+    found, embedder = dict(selector), "minilm"
+    for step in steps:
+        if "parameter" in step:
+            found["set"] = {**found.get("set", {}), step["parameter"]: step["value"]}
+        elif "preset" in step:
+            found["preset"] = step["preset"]
+        elif "embedder" in step:
+            embedder = step["embedder"]
+    return found, embedder
+
+
+def _edited(data: Dataset, steps: Sequence[Mapping[str, Any]]) -> tuple[Dataset, int]:
+    """The dataset after an edit, carried to the new catalog as `curate rebase` does, and the required labels lost."""
+    items = {item.id: item for item in data.catalog}
+    renames: dict[ItemKey, ItemKey] = {}
+    for step in steps:
+        if "set" in step:
+            items[step["set"]] = replace(items[step["set"]], **step["fields"])
+        elif "rename" in step:
+            old, new = ItemKey.parse(step["rename"]), ItemKey.parse(step["to"])
+            renames[old] = new
+            items = {
+                (new.id if name == old.id else name): replace(item, **new._asdict(), title="")
+                if name == old.id
+                else item
+                for name, item in items.items()
+            }
+        elif "remove" in step:
+            del items[step["remove"]]
+        elif "add" in step:
+            added = _item(step["add"])
+            items[added.id] = added
+    carried = rebase_dataset(data, Catalog(items.values()), renames=renames, version=data.version)
+    return carried.dataset, sum(label.grade == Grade.REQUIRED for label in carried.lost_labels)
+
+
+def _item(row: Mapping[str, Any]) -> Item:
+    faults: list[Fault] = []
+    item = read_item(Row(dict(row), faults, HERE / "edits.yaml", 0))
+    if item is None or faults:
+        raise ValueError(faults)
+    return item

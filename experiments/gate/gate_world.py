@@ -1,0 +1,211 @@
+"""Snapshots of selectors on datasets that are changed in memory, draws of their queries, and checks of both."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from ctxbench.config import experiment_of
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.gate import causes, checking
+from ctxbench.evaluation.gate.baseline import read_baseline, write_baseline
+from ctxbench.evaluation.gate.comparability import Comparable
+from ctxbench.evaluation.gate.differences import Differences
+from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.evaluation.gate.settings import METRICS, Settings
+from ctxbench.evaluation.gate.snapshots import Snapshot
+from ctxbench.evaluation.gate.table_answers import TableAnswers
+from ctxbench.evaluation.gate.taking import take
+from ctxbench.evaluation.preparing import Prepared, count_tokens, prepare
+from ctxbench.items import Catalog, Item
+
+HERE = Path(__file__).parent
+OWN = ("workbench", "freight")
+TWINS = " with twins"
+SELECTORS = ({"selector": "semantic", "preset": "normal"}, {"selector": "semantic", "preset": "documents"})
+ALLOWANCES = (0.0, 0.0025, 0.005, 0.01, 0.02)  # shares of the queries in need that a default may allow
+Pairs = Sequence[tuple[Snapshot, Snapshot]]
+
+
+def opened(dataset: str, *, selectors: Sequence[Mapping[str, Any]] = SELECTORS, embedder: str = "minilm") -> Prepared:
+    """An experiment over one dataset, by name, with the metrics that a gate judges where it says nothing."""
+    data = {
+        "name": "gate",
+        "datasets": [f"../../datasets/{dataset}" if dataset in OWN else dataset],
+        "selectors": list(selectors),
+        "metrics": list(METRICS),
+        "embedder": embedder,
+    }
+    experiment, faults = experiment_of(data, {}, HERE / "measure.py")
+    return prepare(experiment, faults=faults)
+
+
+def data_of(ready: Prepared) -> Dataset:
+    """Its one dataset, judged queries only."""
+    return next(iter(ready.datasets.values())).judged()
+
+
+def with_data(ready: Prepared, dataset: Dataset) -> Prepared:
+    """The experiment over another state of its dataset."""
+    tokens = count_tokens(ready.counter, dataset.catalog)
+    return replace(ready, datasets={dataset.name: dataset}, item_tokens={dataset.name: tokens})
+
+
+def with_items(dataset: Dataset, items: Iterable[Item]) -> Dataset:
+    """The dataset over other items."""
+    return replace(dataset, catalog=Catalog(items))
+
+
+def reworded(dataset: Dataset, texts: Mapping[str, Mapping[str, Any]]) -> Dataset:
+    """The dataset with other fields of some items, by item id."""
+    return with_items(dataset, [replace(item, **texts.get(item.id, {})) for item in dataset.catalog])
+
+
+def accepted(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+    """Snapshots as they come back from a baseline that was written."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_baseline(Path(folder) / "baseline", snapshots)
+        return read_baseline(Path(folder) / "baseline")
+
+
+def with_more(dataset: Dataset, added: Sequence[Item]) -> Dataset:
+    """The dataset with more items, which every scope has as well."""
+    keys = tuple(item.key for item in added)
+    scopes = {name: (*held, *keys) for name, held in dataset.scopes.items()}
+    queries = tuple(
+        query if query.scope is None else replace(query, request=replace(query.request, available=scopes[query.scope]))
+        for query in dataset.queries
+    )
+    return replace(dataset, catalog=Catalog([*dataset.catalog, *added]), scopes=scopes, queries=queries)
+
+
+@cache
+def shipped(dataset: str) -> tuple[Prepared, tuple[Snapshot, ...], tuple[Snapshot, ...]]:
+    """The experiment over a dataset, what its selectors answer, and the same as a baseline.
+
+    Args:
+        dataset: its name; `TWINS` is a dataset in which every tool stands twice, on a server each, word for word, so
+            that both have the same score.
+    """
+    ready = opened(dataset.removesuffix(TWINS))
+    if dataset.endswith(TWINS):
+        data = data_of(ready)
+        tools = [item for item in data.catalog if item.type == "tool"]
+        ready = with_data(ready, with_more(data, [replace(item, server=f"{item.server}-twin") for item in tools]))
+    snapshots = take(ready)
+    return ready, tuple(snapshots), tuple(accepted(snapshots))
+
+
+# ---------------------------------------------------------------------------------------------- draws
+
+
+def only(snapshot: Snapshot, queries: Sequence[str]) -> Snapshot:
+    """The snapshot over some of its queries, in the order given."""
+    place = {query: row for row, query in enumerate(snapshot.queries)}
+    rows = np.array([place[query] for query in queries], dtype=np.int64)
+    answers = snapshot.answers
+    return replace(
+        snapshot,
+        queries={query: snapshot.queries[query] for query in queries},
+        answers=answers.only(queries)
+        if isinstance(answers, TableAnswers)
+        else {query: answers[query] for query in queries},
+        metrics={metric: values[rows] for metric, values in snapshot.metrics.items()},
+        unsteady=tuple(query for query in snapshot.unsteady if query in set(queries)),
+    )
+
+
+def draw(snapshot: Snapshot, n: int, seed: int, *, among: Sequence[str] = ()) -> list[str]:
+    """Some queries without replacement, groups whole, in the order of the dataset.
+
+    Args:
+        snapshot: whose queries.
+        n: how many; a group that would make it more is passed over.
+        seed: of the draw.
+        among: queries that are in every draw, with their groups, as far as there is room.
+    """
+    groups: dict[str, list[str]] = {}
+    for query in snapshot.queries.values():
+        groups.setdefault(query.group, []).append(query.id)
+    rng = np.random.default_rng([seed, n])
+    names = sorted(groups)
+    names = [names[place] for place in rng.permutation(len(names)).tolist()]
+    held = {snapshot.queries[query].group for query in among}
+    found: set[str] = set()
+    for name in sorted(names, key=lambda one: one not in held):
+        if len(found) + len(groups[name]) <= n:
+            found.update(groups[name])
+    return [query for query in snapshot.queries if query in found]
+
+
+# ---------------------------------------------------------------------------------------------- checks
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a verdict depends on, if another number of items might be lost.
+
+    Attributes:
+        net: required items lost more than gained.
+        in_need: queries that need something.
+        by_metrics: whether a metric is worse, whatever is lost.
+    """
+
+    net: int
+    in_need: int
+    by_metrics: bool
+
+    @classmethod
+    def of(cls, one: SelectorCheck, head: Snapshot) -> Loss:
+        """Of a selector."""
+        return cls(
+            net=one.lost - one.gained,
+            in_need=sum(bool(query.required) for query in head.queries.values()),
+            by_metrics=any(judged.verdict is Verdict.WORSE for judged in one.metrics),
+        )
+
+    def worse(self, part: float) -> bool:
+        """Whether it is worse where this share of the queries in need may lose an item, at least 1; 0 = none may."""
+        return self.by_metrics or self.net > (max(1, int(part * self.in_need)) if part else 0)
+
+
+def check(pairs: Pairs, settings: Settings | None = None) -> Check:
+    """A check as the command makes it, over settings that nobody has written."""
+    return checking.check(pairs, settings or Settings(), name="gate", base="baseline", head="this run")
+
+
+@contextmanager
+def found_once(full: Check) -> Iterator[None]:
+    """Within it, checks over some of the queries of a check take changes and their causes from that check.
+
+    Both are found query by query, so that a check over some of the queries finds the same; that they are is measured
+    as well (see `gate_power`).
+    """
+    known = {(one.dataset, one.selector): one for one in full.selectors}
+
+    def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Differences:
+        return _restricted(known[base.dataset, head.selector], set(comparable.queries))
+
+    def explain(_base: Snapshot, _head: Snapshot, changes: Sequence[Change], _renamed: Any) -> tuple[Change, ...]:
+        return tuple(changes)
+
+    with patch.object(checking, "differences", differences), patch.object(causes, "explain", explain):
+        yield
+
+
+def _restricted(found: SelectorCheck, queries: set[str]) -> Differences:
+    changes = tuple(one for one in found.changes if one.query in queries)
+    return Differences(
+        changes=changes,
+        swaps=tuple(query for query in found.swaps if query in queries),
+        lost=sum(one.required for one in changes if one.lost),
+        gained=sum(one.required for one in changes if not one.lost),
+    )
