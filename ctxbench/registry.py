@@ -6,6 +6,7 @@ the groups are read at the first look-up of a name that is not built in.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -13,12 +14,12 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import ParameterError, UnknownNameError, suggest
+from ctxbench.errors import CtxbenchError, ParameterError, UnknownNameError, suggest
 
 REFINE_KINDS = ("rank", "cut", "expand", "fit")
 
@@ -113,12 +114,31 @@ def find(kind: str, name: str) -> Any:
 
     Raises:
         UnknownNameError: nothing is; names the known and the closest.
+        ParameterError: it is a plugin's, and cannot be imported.
     """
     target = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
     if target is None:
         raise UnknownNameError(f"{kind} strategy", name, names(kind))
     module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    with _of_plugin(kind, name, "imported"):
+        return getattr(importlib.import_module(module), attribute)
+
+
+@contextlib.contextmanager
+def _of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
+    """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
+    if name in _BUILT_IN[kind]:
+        yield
+        return
+    try:
+        yield
+    except CtxbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ParameterError(
+            f"{kind} strategy {name!r} ({_plugins(kind)[name]}) cannot be {what}: {raised}; mend or update its package"
+        ) from error
 
 
 def refine_kind(name: str) -> str:
@@ -142,9 +162,14 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
 
     Raises:
         UnknownNameError: no strategy of this kind has the name.
-        ParameterError: a parameter is unknown, missing, of the wrong type or out of range.
+        ParameterError: a parameter is unknown, missing, of the wrong type or out of range, or a plugin fails.
     """
     strategy = find(kind, name)
+    with _of_plugin(kind, name, "made"):
+        return _made(strategy, name, parameters)
+
+
+def _made(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
     hints = typing.get_type_hints(strategy)
     known = {f.name: f for f in dataclasses.fields(strategy) if f.init}
     for key, value in parameters.items():

@@ -165,17 +165,24 @@ def test_the_same_items_in_another_order_are_no_change():
 
 
 def test_items_that_are_tied_now_may_change_places():
-    tied = {"a": 0.5, "b": 0.3}, {"a": 0.5, "c": 0.300009}
-    assert changed(*tied, kept_out={"b": 0.3}, decided_by="other") == ([], [])
-    apart = {"a": 0.5, "b": 0.3}, {"a": 0.5, "c": 0.30002}
-    assert changed(*apart, kept_out={"b": 0.3}, decided_by="other") == (["b"], ["c"])
-    assert changed(*tied, kept_out={}, decided_by="other") == (["b"], ["c"])  # b has no score any more
+    tied = {"a": 1.0, "b": 0.3}, {"a": 1.0, "c": 0.300009}
+    assert changed(*tied, kept_out={"b": 0.3}, ours=False) == ([], [])
+    assert changed(*tied, kept_out={"b": 0.3}, ours=False, decided_by="other") == (["b"], ["c"])
+    apart = {"a": 1.0, "b": 0.3}, {"a": 1.0, "c": 0.30002}
+    assert changed(*apart, kept_out={"b": 0.3}, ours=False) == (["b"], ["c"])
+    assert changed(*tied, kept_out={}, ours=False) == (["b"], ["c"])  # b has no score any more
     two = {"a": 0.5, "b": 0.3}, {"c": 0.5, "d": 0.3}
-    assert changed(*two, kept_out={"b": 0.3, "a": 0.5}, decided_by="other") == ([], [])  # best with best
+    assert changed(*two, kept_out={"b": 0.3, "a": 0.5}, ours=False) == ([], [])  # best with best
+    moved = {"a": 1.0, "b": 0.8}, {"a": 1.0, "c": 0.3}
+    assert changed(*moved, kept_out={"b": 0.3}, ours=False) == (["b"], ["c"])  # it fell to where the other is
 
 
-def test_more_in_than_out_is_no_swap():
-    assert changed({"a": 0.5}, {"b": 0.5, "c": 0.5}, kept_out={"a": 0.5}, decided_by="o") == (["a"], ["b", "c"])
+def test_small_scores_are_not_all_tied():
+    assert changed({"a": 5e-6}, {"b": 5e-6}, kept_out={"a": 1e-6}, ours=False) == (["a"], ["b"])
+
+
+def test_what_has_no_partner_is_no_swap():
+    assert changed({"a": 0.5}, {"b": 0.5, "c": 0.5}, kept_out={"a": 0.5}, ours=False) == ([], ["c"])
 
 
 def test_an_item_at_a_threshold_is_noise_where_nothing_that_decides_was_changed():

@@ -84,6 +84,22 @@ def test_a_plugin_cannot_take_a_name_that_is_taken(install):
         registry.names("cut")
 
 
+@pytest.mark.parametrize("wrong", ["raise SystemExit(0)", "raise ValueError('no idea')", "import not_there", "1 +"])
+def test_a_plugin_that_cannot_be_imported_is_a_fault_that_is_named(install, tmp_path, wrong):
+    install("[ctxbench.cut]\nbroken = broken_margins:Margin\n")
+    (tmp_path / "broken_margins.py").write_text(f"{wrong}\n")
+    with pytest.raises(
+        ParameterError, match=r"cut strategy 'broken' \(broken_margins:Margin\) cannot be imported: \w+"
+    ):
+        registry.build("cut", "broken", {})
+
+
+def test_a_plugin_that_is_no_dataclass_is_a_fault_that_is_named(install):
+    install("[ctxbench.cut]\nint = builtins:int\n")
+    with pytest.raises(ParameterError, match=r"cut strategy 'int' \(builtins:int\) cannot be made: TypeError"):
+        registry.build("cut", "int", {})
+
+
 def test_a_built_in_is_found_without_reading_entry_points(monkeypatch):
     monkeypatch.setattr(registry, "_plugins", lambda kind: pytest.fail(f"read the plugins of {kind}"))
     registry.find("cut", "first")

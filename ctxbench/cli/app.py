@@ -183,6 +183,9 @@ def check(
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print workflow commands that GitHub shows beside the change.")
     ] = False,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="Time requests of both sides in turns, too, and judge that with the rest.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Tell whether selection got worse than a baseline.
@@ -203,6 +206,7 @@ def check(
         texts=not no_text,
         strict=strict,
         allow_removed=allow_removed,
+        latency=latency,
     )
     run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, json=json_))
 
@@ -387,5 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    from ctxbench.reporting.workflow import harmless
+
+    print(harmless(f"error: {message}"), file=sys.stderr)  # noqa: T201
     raise SystemExit(exit_code) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 GATE = "gate.yaml"  # where nothing else is named
 _SUMMARY = "GITHUB_STEP_SUMMARY"
+_INPUTS = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # of gate files, datasets, baselines, selectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,7 @@ class Asked:
         texts: whether texts of requests and items stand in outputs.
         strict: fail where it cannot be told.
         allow_removed: leave out queries that are gone, changed or relabelled.
+        latency: time both sides, too.
     """
 
     places: Sequence[str] = ()
@@ -48,6 +51,7 @@ class Asked:
     texts: bool = True
     strict: bool = False
     allow_removed: bool = False
+    latency: bool = False
 
     @property
     def name(self) -> str:
@@ -86,10 +90,14 @@ def run(asked: Asked, outputs: Outputs) -> None:
         return
     try:
         found, accept, places = _checked(asked)
+        _tell(found, asked, outputs, accept=accept, places=places)
     except UserError as error:
         _tell_refusal(str(error), asked, outputs)
         raise
-    _tell(found, asked, outputs, accept=accept, places=places)
+    except Exception as error:  # noqa: BLE001 - a bug of ours would end with exit code 1, which says "worse" here
+        traceback.print_exc()
+        _tell_refusal(f"ctxbench has a bug: {type(error).__name__}: {error}", asked, outputs)
+        raise typer.Exit(2) from None
     code = found.exit_code(strict=asked.strict)
     if code:
         raise typer.Exit(code)
@@ -104,6 +112,7 @@ def _refuse_contradictions(asked: Asked, outputs: Outputs) -> None:
     judging = {
         "--strict": asked.strict,
         "--allow-removed": asked.allow_removed,
+        "--latency": asked.latency,
         "--markdown": outputs.markdown,
         "--junit": outputs.junit,
         "--annotations": outputs.annotations,
@@ -115,6 +124,10 @@ def _refuse_contradictions(asked: Asked, outputs: Outputs) -> None:
     if asked.accept and len(asked.places) == 2:
         raise ParameterError(
             "--accept writes the baseline of a gate file, and two run folders have none; name one file"
+        )
+    if asked.latency and len(asked.places) == 2:
+        raise ParameterError(
+            "--latency times base and head in turns now, and nothing is asked anew of two run folders; name a gate file"
         )
     if asked.accept and given:
         raise ParameterError(f"--accept judges nothing, so that {', '.join(given)} would do nothing; leave it out")
@@ -130,10 +143,15 @@ def _refuse_folders(outputs: Outputs) -> None:
     Raises:
         ParameterError: a folder stands there.
     """
-    for option, path in (("--markdown", outputs.markdown), ("--junit", outputs.junit)):
-        if path is not None and path.is_dir():
+    given = [(option, path) for option, path in (("--markdown", outputs.markdown), ("--junit", outputs.junit)) if path]
+    for option, path in given:
+        if path.is_dir():
             empty = f"; is ${_SUMMARY} set?" if path == Path() else ""
             raise ParameterError(f"{path} is a folder, and {option} names a file{empty}")
+        if path.suffix.lower() in _INPUTS:
+            raise ParameterError(f"{option} {path} would overwrite what is checked; name a file that ends otherwise")
+    if len({path.resolve() for _, path in given}) < len(given):
+        raise ParameterError(f"--markdown and --junit name one file, {given[0][1]}; name two")
 
 
 def _accept(asked: Asked, *, as_json: bool) -> None:
@@ -150,6 +168,12 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
         typer.echo(f"written: {path}")
     for path in done.removed:
         typer.echo(f"removed: {path}")
+    if asked.texts and not done.texts:
+        typer.echo(
+            "no texts of requests and items are written, as in the baseline that was there; delete it to take them in"
+        )
+    for pin in done.pins:
+        typer.echo(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
     kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
     typer.echo(f"accepted: {done.folder}, {kept}; {changed}")
@@ -180,7 +204,8 @@ def _checked(asked: Asked) -> tuple[Check, str, Places]:
             base, head = map(Path, asked.places)
             found, accept, places = check_runs(base, head, allow_removed=asked.allow_removed), "", Places()
         else:
-            done = check_gate(_gate(asked), allow_removed=asked.allow_removed, notify=shown.say, progress=shown)
+            options = {"allow_removed": asked.allow_removed, "latency": asked.latency}
+            done = check_gate(_gate(asked), **options, notify=shown.say, progress=shown)
             found, accept, places = done.check, _accept_command(asked, done), _places(done)
     return found if asked.texts else without_texts(found), accept, places
 
@@ -227,7 +252,7 @@ def _tell(found: Check, asked: Asked, outputs: Outputs, *, accept: str, places: 
     if outputs.junit is not None:
         from ctxbench.reporting.gate.junit import junit
 
-        write_atomic(outputs.junit, junit(found, strict=asked.strict))
+        _write(outputs.junit, junit(found, strict=asked.strict))
     if outputs.json:
         from ctxbench.jsonio import dump_json
         from ctxbench.reporting.gate.as_json import check_dict
@@ -260,7 +285,7 @@ def _tell_refusal(message: str, asked: Asked, outputs: Outputs) -> None:
     if outputs.junit is not None:
         from ctxbench.reporting.gate.junit import refusal as cases
 
-        write_atomic(outputs.junit, cases(asked.name, message))
+        _write(outputs.junit, cases(asked.name, message))
     if outputs.annotations:
         from ctxbench.reporting.gate.annotations import refusal as command
 
@@ -277,12 +302,28 @@ def _summarise(told: Document, path: Path) -> None:
 
     step = os.environ.get(_SUMMARY, "")
     if not step or path.resolve() != Path(step).resolve():
-        write_atomic(path, markdown(told))
+        _write(path, markdown(told))
         return
     try:
         size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as stream:
             stream.write(b"\n" * bool(size) + markdown(told, limit=LIMIT - size - 1).encode())
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole; into what is no regular file, such as a pipe or /dev/null, as it stands.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    if not path.exists() or path.is_file():
+        write_atomic(path, text)
+        return
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            stream.write(text)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 

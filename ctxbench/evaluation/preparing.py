@@ -53,7 +53,7 @@ class Prepared:
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
-        item_tokens: prompt tokens of every item by dataset, each of shape (n_items,).
+        item_tokens: prompt tokens of every item that is there by dataset, each of shape (n_items,).
     """
 
     experiment: Experiment
@@ -99,6 +99,7 @@ def prepare(
     faults: Sequence[Fault] = (),
     notify: Callable[[str], None] = nothing_said,
     counting: Callable[[TokenCounter], TokenCounter] = as_it_is,
+    opening: Callable[..., Dataset] = open_dataset,
 ) -> Prepared:
     """Open what an experiment names.
 
@@ -107,6 +108,7 @@ def prepare(
         faults: what is wrong in it already, to be reported with the rest.
         notify: told what takes a moment.
         counting: makes of the counter that the experiment names the one that counts, which has its name.
+        opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
 
     Raises:
         InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
@@ -129,7 +131,7 @@ def prepare(
     measured: dict[str, int] = {}
     for place, name in enumerate(experiment.datasets):
         where = ("datasets", place)
-        dataset = attempt(partial(open_dataset, name, base=experiment.base, notify=notify), *where)
+        dataset = attempt(partial(opening, name, base=experiment.base, notify=notify), *where)
         if dataset is not None and experiment.split:
             dataset = attempt(partial(dataset.split, experiment.split), "split")
         whole = dataset
@@ -151,7 +153,7 @@ def prepare(
     embedder = attempt(lambda: open_embedder(experiment.embedder), "embedder")
     counter = attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
-        name: attempt(partial(count_tokens, counter, d.catalog), "tokens") for name, d in datasets.items() if counter
+        name: attempt(partial(count_tokens, counter, d.there), "tokens") for name, d in datasets.items() if counter
     }
     for spec in experiment.selectors:
         if len(file_name(spec.name)) > LONGEST_NAME:
@@ -213,7 +215,7 @@ class StepChecks:
         """What is wrong with running a pipeline on a dataset."""
         asked = [(step, self._objection) for step in _steps(pipeline)]
         found = [self._once(step, dataset, ask) for step, ask in [*asked, (pipeline.analyse, self._no_chunk)]]
-        found += calibration_faults(pipeline, dataset.catalog)
+        found += calibration_faults(pipeline, dataset.there)
         return [message for message in dict.fromkeys(found) if message is not None]
 
     def _once(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
@@ -226,7 +228,7 @@ class StepChecks:
         check = getattr(step.call, "check", None)
         if check is not None:
             try:
-                check(dataset.catalog, self.resources)
+                check(dataset.there, self.resources)
             except UserError as error:
                 return f"{step.name}: {error}"
         return None

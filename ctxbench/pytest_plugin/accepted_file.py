@@ -16,7 +16,7 @@ FORMAT = 1
 _HEAD = "# What these tests were offered when it was accepted. Written by pytest --ctxbench-accept; read the diff.\n"
 _MARKERS = ("<<<<<<< ", ">>>>>>> ")  # of a merge that stopped
 _KEYS = ("test", "of", "text", "decided_by", "offered")
-_DIGITS = 6  # of scores, one more than where they begin to count
+DIGITS = 6  # of scores, one more than where they begin to count
 
 
 class Key(NamedTuple):
@@ -43,7 +43,7 @@ class Accepted:
 
     def as_row(self) -> dict[str, Any]:
         """As it stands in the file."""
-        offered = {one: None if score is None else round(score, _DIGITS) + 0.0 for one, score in self.offered.items()}
+        offered = {one: None if score is None else round(score, DIGITS) + 0.0 for one, score in self.offered.items()}
         return {**self.key._asdict(), "decided_by": self.decided_by, "offered": offered}
 
     @classmethod

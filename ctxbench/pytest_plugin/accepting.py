@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ctxbench.candidates import MARGIN
+import math
+from collections.abc import Mapping
+
 from ctxbench.errors import ParameterError
+from ctxbench.evaluation.gate.swaps import margin_of, still, tied_pairs
 from ctxbench.pytest_plugin import messages
-from ctxbench.pytest_plugin.accepted_file import Accepted, Key
+from ctxbench.pytest_plugin.accepted_file import DIGITS, Accepted, Key
 from ctxbench.pytest_plugin.asking import Asked
 from ctxbench.pytest_plugin.recording import Place, Recorder
 
@@ -25,7 +28,7 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
     now = Accepted(key=key, decided_by=asked.decided_by, offered=_offered(asked))
     accepted = recorder.accepted(place).get(key)
     lost, gained = ([], []) if accepted is None else differences(accepted, now, asked)
-    stays = accepted is not None and not lost and not gained and not _moved(accepted, now)
+    stays = accepted is not None and not lost and not gained and not _moved(accepted, now, {})
     kept = accepted if stays and accepted is not None else now  # noise rewrites nothing
     if set(recorder.record(place, kept).offered) != set(kept.offered):
         raise ParameterError(
@@ -49,27 +52,40 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
 def differences(accepted: Accepted, now: Accepted, asked: Asked) -> tuple[list[str], list[str]]:
     """What went out and what came in, by id, each in the one order; nothing where noise explains it.
 
-    Noise explains it in two cases. Items changed places: as many went out as came in, and best with best, second with
-    second and so on have scores within 1e-5 of each other now. Or nothing that decides the answer was changed, the
-    selector is one of ours, and no known score moved by more than 1e-5: then an item lies at a threshold.
+    Noise explains something only if nothing that decides the answer was changed. Items that changed places, one that
+    went out with one that came in, whose scores are within `swaps.margin_of` of each other now, are left out of both.
+    And all is, if the selector is one of ours and no known score moved by more than that: an item lies at a threshold.
     """
     lost = [item for item in accepted.offered if item not in now.offered]
     gained = [item for item in now.offered if item not in accepted.offered]
+    if accepted.decided_by != now.decided_by:
+        return lost, gained
     scores = asked.score_of
-    if len(lost) == len(gained) and all(item in scores for item in (*lost, *gained)):
-        by_score = (sorted((scores[item] for item in items), reverse=True) for items in (lost, gained))
-        if all(abs(one - other) <= MARGIN for one, other in zip(*by_score, strict=True)):
-            return [], []
-    if asked.ours and accepted.decided_by == now.decided_by and not _moved(accepted, now, scores):
+    if asked.ours and not _moved(accepted, now, scores):
         return [], []
-    return lost, gained
+    margin = _margin(accepted, now, scores)
+
+    def tied(one: str, other: str) -> bool:
+        if one not in scores or other not in scores or abs(scores[one] - scores[other]) > margin:
+            return False
+        return still(accepted.offered[one], scores[one], margin=margin, digits=DIGITS)
+
+    out, into = (sorted(items, key=lambda one: -scores.get(one, -math.inf)) for items in (lost, gained))
+    swapped = {item for pair in tied_pairs(out, into, tied) for item in pair}
+    return [one for one in lost if one not in swapped], [one for one in gained if one not in swapped]
 
 
-def _moved(accepted: Accepted, now: Accepted, also: dict[str, float] | None = None) -> bool:
-    """Whether a score that is known on both sides moved by more than 1e-5, or an item has one on one side only."""
-    scores = {**(also or {}), **now.offered}
+def _moved(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> bool:
+    """Whether a score that is known on both sides moved by more than noise, or an item has one on one side only."""
+    scores = {**also, **now.offered}
+    margin = _margin(accepted, now, also)
     both = [(score, scores[item]) for item, score in accepted.offered.items() if item in scores]
-    return any((a is None) != (b is None) or abs((a or 0.0) - (b or 0.0)) > MARGIN for a, b in both)
+    return any((a is None) != (b is None) or not still(a, b, margin=margin, digits=DIGITS) for a, b in both)
+
+
+def _margin(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> float:
+    known = (*accepted.offered.values(), *now.offered.values(), *also.values())
+    return margin_of(score for score in known if score is not None)
 
 
 def _offered(asked: Asked) -> dict[str, float | None]:

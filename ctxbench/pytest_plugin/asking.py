@@ -9,6 +9,7 @@ from functools import cached_property
 from ctxbench.errors import SelectorError
 from ctxbench.evaluation.gate.snapshots import content_hash
 from ctxbench.evaluation.provenance import code_hash
+from ctxbench.items import Catalog
 from ctxbench.pytest_plugin.opening import Opened
 from ctxbench.requests import Batch, Request
 from ctxbench.selection import Offered, Selection, selections
@@ -69,8 +70,10 @@ class Asked:
 
     @cached_property
     def decided_by(self) -> str:
-        """Hash of all that decides the answer: selector, model, code, catalog, request."""
-        about = [self.opened.selector.describe(), self.opened.embedder, code_hash(), self.opened.catalog.hash]
+        """Hash of all that decides the answer but for ties: selector, model, code, items in any order, request."""
+        catalog = self.opened.catalog
+        items = self.opened.resources.kept(("items in any order", catalog.hash), lambda: _in_any_order(catalog))
+        about = [self.opened.selector.describe(), self.opened.embedder, code_hash(), items]
         return content_hash([*about, self.request.as_dict()])
 
 
@@ -93,6 +96,10 @@ def ask(opened: Opened, request: Request) -> Asked:
         (selection,) = selections(answers.query, answers.candidates)
         chosen, left_out = _with_items(opened, selection.chosen), _with_items(opened, selection.left_out)
     return Asked(opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch)
+
+
+def _in_any_order(catalog: Catalog) -> str:
+    return content_hash(sorted(content_hash(item.as_row()) for item in catalog))
 
 
 def _with_items(opened: Opened, rows: Sequence[Offered]) -> tuple[Explained, ...]:

@@ -165,15 +165,14 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import Store, VectorStore
     from ctxbench.embedding.vectors import Vectors
-    from ctxbench.evaluation.gate.stored_vectors import LayeredStore
-    from ctxbench.evaluation.gate.vectors_file import read_vectors
+    from ctxbench.evaluation.gate.stored_vectors import LayeredStore, accepted_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.tokens import open_counter
 
     model = open_embedder(embedder or _DEFAULT["embedder"])
     store: Store = VectorStore(model.identity)
     if stored is not None and stored.exists():
-        found = read_vectors(stored)
+        found = accepted_vectors(stored.parent)
         store = LayeredStore(found, store) if found.embedder == model.identity.key else store
     counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
     return LocalResources(Vectors(model, store), counter), model.identity.key

@@ -11,6 +11,8 @@ from xml.etree.ElementTree import parse
 import pytest
 import yaml
 
+from ctxbench.evaluation.gate.baseline_layout import head_hash
+
 NEEDED = "reference:guides%2Fon%20call"  # what q08 needs, and is offered for its description and text
 
 
@@ -99,11 +101,41 @@ def test_vectors_are_stored_only_if_asked(cli, gate, place, cache):
     assert not (place / "gate.baseline/vectors.npz").exists()
     done = cli("check", "--accept", "--vectors")
     assert "written: gate.baseline/vectors.npz" in done.out
+    cli("check", "--accept")
+    assert (place / "gate.baseline/vectors.npz").exists()  # who has a runner without the model keeps it
     shutil.rmtree(cache)
     done = cli("check")
     assert done.code == 0, done.err
     edited = flat(cli("check", "--allow-removed").out)
     assert "Nothing got worse" in edited
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_no_output_takes_the_place_of_what_is_checked(cli, accepted, gate, place, option):
+    before = (place / "gate.yaml").read_bytes()
+    done = cli("check", option, "gate.yaml")
+    assert (done.code, (place / "gate.yaml").read_bytes()) == (2, before)
+    assert f"{option} gate.yaml would overwrite what is checked" in done.err
+
+
+def test_outputs_are_two_files_and_devices_stay_devices(cli, accepted, gate, place):
+    done = cli("check", "--junit", "x.txt", "--markdown", "./x.txt")
+    assert (done.code, (place / "x.txt").exists()) == (2, False)
+    assert "--markdown and --junit name one file" in done.err
+    (place / "null").symlink_to(os.devnull)
+    assert cli("check", "--junit", "null").code == 0
+    assert (place / "null").is_symlink()
+    assert not (place / "null").is_file()
+
+
+def test_a_bug_is_no_verdict(cli, accepted, gate, place, monkeypatch):
+    def broken(*_arguments, **_named):
+        raise RuntimeError("deep inside")
+
+    monkeypatch.setattr("ctxbench.evaluation.gate.gate.check", broken)
+    done = cli("check", "--markdown", "s.md")
+    assert done.code == 2
+    assert "ctxbench has a bug: RuntimeError: deep inside" in (place / "s.md").read_text()
 
 
 def test_no_baseline_is_no_verdict(cli, gate):
@@ -316,6 +348,12 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
     assert "q02" in done.out
     assert "\n  ctxbench check --accept --no-text\n" in done.out  # and accepting again would write none
     assert "code freeze date" in cli("check").out
+    again = cli("check", "--accept").out
+    assert "no texts of requests and items are written, as in the baseline that was there" in again
+    assert not any("code freeze date" in path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))
+    shutil.rmtree(place / "gate.baseline")
+    cli("check", "--accept")
+    assert any("code freeze date" in path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))
 
 
 def test_the_command_that_accepts_is_that_of_the_gate_file(cli, gate):
@@ -387,6 +425,28 @@ def test_nothing_heavy_is_loaded(modules, gate, cli):
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 
+def test_a_baseline_of_nothing_is_no_verdict(cli, accepted, place):
+    path = place / "gate.baseline/baseline.json"
+    head = json.loads(path.read_text()) | {"datasets": {}}
+    path.write_text(json.dumps(head | {"hash": head_hash(head)}))
+    done = cli("check")
+    assert (done.code, done.out) == (2, "")
+    assert "the baseline holds no selector, so that nothing could be judged" in flat(done.err)
+    assert "`ctxbench check --accept`" in flat(done.err)
+
+
+def test_no_error_says_a_command_that_a_runner_of_workflows_obeys(cli, accepted, data):
+    command = "q\n::stop-commands::x\n \t::error::y\n##[error]z"
+    rows = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
+    rows[0]["_id"] = rows[1]["_id"] = command
+    (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli("check")
+    assert (done.code, done.out) == (2, "")
+    lines = done.err.splitlines()
+    assert ": :stop-commands::x" in lines
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -434,3 +494,39 @@ def test_a_damaged_baseline_is_no_verdict(cli, accepted, place):
     done = cli("check", "--markdown", "s.md")
     assert (done.code, done.out) == (2, "")
     assert "baseline.json" in (place / "s.md").read_text()
+
+
+# -------------------------------------------------------------------------------------------------------------- latency
+
+
+def test_latency_is_timed_if_asked_for_and_told_everywhere(cli, accepted, gate, place):
+    gate(latency_tolerance="5000%")  # how fast this machine is, is not under test
+    done = cli("check", "--latency", "--markdown", "s.md", "--junit", "j.xml")
+    assert done.code == 0, done.err
+    assert "ms a request  same" in done.out
+    assert "a change of code is not seen" in flat(done.out)
+    assert "| ms a request" in (place / "s.md").read_text()
+    assert 'name="latency"' in (place / "j.xml").read_text()
+    (one,) = cli("check", "--latency", "--json").json["selectors"]
+    told = one["latency"]
+    assert [len(told[side]) for side in ("base", "head")] == [len(told["queries"])] * 2 == [10, 10]
+    assert {len(samples) for samples in told["head"]} == {8}
+    assert told["tolerance"] == 50.0
+
+
+def test_without_being_asked_for_nothing_is_timed(cli, accepted):
+    assert "ms a request" not in cli("check").out
+    assert cli("check", "--json").json["selectors"][0]["latency"] is None
+
+
+def test_two_run_folders_cannot_be_timed(cli):
+    done = cli("check", "a", "b", "--latency")
+    assert (done.code, done.out) == (2, "")
+    assert "--latency times base and head in turns now, and nothing is asked anew of two run folders" in done.err
+
+
+def test_a_baseline_is_accepted_without_latency(cli, gate):
+    gate()
+    done = cli("check", "--accept", "--latency")
+    assert done.code == 2
+    assert "--accept judges nothing, so that --latency would do nothing" in done.err

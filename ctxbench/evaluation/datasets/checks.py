@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -13,6 +13,7 @@ from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.items import Item, ItemKey
 
 Place: TypeAlias = tuple[Path | None, int]
+_MEND = "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`)"
 _SUGGESTED = 50  # faults that name the closest known name: among thousands of names a search takes a tenth of a second
 
 
@@ -33,6 +34,10 @@ class Contents:
             known may then stand in that row, so that it is no fault of its own.
         place_query, place_label: path and 1-based line by position.
         place_scope: path and 1-based line by name.
+        before: where the catalog was edited by hand, ids of the items that it had; None = it was not. Labels may
+            require those although no selector could offer them any more.
+        gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
+            items name them. Nothing else may.
     """
 
     items: Mapping[ItemKey, Item]
@@ -45,6 +50,8 @@ class Contents:
     place_query: Callable[[int], Place] = nowhere
     place_label: Callable[[int], Place] = nowhere
     place_scope: Callable[[str], Place] = field(default=lambda _name: (None, 0))
+    before: Collection[str] | None = None
+    gone: Collection[ItemKey] = ()
 
 
 def check_contents(contents: Contents) -> list[Fault]:
@@ -58,14 +65,21 @@ class _Part:
         self._ids: list[str] | None = None
         self._suggested = 0
 
-    def unknown_items(self, keys: Iterable[ItemKey]) -> Iterable[str]:
-        """A message for each key that the catalog does not hold."""
-        if not self.contents.items_complete:
+    def unknown_items(self, keys: Iterable[ItemKey], *, there: bool = False) -> Iterable[str]:
+        """A message for each key that the catalog does not hold; with `there`, for those that are gone as well."""
+        contents = self.contents
+        if not contents.items_complete:
             return
         for key in keys:
-            if key not in self.contents.items:
-                self._ids = self._ids or [known.id for known in self.contents.items]
-                yield f"names item {key.id!r}, which corpus.jsonl does not hold{self.suggest(key.id, self._ids)}"
+            if key not in contents.items or (there and key in contents.gone):
+                self._ids = self._ids or [known.id for known in contents.items if known not in contents.gone]
+                closest = self.suggest(key.id, self._ids)
+                yield f"names item {key.id!r}, which corpus.jsonl does not hold{closest}{self.mend}"
+
+    @property
+    def mend(self) -> str:
+        """What to do about an item that is gone, where someone has edited the catalog."""
+        return "" if self.contents.before is None else f"; {_MEND}"
 
     def suggest(self, name: str, known: Iterable[str]) -> str:
         """The closest known names, for as many faults as a message lists."""
@@ -141,7 +155,8 @@ class _Queries(_Part):
             elif request.available != tuple(self.contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
         for what, keys in listed.items():
-            for message in (*self.unknown_items(keys), *self.twice(keys)):
+            there = what != "available"
+            for message in (*self.unknown_items(keys, there=there), *self.twice(keys)):
                 yield f"({what}) {message}"
 
 
@@ -209,6 +224,9 @@ class _Labels(_Part):
         scope_unknown = query.scope is not None and query.scope not in self.contents.scopes
         if None in items or scope_unknown:
             return  # reported already
+        before = self.contents.before or ()
+        if any(item.id in before for item in items if item is not None and not _searched(item)):
+            return  # a selector could, before the catalog was edited
         held = {item.key for item in query.request.session or ()}
         open_to = {label.item for label in labels if available is None or label.item in available} | held
         enabled = {item.key for item in items if item is not None and item.enabled}
@@ -219,5 +237,10 @@ class _Labels(_Part):
             why = "is not among the items available to it" if enabled else "is not enabled"
             if reachable:
                 why = "is included by hand only (manual), and its session does not hold it"
-            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
+            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it{self.mend}"
             yield Fault(message, *self.contents.place_label(members[0]))
+
+
+def _searched(item: Item) -> bool:
+    """Whether an item is there without anybody's doing."""
+    return item.enabled and item.include != "manual"

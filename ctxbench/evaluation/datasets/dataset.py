@@ -38,6 +38,10 @@ class Dataset:
         about: licence, source, labelling (how it was labelled) and, if there are any, notes; `frozen` is the hash
             that the card says the content has.
         scopes: named sets of items that queries may get.
+        before: where the catalog was edited by hand, ids of the items that it had, of which labels may name those that
+            are gone or can no longer be offered; None = it was not.
+        gone: how many of them stand at the end of the catalog, disabled, only because labels, scopes or lists of
+            available items name them; see `there`.
 
     Raises:
         InputError: ids twice, a name that is unknown, a label that contradicts another, and so on: all at once.
@@ -50,6 +54,8 @@ class Dataset:
     labels: tuple[Label, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
+    before: frozenset[str] | None = None
+    gone: int = 0
 
     def __post_init__(self) -> None:
         faults = check_contents(
@@ -58,6 +64,8 @@ class Dataset:
                 scopes=self.scopes,
                 queries=self.queries,
                 labels=self.labels,
+                before=self.before,
+                gone=self._gone,
             )
         )
         named = name_fault(self.name)
@@ -93,17 +101,32 @@ class Dataset:
         rows += [dump_json([name, _ids(self.scopes[name])]) for name in sorted(self.scopes) if name in used]
         return hashlib.sha256("\n".join(rows).encode("utf-8")).hexdigest()
 
+    @cached_property
+    def there(self) -> Catalog:
+        """The catalog that a selector chooses from: without what is gone. Positions are those in `catalog`."""
+        return self.catalog if not self.gone else Catalog(self.catalog[: -self.gone])
+
+    @cached_property
+    def _gone(self) -> frozenset[ItemKey]:
+        return frozenset(item.key for item in self.catalog[len(self.catalog) - self.gone :])
+
     def requests(self) -> tuple[Request, ...]:
-        """What a selector is asked, in the order of the queries."""
-        return tuple(query.request for query in self.queries)
+        """What a selector is asked, in the order of the queries; what is gone is available to none."""
+        requests = tuple(query.request for query in self.queries)
+        if not self.gone:
+            return requests
+        left: dict[tuple[ItemKey, ...] | None, tuple[ItemKey, ...] | None] = {None: None}
+        for available in {request.available for request in requests} - {None}:
+            left[available] = tuple(key for key in available or () if key not in self._gone)
+        return tuple(replace(request, available=left[request.available]) for request in requests)
 
     def batch(self) -> Batch:
-        """All requests over the catalog, resolved."""
+        """All requests over what is there, resolved."""
         return self._batch
 
     @cached_property
     def _batch(self) -> Batch:
-        return Batch.of(self.catalog, self.requests())
+        return Batch.of(self.there, self.requests())
 
     def labels_of(self, query_id: str) -> tuple[Label, ...]:
         """The labels of one query, in the order of the catalog; none for one without labels.

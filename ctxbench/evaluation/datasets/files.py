@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,14 +26,21 @@ CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source")
 
 
-def read_dataset(folder: Path | str) -> Dataset:
+def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | None = None) -> Dataset:
     """Read a dataset and check all of it.
+
+    Args:
+        folder: of the dataset.
+        before: None = as it was written, card and all. Else its files may have been edited by hand: that the card says
+            another hash (`frozen`) or other counts is then no fault; and by the dataset's name, ids of the items that
+            the catalog had. Of those, labels, scopes and lists of available items may name what is gone, or can no
+            longer be offered; what is gone stands at the end of the catalog, disabled, by id (`Dataset.gone`).
 
     Raises:
         StorageError: there is no such folder.
         InputError: all faults at once, each with file and line.
     """
-    reader = _Reader(Path(folder))
+    reader = _Reader(Path(folder), before)
     reader.read()
     dataset = reader.checked()
     faults = reader.faults if dataset is None else [*_miscounted(dataset, reader), *_thawed(dataset, reader)]
@@ -166,12 +173,14 @@ class _Reader:
     """Reads the files of one folder; whatever is wrong ends in `faults`, in file order."""
 
     folder: Path
+    before: Mapping[str, Collection[str]] | None = None
     faults: list[Fault] = field(default_factory=list)
     card: Mapping[str, Any] = field(default_factory=dict)
     card_lines: Mapping[YamlPath, int] = field(default_factory=dict)
     scopes: dict[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
     items_complete: bool = True
+    gone: list[ItemKey] = field(default_factory=list)
     queries: list[DatasetQuery] = field(default_factory=list)
     query_lines: list[int] = field(default_factory=list)
     queries_complete: bool = True
@@ -186,6 +195,21 @@ class _Reader:
         self._read_corpus()
         self._read_queries()
         self._read_qrels()
+        if self.items_complete:
+            self._stand_in()
+
+    @property
+    def known(self) -> frozenset[str] | None:
+        """Ids of the items that the catalog had before it was edited; None = it was not."""
+        return None if self.before is None else frozenset(self.before.get(str(self.card.get("name")), ()))
+
+    def _stand_in(self) -> None:
+        """Put what is gone, and is named where it may be, behind the items."""
+        lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
+        named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
+        known, held = self.known or (), {item.key for item in self.items}
+        self.gone = sorted((key for key in named - held if key.id in known), key=lambda key: key.id)
+        self.items += [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in self.gone]
 
     def checked(self) -> Dataset | None:
         """The dataset, if its parts fit each other; else None, and what does not fit is added to the faults."""
@@ -203,6 +227,8 @@ class _Reader:
             place_query=lambda i: (self.folder / QUERIES, self.query_lines[i]),
             place_label=lambda i: self.label_places[i],
             place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
+            before=self.known,
+            gone=frozenset(self.gone),
         )
         self.faults += check_contents(contents)
         self.faults.sort(key=self._order)
@@ -215,6 +241,8 @@ class _Reader:
 
     def dataset(self) -> Dataset:
         about = {k: self.card[k] for k in ABOUT if k in self.card}
+        if self.before is not None:
+            about.pop("frozen", None)  # nobody knows whether it is
         return Dataset(
             name=self.card["name"],
             version=self.card["version"],
@@ -223,6 +251,8 @@ class _Reader:
             labels=tuple(self.labels),
             about=about,
             scopes=self.scopes,
+            before=self.known,
+            gone=len(self.gone),
         )
 
     def _present(self, path: Path) -> bool:
@@ -364,7 +394,7 @@ def _label(fields: Mapping[str, str], row: Row) -> Label | None:
 def _thawed(dataset: Dataset, reader: _Reader) -> list[Fault]:
     """What the card says was frozen is not what the files hold."""
     frozen = reader.card.get("frozen")
-    if frozen in (None, dataset.hash):
+    if frozen in (None, dataset.hash) or reader.before is not None:
         return []
     message = (
         f"the card says frozen: {frozen:.12}..., but the files hold {dataset.hash:.12}...: items, queries or labels "
@@ -380,7 +410,7 @@ def _miscounted(dataset: Dataset, reader: _Reader) -> list[Fault]:
         true = dataset.counts.get(name)
         if true is None:
             message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
-        elif given == true and not isinstance(given, bool):
+        elif reader.before is not None or (given == true and not isinstance(given, bool)):
             continue
         else:
             message = f"counts says {name}: {given}, but the files hold {true}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -75,7 +75,13 @@ def list_datasets() -> tuple[Listing, ...]:
     return tuple(rows)
 
 
-def open_dataset(name_or_path: str | Path, *, base: Path | None = None, notify: Notify = silent) -> Dataset:
+def open_dataset(
+    name_or_path: str | Path,
+    *,
+    base: Path | None = None,
+    notify: Notify = silent,
+    before: Mapping[str, Collection[str]] | None = None,
+) -> Dataset:
     """Read a dataset from a folder, or by name from the cache; what an importer provides is imported first.
 
     A folder that holds a `dataset.yaml` comes before a name. A cached dataset whose importer has moved on to
@@ -85,6 +91,7 @@ def open_dataset(name_or_path: str | Path, *, base: Path | None = None, notify: 
         name_or_path: a folder, or a name that `list_datasets` lists.
         base: what a relative folder is relative to; None = the working directory.
         notify: told in one line what takes a moment or turned out otherwise.
+        before: as for `read_dataset`.
 
     Raises:
         UnknownNameError: no such name; the closest are named.
@@ -93,14 +100,14 @@ def open_dataset(name_or_path: str | Path, *, base: Path | None = None, notify: 
     """
     text = str(name_or_path)
     if base is not None and _holds_dataset(base / text):
-        return read_dataset(base / text)
+        return read_dataset(base / text, before=before)
     if isinstance(name_or_path, Path) or _holds_dataset(Path(text)) or name_fault(text):
-        return read_dataset(name_or_path)
+        return read_dataset(name_or_path, before=before)
     importer = importers().get(text)
     folder = _folder(text)
     if _holds_dataset(folder):
         if importer is None or not importer.available() or _cached_version(text) == importer.version:
-            return read_dataset(folder)
+            return read_dataset(folder, before=before)
         notify(f"dataset {text}: version {_cached_version(text)} is cached, importing {importer.version}")
     elif importer is None:
         known = [row.name for row in list_datasets()]

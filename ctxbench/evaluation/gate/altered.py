@@ -116,6 +116,7 @@ def what_changed(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> 
             edited[name] = fields
         elif set(fields) - set(_NAMES):
             edited[renamed[name]] = tuple(one for one in fields if one not in _NAMES)
+    edited |= _disabled(base, head)
     came = set(renamed.values())
     here = {name: new for name, new in renamed.items() if name in base.items and new in head.items}
     return Altered(
@@ -125,6 +126,17 @@ def what_changed(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> 
         renamed=here,
         **_identities(base.identity, head.identity),
     )
+
+
+def _disabled(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
+    """Items that are offered on neither side, and are not the same: how rare a word is may depend on them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys([*base.disabled, *head.disabled]):
+        before, after = base.disabled.get(name), head.disabled.get(name)
+        if name in base.items or name in head.items or (before and after and before.hash == after.hash):
+            continue
+        found[name] = () if before is None or after is None else edited_fields(before, after)
+    return found
 
 
 def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from ctxbench.evaluation.gate.baseline_layout import (
 )
 from ctxbench.evaluation.gate.baseline_reading import NewerFormatError, read_baseline, read_head
 from ctxbench.evaluation.gate.baseline_rows import answer_row, item_row, query_row, session_of, session_row
+from ctxbench.evaluation.gate.model import PinFailure
 from ctxbench.evaluation.gate.snapshots import Snapshot, without_texts
 from ctxbench.evaluation.gate.vectors_file import vectors_bytes
 from ctxbench.fileio import atomic_folder, read_bytes, recover_folder, write_atomic
@@ -46,13 +47,23 @@ class BaselineWritten:
         folder: of the baseline.
         written: files that are new or changed.
         unchanged: files that were so already, byte for byte.
-        removed: files of selectors and datasets that are gone, and of vectors that nobody asked for this time.
+        removed: files of selectors and datasets that are gone, and of vectors that were not given this time.
+        texts: whether texts were written.
+        pins: those of the gate file that what was written does not hold.
     """
 
     folder: Path
     written: tuple[Path, ...]
     unchanged: tuple[Path, ...]
     removed: tuple[Path, ...]
+    texts: bool = True
+    pins: tuple[PinFailure, ...] = ()
+
+
+def keeps_texts_out(folder: Path) -> bool:
+    """Whether there is a baseline that holds no text of any item; False where none can be read."""
+    rows = [item.row for one in _before(folder).values() for item in one.items.values()]
+    return bool(rows) and all(row is None for row in rows)
 
 
 def write_baseline(
@@ -105,6 +116,7 @@ def write_baseline(
         written=tuple(folder / name for name in changed),
         unchanged=tuple(folder / name for name in sorted(set(files) - set(changed))),
         removed=tuple(folder / name for name in removed),
+        texts=texts,
     )
 
 
@@ -119,7 +131,7 @@ def _check(snapshots: Sequence[Snapshot]) -> None:
             raise ParameterError(f"two selectors on {one.dataset} are called {one.selector!r}; rename one")
         names.add((one.dataset, one.selector))
         other = first.setdefault(one.dataset, one)
-        if (one.items, one.queries) != (other.items, other.queries):
+        if (one.items, one.disabled, one.queries) != (other.items, other.disabled, other.queries):
             what = f"{other.selector} and {one.selector} were run on different states of dataset {one.dataset}"
             raise ParameterError(f"{what}; run both again")
 
@@ -144,7 +156,9 @@ def _text_files(snapshots: Sequence[Snapshot]) -> dict[str, bytes]:
     for dataset in dict.fromkeys(one.dataset for one in snapshots):
         several = [one for one in snapshots if one.dataset == dataset]
         sessions = _sessions(several)
-        files[inside(dataset, ITEMS)] = _lines(map(item_row, several[0].items.values()))
+        files[inside(dataset, ITEMS)] = _lines(
+            map(item_row, [*several[0].items.values(), *several[0].disabled.values()])
+        )
         files[inside(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
         if sessions:
             files[inside(dataset, SESSIONS)] = _lines(session_row(number, held) for held, number in sessions.items())

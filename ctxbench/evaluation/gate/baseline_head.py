@@ -14,6 +14,7 @@ from ctxbench.evaluation.gate.baseline_layout import (
     ITEMS,
     QUERIES,
     SESSIONS,
+    VECTORS,
     answers_name,
     file_hash,
     head_hash,
@@ -44,12 +45,13 @@ def head(
             named = {"items": ITEMS, "queries": QUERIES, "sessions": SESSIONS}
             paths = {what: inside(one.dataset, name) for what, name in named.items()}
             hashes = {what: file_hash(files[path]) for what, path in paths.items() if path in files}
-            counts = {"items": len(one.items), "queries": len(one.queries)}
+            counts = {"items": len(one.items) + len(one.disabled), "queries": len(one.queries)}
             datasets[one.dataset] = {**counts, "files": hashes, "selectors": {}}
         about = _selector(one, file_hash(files[inside(one.dataset, answers_name(one.selector))]))
         own = _versions(one, libraries)
         datasets[one.dataset]["selectors"][one.selector] = about if own == versions else {**about, "versions": own}
-    out = {"format": FORMAT, "versions": versions, "datasets": datasets}
+    stored = {"vectors": file_hash(files[VECTORS])} if VECTORS in files else {}
+    out = {"format": FORMAT, "versions": versions, **stored, "datasets": datasets}
     return {**out, "hash": head_hash(out)}
 
 

@@ -1,8 +1,9 @@
 """What an accepted baseline keeps of the one before: whatever moved only by what machines differ in.
 
-Scores within `candidates.MARGIN` of those that stand there stay as they stand, and so do the order of such items and
-an offer that differs by a swap among them. So accepting on another machine gives no difference to review, and a score
-that creeps by less than the margin each time is still noticed, since it is held against the value that was reviewed.
+Scores within the margin (`swaps.margin_of`) of those that stand there stay as they stand, and so do the order of such
+items and an offer of the same selector that differs by a swap among them. So accepting on another machine gives no
+difference to review, and a score that creeps by less than the margin each time is still noticed, since it is held
+against the value that was reviewed.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ctxbench.arrays import FloatArray
-from ctxbench.candidates import MARGIN
 from ctxbench.errors import ParameterError
-from ctxbench.evaluation.gate.baseline_rows import rounded
+from ctxbench.evaluation.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.evaluation.gate.comparability import Comparable
 from ctxbench.evaluation.gate.differences import differences
 from ctxbench.evaluation.gate.snapshots import NEAR, AnswerFact, Identity, QueryFact, Snapshot
+from ctxbench.evaluation.gate.swaps import margin_of, still
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.jsonio import dump_json
 from ctxbench.selection import Offered
@@ -50,7 +51,8 @@ def kept(new: Snapshot, old: Snapshot | None) -> Snapshot:
         keeping = _Keeping(new, old)
         for query in keeping.alike:
             answers[query] = keeping.answer(plain[query])
-            keeping.put_values(values, query, undone=_ids(answers[query]) != _ids(plain[query]))
+            undone = _ids(answers[query]) != _ids(plain[query])
+            keeping.put_values(values, query, undone=undone and _ids(answers[query])[0] == _ids(old.answers[query])[0])
     return replace(new, answers=answers, metrics=values)
 
 
@@ -104,12 +106,15 @@ class _Keeping:
             answer: to a query that is `alike`.
         """
         before = self.old.answers[answer.query]
-        if answer.query in self._swaps and self._same_items(answer.query) and _as_near(before, answer):
+        margin = margin_of([*before.score_of.values(), *answer.score_of.values()])
+        swapped = answer.query in self._swaps and self._same_maker and self._same_items(answer.query)
+        if swapped and _as_near(before, answer, margin):
             return before
         known = {one.id: one for one in (*before.offered, *before.near)}
-        offered = self._in_old_order([self._stuck(one, known) for one in answer.offered], before.offered, math.inf)
+        sticking = [self._stuck(one, known, margin) for one in answer.offered]
+        offered = _in_old_order(sticking, before.offered, math.inf, margin)
         last = len(before.near) if len(before.near) == NEAR else math.inf  # what a full list left out came behind it
-        near = self._in_old_order([self._stuck(one, known) for one in answer.near], before.near, last)
+        near = _in_old_order([self._stuck(one, known, margin) for one in answer.near], before.near, last, margin)
         return replace(answer, offered=tuple(offered), near=tuple(near[:NEAR]))
 
     def put_values(self, values: Mapping[Metric, FloatArray], query: str, *, undone: bool) -> None:
@@ -122,42 +127,19 @@ class _Keeping:
                 if all_back or math.isclose(value, stood, rel_tol=_ROUNDING, abs_tol=0.0):
                     column[row] = stood
 
-    def _stuck(self, one: Offered, known: Mapping[str, Offered]) -> Offered:
-        """A candidate with its old score, if it moved by no more than `MARGIN`.
+    def _stuck(self, one: Offered, known: Mapping[str, Offered], margin: float) -> Offered:
+        """A candidate with its old score, if it moved by no more than the margin.
 
         And with the old rule, where the same selector keeps the same item out: a rule may change with a threshold that
         the score is on the edge of.
         """
         stood = known.get(one.id)
-        if stood is None or one.score is None or stood.score is None or abs(one.score - stood.score) > MARGIN:
+        if stood is None or one.score is None or stood.score is None or abs(one.score - stood.score) > margin:
             return one
         old_rule = one.rule and stood.rule and self._same_maker and self._same_item(one.id)
         if one == stood:
             return one
         return replace(one, score=stood.score, rule=stood.rule if old_rule else one.rule)
-
-    def _in_old_order(self, several: list[Offered], before: Sequence[Offered], last: float) -> list[Offered]:
-        """Candidates in the order in which they stood, where neighbours' scores are no further apart than noise.
-
-        Args:
-            several: in the one order, scores as they stood where they did not move.
-            before: as they stood.
-            last: the place of an item that is not in `before`; infinite = it is left where it is.
-        """
-        place = {one.id: number for number, one in enumerate(before)}
-        places = [place.get(one.id, last) for one in several]
-        if all(x <= y for x, y in pairwise(places)):
-            return several
-        moved = True
-        while moved:  # every exchange brings one pair into its old order, so this ends
-            moved = False
-            for at in range(len(several) - 1):
-                one, other = several[at], several[at + 1]
-                if places[at + 1] < places[at] < math.inf and _tied(one, other):
-                    several[at : at + 2] = other, one
-                    places[at : at + 2] = places[at + 1], places[at]
-                    moved = True
-        return several
 
     def _same_items(self, query: str) -> bool:
         """Whether all that a query is or was offered says what it said."""
@@ -179,17 +161,44 @@ def _maker(identity: Identity) -> tuple[object, ...]:
     return tuple(map(dump_json, parts))
 
 
-def _as_near(before: AnswerFact, now: AnswerFact) -> bool:
+def _as_near(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
     """Whether every candidate that was known is where it was, and none has come among them."""
     scores = now.score_of
-    if any(abs(score - scores.get(name, score)) > MARGIN for name, score in before.score_of.items()):
+    if not all(
+        still(score, scores.get(name), margin=margin, digits=DECIMALS) for name, score in before.score_of.items()
+    ):
         return False
     lowest = min([one.score for one in before.near if one.score is not None], default=-math.inf)
-    limit = lowest + MARGIN if len(before.near) == NEAR else -math.inf
+    limit = lowest + margin if len(before.near) == NEAR else -math.inf
     known = {one.id for one in (*before.offered, *before.near)}
     return all(one.id in known or one.score is None or one.score <= limit for one in now.near[:NEAR])
 
 
-def _tied(one: Offered, other: Offered) -> bool:
+def _in_old_order(several: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
+    """Candidates in the order in which they stood, where neighbours' scores are no further apart than noise.
+
+    Args:
+        several: in the one order, scores as they stood where they did not move.
+        before: as they stood.
+        last: the place of an item that is not in `before`; infinite = it is left where it is.
+        margin: how far scores move by noise.
+    """
+    place = {one.id: number for number, one in enumerate(before)}
+    places = [place.get(one.id, last) for one in several]
+    if all(x <= y for x, y in pairwise(places)):
+        return several
+    moved = True
+    while moved:  # every exchange brings one pair into its old order, so this ends
+        moved = False
+        for at in range(len(several) - 1):
+            one, other = several[at], several[at + 1]
+            if places[at + 1] < places[at] < math.inf and _tied(one, other, margin):
+                several[at : at + 2] = other, one
+                places[at : at + 2] = places[at + 1], places[at]
+                moved = True
+    return several
+
+
+def _tied(one: Offered, other: Offered, margin: float) -> bool:
     """Whether noise on both may have changed their order; what has no score has none by it."""
-    return one.score is not None and other.score is not None and abs(one.score - other.score) <= 2 * MARGIN
+    return one.score is not None and other.score is not None and abs(one.score - other.score) <= 2 * margin

@@ -28,8 +28,17 @@ from ctxbench.evaluation.gate.baseline_layout import (
     head_hash,
     inside,
 )
-from ctxbench.evaluation.gate.baseline_rows import RowError, Session, answer_of, item_of, query_of, session_from
-from ctxbench.evaluation.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot
+from ctxbench.evaluation.gate.baseline_rows import (
+    RowError,
+    Session,
+    answer_of,
+    is_number,
+    item_of,
+    query_of,
+    session_from,
+)
+from ctxbench.evaluation.gate.described import flat_steps
+from ctxbench.evaluation.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.fileio import read_bytes, recover_folder
 from ctxbench.jsonio import parse_json
@@ -43,7 +52,7 @@ _MERGED = (
 )
 _AGAIN = f"bring it back from git, or accept again (`{ACCEPT}`)"
 _NAMED = 3  # queries that a fault names
-_DAMAGE = (LookupError, TypeError, AttributeError, ValueError)
+_DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
 class NewerFormatError(InputError):
@@ -63,7 +72,8 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
 
     Raises:
         StorageError: there is no such folder, or it cannot be read.
-        InputError: it is no baseline, of another format, or damaged: all faults, with file and line.
+        InputError: it is no baseline, of another format, holds no selector, or is damaged: all faults, with file and
+            line.
     """
     recover_folder(folder)
     head = read_head(folder)
@@ -78,6 +88,10 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
         raise InputError([Fault(f"damaged ({_said(error)}); {_AGAIN}", folder / HEAD)]) from error
     if reader.faults:
         raise InputError(reader.faults, subject=f"baseline {folder}")
+    if not any(about["selectors"] for about in head["datasets"].values()):
+        raise InputError(
+            [Fault(f"the baseline holds no selector, so that nothing could be judged; {_AGAIN}", folder / HEAD)]
+        )
     return found
 
 
@@ -170,29 +184,31 @@ class _Reader:
         facts: _Facts,
     ) -> Snapshot:
         dataset, selector = names
-        rules = ["", *about["rules"].values()]
+        rules = ["", *_texts(about, "rules", list(_typed(about, "rules", dict).values()))]
         path = inside(dataset, answers_name(selector))
         read = partial(answer_of, rules=rules, sessions=facts.sessions)
         rows = self._rows(path, about["file"], read, check=partial(_misfits, facts=facts))
+        items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
         return Snapshot(
             dataset=dataset,
             selector=selector,
-            items=facts.items,
+            items=items,
+            disabled=disabled,
             queries=facts.queries,
             answers={answer.query: answer for _, (answer, _) in rows},
             metrics={parse_metric(name): np.array(column, dtype=np.float64) for name, column in columns.items()},
             identity=Identity(
-                selector=_typed(about, "description", dict),
+                selector=_description(about),
                 values=_typed(about, "values", dict),
                 embedder=_typed(about, "embedder", str),
                 tokens=_typed(about, "tokens", str),
                 versions=_typed(about if "versions" in about else head, "versions", dict),
                 outside=_typed(about, "outside", bool),
             ),
-            repeats=_typed(about, "repeats", int, default=1),
-            spread=_typed(about, "spread", dict, default={}),
-            unsteady=tuple(_typed(about, "unsteady", list, default=[])),
+            repeats=_repeats(about),
+            spread=_spread(about),
+            unsteady=_texts(about, "unsteady", _typed(about, "unsteady", list, default=[])),
             source=str(self.folder),
         )
 
@@ -239,6 +255,32 @@ def _typed(about: Mapping[str, Any], key: str, kind: type[T], *, default: T | No
     value = about[key] if default is None else about.get(key, default)
     if not isinstance(value, kind):
         raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
+    return value
+
+
+def _texts(about: Mapping[str, Any], key: str, values: Sequence[Any]) -> tuple[str, ...]:
+    if not all(isinstance(one, str) for one in values):
+        raise TypeError(f"{key} must hold texts, got {about[key]!r}")
+    return tuple(values)
+
+
+def _repeats(about: Mapping[str, Any]) -> int:
+    value = about.get("repeats", 1)
+    if type(value) is not int or value < 1:
+        raise TypeError(f"repeats must be a whole number, 1 or more, got {value!r}")
+    return value
+
+
+def _spread(about: Mapping[str, Any]) -> Mapping[str, float]:
+    value = _typed(about, "spread", dict, default={})
+    if not all(is_number(one) and one >= 0 for one in value.values()):
+        raise TypeError(f"spread must hold numbers, 0 or more, got {value!r}")
+    return value
+
+
+def _description(about: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = _typed(about, "description", dict)
+    flat_steps(value)  # refuses what is described as a pipeline and is none
     return value
 
 

@@ -1,8 +1,8 @@
 """Lines of a baseline: an item, a query, or an answer as one JSON object, and back.
 
 ```
-items.jsonl         {"id", "hash", "tokens", "prompt"?, "row"?}
-queries.jsonl       {"id", "text"?, "asked", "labelled", "required"?, "needs"?, "group"?, "tags"?}
+items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "row"?}
+queries.jsonl       {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?, "tags"?}
 sessions.jsonl      {"session", "items": ["always rule:style", ...]}
 <selector>.jsonl    {"query", "error"?, "session"?, "offered": [...], "near"?: [...], "values"}
 ```
@@ -21,10 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.evaluation.gate.snapshots import AnswerFact, ItemFact, QueryFact
+from ctxbench.evaluation.gate.snapshots import AnswerFact, ItemFact, LabelFact, QueryFact
 from ctxbench.selection import Offered
 
 DECIMALS = 7  # of scores: a hundredth of `candidates.MARGIN`, below which machines differ
+_MOST = 2**53  # of items and tokens: whole numbers up to it are exact as floats, too
+_SHOWN = 40  # characters of a wrong value
+_DIRECT = "direct"
 _USUAL = {"mode": "agent", "origin": "search", "via": None}
 
 
@@ -50,6 +53,8 @@ def item_row(item: ItemFact) -> dict[str, Any]:
     row: dict[str, Any] = {"id": item.id, "hash": item.hash, "tokens": item.tokens}
     if item.prompt:
         row["prompt"] = item.prompt
+    if not item.enabled:
+        row["enabled"] = False
     if item.row is not None:
         row["row"] = {name: value for name, value in item.row.items() if name != "_id"}
     return row
@@ -70,6 +75,7 @@ def item_of(row: Mapping[str, Any]) -> ItemFact:
         tokens=_whole(row, "tokens"),
         prompt=_text(row, "prompt", default=""),
         row=None if fields is None else {"_id": row["id"], **fields},
+        enabled=_flag(row, "enabled", default=True),
     )
 
 
@@ -81,6 +87,8 @@ def query_row(query: QueryFact) -> dict[str, Any]:
     row |= {"asked": query.asked, "labelled": query.labelled}
     if query.required:
         row["required"] = [one[0] if len(one) == 1 else list(one) for one in query.required]
+    if query.others:
+        row["labels"] = [_label_row(one) for one in query.others]
     if query.needs_nothing:
         row["needs"] = "nothing"
     if query.group != query.id:
@@ -108,7 +116,27 @@ def query_of(row: Mapping[str, Any]) -> QueryFact:
         group=_text(row, "group", default=row.get("id", "")),
         tags=_texts("tags", row.get("tags", [])),
         text=_text(row, "text", default=""),
+        others=_labels_of(row.get("labels", [])),
     )
+
+
+def _label_row(label: LabelFact) -> list[Any]:
+    """`[id, grade, via, alternatives]`, what is as usual at its end left out."""
+    name, grade, via, alternatives = label
+    return [name, grade, via, alternatives] if alternatives else [name, grade, *([] if via == _DIRECT else [via])]
+
+
+def _labels_of(rows: Any) -> tuple[LabelFact, ...]:
+    if not isinstance(rows, list):
+        raise RowError(f"labels must be a list, got {rows!r}")
+    found = []
+    for row in rows:
+        if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[1]) is not int:
+            raise RowError(f"a label is [id, grade, via, alternatives], got {row!r}")
+        name, *more = _texts("a label", [row[0], *row[2:]])
+        via, alternatives = [*more, *(_DIRECT, "")[len(more) :]]
+        found.append((name, row[1], via, alternatives))
+    return tuple(found)
 
 
 def session_of(answer: AnswerFact) -> tuple[str, ...]:
@@ -173,8 +201,8 @@ def answer_of(
     if not isinstance(offered, list) or not isinstance(near, list) or not isinstance(values, dict):
         raise RowError("expected lists offered and near, and an object values")
     for name, value in values.items():
-        if not _is_number(value):
-            raise RowError(f"the value of {name} must be a finite number, got {value!r}")
+        if not is_number(value):
+            raise RowError(f"the value of {name} must be a finite number, got {_short(value)}")
     session = row.get("session", [])
     if type(session) is int:
         if session not in sessions:
@@ -218,8 +246,8 @@ def _offered(row: Any, rules: Sequence[str] | None) -> Offered:
     if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
         raise RowError(f"a candidate is {'[id, score]' if rules is None else '[id, score, rule]'}, got {row!r}")
     score = row[1]
-    if score is not None and not _is_number(score):
-        raise RowError(f"the score of {row[0]} must be a finite number or null, got {score!r}")
+    if score is not None and not is_number(score):
+        raise RowError(f"the score of {row[0]} must be a finite number or null, got {_short(score)}")
     rule = ""
     if rules is not None:
         number = row[2]
@@ -247,14 +275,25 @@ def _extras(more: Any) -> Mapping[str, str]:
     return more
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number that a float holds."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
 
 
 def _text(row: Mapping[str, Any], key: str, *, default: str | None = None) -> str:
     value = row.get(key, default)
     if not isinstance(value, str) or (default is None and not value):
         raise RowError(f"{key} must be a text, got {value!r}")
+    return value
+
+
+def _flag(row: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = row.get(key, default)
+    if not isinstance(value, bool):
+        raise RowError(f"{key} must be true or false, got {value!r}")
     return value
 
 
@@ -266,6 +305,12 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
 
 def _whole(row: Mapping[str, Any], key: str) -> int:
     value = row.get(key)
-    if type(value) is not int or value < 0:
-        raise RowError(f"{key} must be a whole number, 0 or more, got {value!r}")
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise RowError(f"{key} must be a whole number, 0 or more and at most 2**53, got {_short(value)}")
     return value
+
+
+def _short(value: Any) -> str:
+    """A value for a message, which hundreds of digits would bury."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

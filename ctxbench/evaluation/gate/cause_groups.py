@@ -90,10 +90,11 @@ def _joint(causes: Iterable[Cause], base: Snapshot, head: Snapshot) -> dict[Caus
     """The cause of the group that each cause is in."""
     causes = list(causes)
     out = {one: one for one in causes}
-    for kind, what in ((CauseKind.NEW, "new in the catalog"), (CauseKind.GONE, "no longer in the catalog")):
+    for kind in (CauseKind.NEW, CauseKind.GONE):
         members = [one for one in causes if one.kind == kind]
         held = sorted({item for one in members for item in one.subjects})
         if len(held) > 1:
+            what = " or ".join(sorted({one.detail for one in members}, reverse=True))
             joint = Cause(kind=kind, subjects=tuple(held), detail=f"{len(held)} items {what}")
             out |= dict.fromkeys(members, joint)
     shared: dict[tuple[CauseKind, str], list[Cause]] = {}

@@ -9,7 +9,7 @@ cut's. The first row that fits holds:
 ============================================  ==========================================================================
 lost X                                        cause
 ============================================  ==========================================================================
-X is not in the catalog any more              GONE
+X is not in the catalog any more, or disabled GONE
 X was brought in by V (expansion)             the cause of V's loss, if V is lost; else PARAMETER where the settings of
                                               expansion keep X out; else EDITED if X or V was; else CROWDED by what is
                                               new there
@@ -35,8 +35,9 @@ cannot be replayed                            EDITED if X was and its score fell
 nothing under test differs                    UNKNOWN: the selector is not deterministic
 ============================================  ==========================================================================
 
-A gained X likewise: NEW if it was not in the catalog; EDITED if its score rose; FREED by what is gone or fell that was
-in front of it; PARAMETER, MODEL, CODE, OUTSIDE as above. Labels are no cause: they are equal on both sides.
+A gained X likewise: NEW if it was not in the catalog, or disabled; EDITED if its score rose; FREED by what is gone or
+fell that was in front of it; PARAMETER, MODEL, CODE, OUTSIDE as above. Labels are no cause: they are equal on both
+sides.
 
 What this cannot tell: which of two edits did it where a model or chunker changed as well and moved all scores as far;
 cuts that compare texts or fitted probabilities (`mmr`, `abstain`); how many chunks of one item stand before another.
@@ -126,9 +127,11 @@ class _Explaining:
         """What the catalog alone tells."""
         altered = self.compared.altered
         if look.change.lost and look.item in altered.gone:
-            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail="no longer in the catalog")
+            detail = "disabled" if look.item in self.compared.head.disabled else "no longer in the catalog"
+            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail=detail)
         if not look.change.lost and look.item in altered.new:
-            return Cause(kind=CauseKind.NEW, subjects=(look.item,), detail="new in the catalog")
+            detail = "no longer disabled" if look.item in self.compared.base.disabled else "new in the catalog"
+            return Cause(kind=CauseKind.NEW, subjects=(look.item,), detail=detail)
         return None
 
     def _brought(self, look: _Look) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -129,8 +130,8 @@ class _Compared:
             )
         changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
         allowed = settings.allowed(sum(bool(self.head.queries[query].required) for query in same.queries))
-        chance = mcnemar_exact(differ.lost, differ.gained) if self.base.unsteady or self.head.unsteady else 0.0
-        facts = _Facts(lost=differ.lost, gained=differ.gained, allowed=allowed, p=chance)
+        by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
+        facts = _Facts(lost=differ.lost, gained=differ.gained, allowed=allowed, by_group=by_group)
         verdict, reasons = _verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
         return SelectorCheck(
             dataset=self.head.dataset,
@@ -151,6 +152,14 @@ class _Compared:
             differs=_differs(self.base, self.head, same.renamed),
             texts=_texts(changes, self.base, self.head),
         )
+
+    def _by_group(self) -> tuple[int, int]:
+        """How many groups of queries lost more required items than they gained, and how many gained more."""
+        net: Counter[str] = Counter()
+        for one in self.differences.changes:
+            if one.required:
+                net[self.head.queries[one.query].group] += 1 if one.lost else -1
+        return sum(count > 0 for count in net.values()), sum(count < 0 for count in net.values())
 
     def _notices(self, metrics: Sequence[Judged]) -> Iterator[str]:
         base, head = self.base, self.head
@@ -209,11 +218,12 @@ def _differs(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:
 
 def _decided_alike(base: Snapshot, head: Snapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
+    sides = (base, head)
     one, other = base.identity, head.identity
-    if (one.selector, one.embedder, one.versions) != (other.selector, other.embedder, other.versions):
+    if any(getattr(one, name) != getattr(other, name) for name in ("selector", "embedder", "tokens", "versions")):
         return False
-    items = [(name, fact.hash) for name, fact in base.items.items()]
-    return items == [(name, fact.hash) for name, fact in head.items.items()]
+    items = [[(name, fact.hash) for side in (one.items, one.disabled) for name, fact in side.items()] for one in sides]
+    return items[0] == items[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,13 +233,19 @@ class _Facts:
     Attributes:
         lost, gained: how many.
         allowed: how many more may be lost than gained.
-        p: of so many of either, if the selector is not deterministic and each is as likely; 0 where they are facts.
+        by_group: where the selector is not deterministic, how many groups of queries lost net and how many gained net:
+            items of one group come and go together, so that groups alone are evidence. None = they are facts.
     """
 
     lost: int
     gained: int
     allowed: int
-    p: float
+    by_group: tuple[int, int] | None
+
+    @property
+    def p(self) -> float:
+        """Of so many groups of either, if each is as likely: the exact McNemar test; 0 where they are facts."""
+        return 0.0 if self.by_group is None else mcnemar_exact(*self.by_group)
 
     @property
     def too_many(self) -> str:
@@ -250,10 +266,11 @@ def _verdict(
     unsure = []
     if facts.too_many and facts.p <= alpha:
         worse.append(facts.too_many)
-    elif facts.too_many:
-        unsure.append(
-            f"{facts.too_many}, by a selector that is not deterministic: it may be chance (p = {facts.p:.2g})"
-        )
+    elif facts.by_group is not None and facts.too_many:
+        lost, gained = facts.by_group
+        groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
+        what = f"{facts.too_many}, by a selector that is not deterministic"
+        unsure.append(f"{what}: it may be chance ({groups}, p = {facts.p:.2g})")
     for metric in by[Verdict.WORSE]:
         worse.append(f"{_moved(metric)}, more than the {_amount(metric.tolerance)} tolerated{_evidence(metric)}")
     if worse:

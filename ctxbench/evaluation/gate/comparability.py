@@ -20,6 +20,7 @@ from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 
 _SHOWN = 3  # ids that a reason names
+_ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 _COUNTED = frozenset({"tokens", "total_tokens"})  # metrics that another counter of tokens changes
 WHY = {
     "removed": "gone",
@@ -70,7 +71,11 @@ def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable
         left_out=left_out,
         reasons=tuple(reasons),
         renamed=renamed,
-        notices=(*_renames(renamed), *_notices(base, head, left_out, settings)),
+        notices=(
+            *_renames(renamed),
+            *_notices(base, head, left_out, settings),
+            *_values_on_one_side(base, head, queries, settings),
+        ),
     )
 
 
@@ -229,6 +234,28 @@ def _notices(
             yield f"{metric} cannot be computed for this selector, and is not judged"
 
 
+def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], settings: Settings) -> Iterator[str]:
+    """Metrics that apply on one side only to more queries than a few: those are left out of what is judged."""
+    rows = [{query: row for row, query in enumerate(side.queries)} for side in (base, head)]
+    for metric in settings.metrics:
+        if not all(part in side.metrics for part in metric.parts for side in (base, head)):
+            continue
+        gone: list[str] = []
+        come: list[str] = []
+        for query in queries:
+            was, now = (
+                all(math.isfinite(side.metrics[part][place[query]]) for part in metric.parts)
+                for side, place in zip((base, head), rows, strict=True)
+            )
+            if was != now:
+                (gone if was else come).append(query)
+        if len(gone) + len(come) > _ONE_SIDED * len(queries):
+            what = (
+                f"{metric} has a value on one side only for {queries_text(len(gone) + len(come))} of {len(queries):,}"
+            )
+            yield f"{what} ({len(gone):,} only before, {len(come):,} only now; {named(gone + come)}), not judged there"
+
+
 # ---------------------------------------------------------------------------------------------- renames
 
 
@@ -244,11 +271,11 @@ def _renamed(base: Snapshot, head: Snapshot) -> dict[str, str]:
     added = [fact for name, fact in head.items.items() if name not in base.items]
     if not gone or not added:
         return {}
-    renames, _ = propose_renames(_items(gone), _items(added))
+    renames, _ = propose_renames(items_of(gone), items_of(added))
     return {one.old.id: one.new.id for one in renames}
 
 
-def _items(facts: Sequence[ItemFact]) -> list[Item]:
+def items_of(facts: Sequence[ItemFact]) -> list[Item]:
     """The items whose texts are known."""
     faults: list[Fault] = []
     found = [read_item(Row(fact.row, faults, Path(), 0)) for fact in facts if fact.row is not None]

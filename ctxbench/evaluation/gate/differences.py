@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
-from ctxbench.candidates import MARGIN
+from ctxbench.evaluation.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.evaluation.gate.comparability import Comparable
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Change
 from ctxbench.evaluation.gate.snapshots import NEAR, AnswerFact, Snapshot
+from ctxbench.evaluation.gate.swaps import margin_of, still, tied_pairs
 from ctxbench.evaluation.gate.table_answers import TableAnswers, offered_ids
 from ctxbench.selection import Offered
 
@@ -23,7 +25,7 @@ class Differences:
     Attributes:
         changes: of items that went out (in the order of the base's offer) or came in (in that of the head's), in the
             order of the queries; causes unknown. Neither swaps nor what an unsteady selector offers now and then.
-        swaps: ids of queries that differ only among scores within `MARGIN`.
+        swaps: ids of queries that differ by swaps and noise alone, and so are in none of the changes.
         lost, gained: requirements of queries that were met and are not, and the other way round, over `changes`.
     """
 
@@ -40,6 +42,13 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
     was renamed is the same item. Of a requirement (an item, or a set of alternatives) that was met and no longer is,
     the best of the items lost is marked as required, and the same for one that is met now: marks and counts agree.
 
+    What machines may differ in is no change (`swaps.margin_of` says how far scores are then apart):
+
+    * Swaps: of the same selector, with the same model and counter of tokens, an item that went out and one that came
+      in, if both say what they said, neither's score moved, and they are tied on each side where both scores are known.
+    * Noise: of the same selector, code and version, over the same catalog, anything, if no score of the query moved
+      further than the margin, and some did move or the offer ends among ties.
+
     Args:
         base, head: the two.
         comparable: what they can be compared on.
@@ -53,11 +62,10 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
         if before == now or query in unsteady:
             continue
         if {comparable.renamed.get(one, one) for one in before} != set(now):
-            found = _Query(sides, query)
-            if found.swapped:
+            differ = _Query(sides, query).changes()
+            changes += differ
+            if not differ:
                 swaps.append(query)
-            else:
-                changes += found.changes()
     lost = sum(one.required for one in changes if one.lost)
     gained = sum(one.required for one in changes if not one.lost)
     return Differences(changes=tuple(changes), swaps=tuple(swaps), lost=lost, gained=gained)
@@ -73,13 +81,24 @@ class _Sides:
         self.old = {new: old for old, new in renamed.items()}
 
     @cached_property
-    def same_identity(self) -> bool:
-        """Whether selector, model and code are the same, and scores alone decide what is offered."""
+    def same_selector(self) -> bool:
+        """Whether selector, model and counter of tokens are the same."""
         base, head = self.base.identity, self.head.identity
-        if base.outside or head.outside:
+        return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
+
+    @cached_property
+    def same_in_all(self) -> bool:
+        """Whether scores alone can have made a difference: selector, code and catalog are the same."""
+        base, head = self.base.identity, self.head.identity
+        if base.outside or head.outside or not self.same_selector:
             return False
-        same = (base.selector, base.embedder) == (head.selector, head.embedder)
-        return same and base.versions.get("code") == head.versions.get("code")
+        if any(base.versions.get(name) != head.versions.get(name) for name in ("code", "ctxbench")):
+            return False
+        hashes = [
+            {name: fact.hash for items in (side.items, side.disabled) for name, fact in items.items()}
+            for side in (self.base, self.head)
+        ]
+        return hashes[0] == hashes[1]
 
     @cached_property
     def places(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -103,68 +122,52 @@ class _Query:
         self.head = _Side(sides.head, query, {})
         self.lost = [one for one in self.base.offered if one not in self.head.offered]
         self.gained = [one for one in self.head.offered if one not in self.base.offered]
+        self.margin = margin_of([*self.base.score.values(), *self.head.score.values()])
 
-    @property
-    def swapped(self) -> bool:
-        """Whether noise alone may have made the difference."""
-        return self._by_ties() or self._by_noise()
+    def _pairs(self) -> tuple[tuple[str, str], ...]:
+        """What went out and came in by ties."""
+        if not self.sides.same_selector:
+            return ()
+        lost, gained = ([one for one in items if self._as_it_was(one)] for items in (self.lost, self.gained))
+        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._tied)
 
-    def _by_ties(self) -> bool:
-        """As many out as in, and each pair tied on every side where both have a score, and on one at least."""
-        if not self.lost or len(self.lost) != len(self.gained):
-            return False
-        out, into = self.base.by_score(self.lost), self.head.by_score(self.gained)
-        return all(self._tied(one, other) for one, other in zip(out, into, strict=True))
+    def _as_it_was(self, item: str) -> bool:
+        """Whether an item says what it said, and its score did not move."""
+        return self.sides.same_content(item) and self._still(item)
+
+    def _still(self, item: str) -> bool:
+        before, now = self.base.score.get(item), self.head.score.get(item)
+        return still(before, now, margin=self.margin, digits=DECIMALS)
 
     def _tied(self, lost: str, gained: str) -> bool:
-        if lost not in self.sides.head.items or self.sides.old.get(gained, gained) not in self.sides.base.items:
-            return False  # what is new or gone is no noise
-        ties = (self.base.tied(lost, gained), self.head.tied(gained, lost))
+        """Whether two items are tied on every side where both have a score, and on one at least."""
+        ties = (self.base.tied(lost, gained, self.margin), self.head.tied(gained, lost, self.margin))
         return True in ties and False not in ties
 
-    def _by_noise(self) -> bool:
-        """The same selector over the same items, and no score has moved further than noise does."""
-        changed = self.lost + self.gained
-        if not self.sides.same_identity or not self._followed():
-            return False
-        items = {*self.base.offered, *self.head.offered, *self.base.not_below(changed), *self.head.not_below(changed)}
-        if not all(map(self.sides.same_content, items)):
-            return False
+    def _is_noise(self) -> bool:
+        """Whether everything is the same but scores, and no score moved further than noise does."""
         both = self.base.score.keys() & self.head.score.keys()
-        moved = [abs(self.base.score[one] - self.head.score[one]) for one in both if self.sides.same_content(one)]
-        if any(far > MARGIN for far in moved):
+        if not self.sides.same_in_all or not all(map(self._still, both)):
             return False
-        return any(moved) or self.base.cut_in_ties(changed) or self.head.cut_in_ties(changed)
-
-    def _followed(self) -> bool:
-        """Whether what went out is still a candidate, and what came in was one.
-
-        What an expansion brings in comes and goes with the item that leads to it.
-        """
-        found = [
-            other.may_have(one, side.score.get(one))
-            for items, side, other in ((self.lost, self.base, self.head), (self.gained, self.head, self.base))
-            for one in items
-            if side.offered[one].origin != "expansion"
-        ]
-        return bool(found) and all(found)
+        if any(rounded(self.base.score[one]) != rounded(self.head.score[one]) for one in both):
+            return True
+        changed = self.lost + self.gained  # with equal scores, only ties may have come in another order
+        return self.base.cut_in_ties(changed, self.margin) or self.head.cut_in_ties(changed, self.margin)
 
     def changes(self) -> list[Change]:
-        """What went out, then what came in."""
+        """What went out, then what came in, but for swaps and noise."""
+        if self._is_noise():
+            return []
         groups = self.sides.head.queries[self.query].required
-        lost = self._marked(self.lost, groups, was=self.base, now=self.head)
-        gained = self._marked(self.gained, groups, was=self.head, now=self.base)
-        out = [self._change(one, lost=True, required=one in lost) for one in self.lost]
-        return out + [self._change(one, lost=False, required=one in gained) for one in self.gained]
-
-    def _marked(self, items: Sequence[str], groups: Iterable[Sequence[str]], *, was: _Side, now: _Side) -> set[str]:
-        """The best item of each requirement that `was` met and `now` is not."""
-        marked = set()
-        for group in groups:
-            if now.offered.keys().isdisjoint(group):
-                met = [one for one in items if one in group]
-                marked |= set(was.by_score(met)[:1])
-        return marked
+        pairs = self._pairs()
+        out, into = {one for one, _ in pairs}, {one for _, one in pairs}
+        left_lost = [one for one in self.lost if one not in out]
+        left_gained = [one for one in self.gained if one not in into]
+        now = (self.head.offered.keys() - into) | out  # the head's offer with its swaps undone
+        lost = _marked(self.base.by_score(left_lost), groups, unless=now)
+        gained = _marked(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
+        found = [self._change(one, lost=True, required=one in lost) for one in left_lost]
+        return found + [self._change(one, lost=False, required=one in gained) for one in left_gained]
 
     def _change(self, item: str, *, lost: bool, required: bool) -> Change:
         side = self.head if lost else self.base  # the one where it is out
@@ -183,6 +186,16 @@ class _Query:
             rule="" if out is None else out.rule,
             missed_by=side.missed_by(item),
         )
+
+
+def _marked(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
+    """The best of some items, best first, for each requirement that what is offered otherwise does not meet."""
+    met = (
+        next((one for one in items if one in group), None)
+        for group in groups
+        if not any(one in unless for one in group)
+    )
+    return {one for one in met if one is not None}
 
 
 class _Side:
@@ -205,8 +218,8 @@ class _Side:
         """Items best first, those without a score behind; ties in the order given."""
         return sorted(items, key=lambda one: -self.score.get(one, float("-inf")))
 
-    def tied(self, known: str, other: str) -> bool | None:
-        """Whether two items are within `MARGIN`; None where that cannot be known.
+    def tied(self, known: str, other: str, margin: float) -> bool | None:
+        """Whether two items are within the margin; None where that cannot be known.
 
         Args:
             known: one that is offered here.
@@ -216,33 +229,16 @@ class _Side:
         if score is None:
             return False  # the session's are no matter of scores
         if other in self.score:
-            return abs(score - self.score[other]) <= MARGIN
+            return abs(score - self.score[other]) <= margin
         if other in self.near or self.whole:
             return False
-        lowest = self._lowest_noted
-        return None if lowest is not None and score - lowest <= MARGIN else False
+        lowest = min((self.score[one] for one in self.near if one in self.score), default=None)
+        return None if lowest is not None and score - lowest <= margin else False  # it may stand behind those noted
 
-    def not_below(self, changed: Iterable[str]) -> list[str]:
-        """What stayed out although it is as good as the worst of some items, or better."""
-        scores = [self.score[one] for one in changed if one in self.score]
-        return [one for one in self.near if scores and self.score.get(one, -float("inf")) >= min(scores) - MARGIN]
-
-    def may_have(self, item: str, score: float | None) -> bool:
-        """Whether an item with some score on the other side is a candidate here, or may be one that was not noted."""
-        if item in self.score:
-            return True
-        lowest = self._lowest_noted
-        return score is not None and lowest is not None and not self.whole and score <= lowest + MARGIN
-
-    @property
-    def _lowest_noted(self) -> float | None:
-        """The least score of what stayed out and is known; others that stayed out may have less."""
-        return min((self.score[one] for one in self.near if one in self.score), default=None)
-
-    def cut_in_ties(self, changed: Iterable[str]) -> bool:
-        """Whether one of some items has, to within `MARGIN`, the score of a candidate on the other side of the cut."""
+    def cut_in_ties(self, changed: Iterable[str], margin: float) -> bool:
+        """Whether one of some items is tied with a candidate on the other side of the cut."""
         return any(
-            (other in self.offered) is not (one in self.offered) and abs(score - self.score[one]) <= MARGIN
+            (other in self.offered) is not (one in self.offered) and abs(score - self.score[one]) <= margin
             for one in changed
             if one in self.score
             for other, score in self.score.items()

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from ctxbench.errors import InputError, ParameterError
 from ctxbench.evaluation.dataset_run import Progress
-from ctxbench.evaluation.gate.baseline import BaselineWritten, read_baseline, write_baseline
+from ctxbench.evaluation.gate.baseline import BaselineWritten, keeps_texts_out, read_baseline, write_baseline
 from ctxbench.evaluation.gate.baseline_layout import VECTORS
 from ctxbench.evaluation.gate.checking import Paired, check, pair_up
+from ctxbench.evaluation.gate.edited import open_edited
 from ctxbench.evaluation.gate.gate_file import GateFile, examine_gate
 from ctxbench.evaluation.gate.model import Check
-from ctxbench.evaluation.gate.pins import unknown_pins
+from ctxbench.evaluation.gate.pins import broken, unknown_pins
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.gate.stored_vectors import GateResources, gate_resources, known_counts
@@ -44,15 +45,22 @@ class Checked:
 
 
 def check_gate(
-    path: Path, *, allow_removed: bool = False, notify: Notify = nothing_said, progress: Progress = silent
+    path: Path,
+    *,
+    allow_removed: bool = False,
+    latency: bool = False,
+    notify: Notify = nothing_said,
+    progress: Progress = silent,
 ) -> Checked:
     """Ask every selector of a gate file now, and hold what it answers against the baseline.
 
-    No model is loaded while vectors of all texts are with the baseline or in this machine's store.
+    No model is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a
+    dataset may have been edited by hand (`edited.open_edited`).
 
     Args:
         path: of the gate file.
         allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge.
+        latency: time base and head in turns, too, and judge that with the rest.
         notify: told what takes a moment.
         progress: told about every slice of queries.
 
@@ -62,17 +70,17 @@ def check_gate(
     """
     file, faults = examine_gate(path)
     bases = [] if faults else read_baseline(file.baseline)
-    prepared = prepare(file.experiment, faults=faults, notify=notify, counting=known_counts(bases))
+    opening = partial(open_edited, bases=bases)
+    prepared = prepare(file.experiment, faults=faults, notify=notify, counting=known_counts(bases), opening=opening)
     resources = _resources(file, prepared, progress)
     heads = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
     _refuse_unknown(path, file.settings, [*bases, *heads])
-    found = _checked(
-        pair_up(bases, heads),
-        replace(file.settings, allow_removed=allow_removed),
-        name=str(path),
-        sides=(str(file.baseline), "this run"),
-        baseline=True,
-    )
+    paired, settings = pair_up(bases, heads), replace(file.settings, allow_removed=allow_removed)
+    found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
+    if latency:
+        from ctxbench.evaluation.gate.latency import with_latency  # most checks time nothing
+
+        found = with_latency(found, paired.pairs, settings, resources=resources, progress=progress)
     return Checked(
         check=found,
         file=file,
@@ -92,6 +100,10 @@ def accept(
 ) -> BaselineWritten:
     """Ask every selector of a gate file now, and write what it answers as the baseline.
 
+    What a card says of its dataset (`frozen`, `counts`) may have been overtaken by edits; labels must fit the catalog.
+    A baseline that keeps texts out goes on to, and one that holds vectors goes on to, whatever is asked: nobody should
+    publish texts, or send a runner for the model, by leaving out an option.
+
     Args:
         path: of the gate file.
         texts: whether texts of items and queries are written.
@@ -104,12 +116,16 @@ def accept(
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
     file, faults = examine_gate(path)
-    prepared = prepare(file.experiment, faults=faults, notify=notify)
+    opening = partial(open_edited, bases=())
+    prepared = prepare(file.experiment, faults=faults, notify=notify, opening=opening)
     resources = _resources(file, prepared, progress, accepting=True)
     snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
     _refuse_errors(snapshots)
     _refuse_unknown(path, file.settings, snapshots)
-    return write_baseline(file.baseline, snapshots, texts=texts, vectors=resources.given if vectors else None)
+    texts = texts and not keeps_texts_out(file.baseline)
+    vectors = vectors or (file.baseline / VECTORS).exists()
+    done = write_baseline(file.baseline, snapshots, texts=texts, vectors=resources.given if vectors else None)
+    return replace(done, pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)))
 
 
 def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:

@@ -19,7 +19,7 @@ from ctxbench.yaml_form import YamlForm
 
 # Each selector is held against its own baseline, so there is no other to compare it with.
 _KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
-_GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "pins")
+_GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "latency_tolerance", "pins")
 _DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens")
 _PIN_KEYS = ("query", "tag", "dataset", "selector", *_DEMANDS)
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
@@ -113,6 +113,7 @@ class _Reader(YamlForm):
             confidence=self._confidence(gate),
             max_lost_required=self._whole(gate, "max_lost_required", "gate"),
             repeats=self._repeats(gate),
+            latency_tolerance=self._latency_tolerance(gate),
             pins=self._pins(gate),
             seed=seed,
         )
@@ -181,10 +182,9 @@ class _Reader(YamlForm):
 
     def _tolerance(self, value: Any, *where: str | int) -> Tolerance | None:
         per_cent = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
-        if per_cent:
-            return Tolerance(float(per_cent[1]) / 100, relative=True)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and math.isfinite(value):
-            return Tolerance(float(value))
+        size = float(per_cent[1]) / 100 if per_cent else _number(value)
+        if 0 <= size < math.inf:
+            return Tolerance(size, relative=bool(per_cent))
         what = (
             "a tolerance is a number, 0 or more, in the unit of the metric, or per cent of the baseline's mean as in 5%"
         )
@@ -206,6 +206,15 @@ class _Reader(YamlForm):
             return value
         self.fault(f"repeats must be a whole number from 1 to {_MOST_REPEATS}, got {value!r}", "gate", "repeats")
         return 1
+
+    def _latency_tolerance(self, gate: Mapping[str, Any]) -> float:
+        value = gate.get("latency_tolerance", "25%")
+        per_cent = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
+        if per_cent and math.isfinite(float(per_cent[1])):
+            return float(per_cent[1]) / 100
+        what = "latency_tolerance must be per cent of the time that the baseline takes, as in 25%"
+        self.fault(f"{what}; got {value!r}", "gate", "latency_tolerance")
+        return 0.25
 
     def _whole(self, entry: Mapping[str, Any], key: str, *where: str | int) -> int | None:
         """A number of items or tokens; None if nothing is said."""
@@ -281,3 +290,13 @@ class _Reader(YamlForm):
             else:
                 found.append(parsed.id)
         return tuple(found)
+
+
+def _number(value: Any) -> float:
+    """A number of YAML; NaN for what is none, and infinity for a whole number that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ctxbench.sources.catalogs import read_item
 from ctxbench.text import query_chunks
 
 _ALIKE = 0.05  # scores for the same request this close are of items that a request does not tell apart
+_SHORT = 3  # letters
 _WORDS = 90  # characters of a lost sentence that are shown
 _SIZES = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
@@ -29,7 +31,8 @@ def mended(change: Change, cause: Cause, compared: Compared) -> str:
         return ""
     item = compared.name(change.item)
     if cause.kind == CauseKind.GONE:
-        return f"put {item} back, or if another item took its place, label that with `ctxbench data rebase`"
+        back = f"enable {item} again" if item in compared.head.disabled else f"put {item} back"
+        return f"{back}, or if another item took its place, label that with `ctxbench data rebase`"
     if cause.kind == CauseKind.RENAMED:
         return f"say the old name in the description of {item}: names are searched"
     if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
@@ -49,13 +52,14 @@ def mended(change: Change, cause: Cause, compared: Compared) -> str:
 def lost_words(change: Change, compared: Compared) -> str:
     """The sentence of the old text that the request found an edited item by, if it is no longer there; quoted.
 
-    Empty without texts, without a pair of chunks, or where all of that chunk is still there.
+    Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
+    request, of equals the longest. Empty without texts, or where nothing is lost.
     """
     name = compared.name(change.item)
     before = compared.base.items.get(compared.old_name.get(name, name))
     after = compared.head.items.get(name)
     held = {compared.name(one.id): one for one in compared.base.answers[change.query].offered}.get(name)
-    if before is None or after is None or before.row is None or after.row is None or held is None or held.pair is None:
+    if before is None or after is None or before.row is None or after.row is None or held is None:
         return ""
     retriever = next((one for one in compared.steps[0] or () if "chunks" in one.values), None)
     try:
@@ -64,12 +68,20 @@ def lost_words(change: Change, compared: Compared) -> str:
         return ""
     old, new = _item(before.row), _item(after.row)
     chunks = () if old is None else chunking(old)
-    if new is None or held.pair.item_chunk >= len(chunks):
+    if new is None or (held.pair is not None and held.pair.item_chunk >= len(chunks)):
         return ""
     now = " ".join(new.search_text.split())
-    gone = [one for one in query_chunks(chunks[held.pair.item_chunk]) if " ".join(one.split()) not in now]
-    longest = " ".join(max(gone, key=len, default="").split())
-    return f'"{longest if len(longest) <= _WORDS else longest[: _WORDS - 3] + "..."}"' if longest else ""
+    searched = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
+    gone = [one for chunk in searched for one in query_chunks(chunk) if " ".join(one.split()) not in now]
+    asked = _words(compared.head.queries[change.query].text)
+    best = max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="")
+    found = " ".join(best.split())
+    return f'"{found if len(found) <= _WORDS else found[: _WORDS - 3] + "..."}"' if found else ""
+
+
+def _words(text: str) -> frozenset[str]:
+    """Its words in small letters, but for short ones, which stand everywhere."""
+    return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
 def _item(fields: Mapping[str, Any]) -> Item | None:

@@ -127,6 +127,38 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyJudged:
+    """Time of warm requests judged, base and head timed in turns in one process.
+
+    Attributes:
+        verdict: better, worse, same or cannot tell.
+        queries: ids of those asked, in the order of the head.
+        base, head: seconds, shape (n_queries, n_rounds): every sample.
+        base_s, head_s: medians over queries of each query's median over rounds, seconds.
+        ratio: head to base: the Hodges-Lehmann estimate of the queries' ratios.
+        low, high: its confidence interval; 0 and infinity where so few queries carry none.
+        p: of Wilcoxon's signed-rank test on logarithms of the ratios, two-sided.
+        p_holm: corrected over all latencies of the check.
+        tolerance: ratios from 1 / (1 + this) to 1 + this are the same.
+        notices: on what terms it was timed, a sentence each.
+    """
+
+    verdict: Verdict
+    queries: tuple[str, ...]
+    base: tuple[tuple[float, ...], ...]
+    head: tuple[tuple[float, ...], ...]
+    base_s: float
+    head_s: float
+    ratio: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    tolerance: float
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinFailure:
     """A pin that does not hold.
 
@@ -149,7 +181,7 @@ class SelectorCheck:
 
     Attributes:
         dataset, selector: names.
-        verdict: over metrics, lost items and pins.
+        verdict: over metrics, lost items and pins, and latency where it was timed.
         reasons: why the verdict is what it is, a sentence each; never empty.
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
@@ -163,6 +195,7 @@ class SelectorCheck:
         notices: what a reader must know, a sentence each.
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
         texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
+        latency: judged; None where it was not asked for, or could not be timed, which a notice says.
     """
 
     dataset: str
@@ -182,6 +215,12 @@ class SelectorCheck:
     notices: tuple[str, ...] = ()
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
+    latency: LatencyJudged | None = None
+
+    @property
+    def lost_verdict(self) -> Verdict:
+        """Of the required items lost: same where no more than allowed, else the selector's: worse, or cannot tell."""
+        return self.verdict if self.lost - self.gained > self.allowed else Verdict.SAME
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -205,7 +244,12 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all: not comparable, worse, cannot tell, then better, else same."""
+        """The worst of all: not comparable, worse, cannot tell, then better, else same.
+
+        Where nothing was compared, that is not comparable: it is no reason to pass.
+        """
+        if not self.selectors:
+            return Verdict.NOT_COMPARABLE
         found = {one.verdict for one in self.selectors}
         order = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER)
         return next((one for one in order if one in found), Verdict.SAME)

@@ -77,7 +77,7 @@ def _wrong(pin: Pin, fact: AnswerFact, snapshot: Snapshot) -> Iterator[str]:
 
 def _why_out(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
     if item not in snapshot.items:
-        return "it is not in the catalog"
+        return "it is disabled" if item in snapshot.disabled else "it is not in the catalog"
     for one in fact.near:
         if one.id == item:
             return f"{one.rule or 'it stayed out'}{_scored(one.score)}"
@@ -114,7 +114,7 @@ def _unknown(pin: Pin, snapshots: Sequence[Snapshot]) -> Iterator[str]:
         else:
             yield f"pin: no query has the tag {pin.tag!r}{where}{suggest(pin.tag, tags)}"
         return
-    items = {name for one in meant if _meant(pin, one) for name in one.items}
+    items = {name for one in meant if _meant(pin, one) for name in (*one.items, *one.disabled)}
     for item in (*pin.must_include, *pin.must_not_include):
         if item not in items:
             yield f"pin: no item {item!r} in catalog or baseline{where}{suggest(item, items)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from ctxbench.evaluation.dataset_run import answered
 from ctxbench.evaluation.slices import Slice
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Selector
+from ctxbench.selectors.callable import stdout_to_stderr
 
 
 def foreign_steps(description: Any) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def _codes(description: Any) -> Iterator[str]:
 
 
 def asked(selector: Selector, batch: Batch, *, foreign: Sequence[str]) -> Slice:
-    """Ask a selector. Where steps of plugins take part, what is printed goes to standard error.
+    """Ask a selector, `held_to_account` for its steps that are not of ctxbench.
 
     Args:
         selector: the selector.
@@ -39,19 +39,36 @@ def asked(selector: Selector, batch: Batch, *, foreign: Sequence[str]) -> Slice:
         foreign: its steps that are not of ctxbench.
 
     Raises:
-        SelectorError: anything is raised where steps of plugins take part; else what is raised is a bug of ours, and
-            keeps its traceback.
+        SelectorError: anything is raised where steps of plugins take part.
+    """
+    with held_to_account(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
+        return answered(selector, batch)
+
+
+@contextlib.contextmanager
+def held_to_account(selector: str, foreign: Sequence[str], *, on: str) -> Iterator[None]:
+    """Where steps of plugins take part, what is printed goes to standard error.
+
+    Args:
+        selector: its name.
+        foreign: its steps that are not of ctxbench.
+        on: what it is asked, for messages.
+
+    Raises:
+        SelectorError: anything is raised where steps of plugins take part, a wish to end the process among it; else
+            what is raised is a bug of ours, and keeps its traceback.
     """
     if not foreign:
-        return answered(selector, batch)
+        yield
+        return
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            return answered(selector, batch)
+        with stdout_to_stderr():
+            yield
     except CtxbenchError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a step that ends the process would end it with its own verdict
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise SelectorError(
-            f"selector {selector.name!r} failed on queries {batch.ids[0]} to {batch.ids[-1]} with {what}; it has steps "
-            f"that are not of ctxbench ({', '.join(foreign)}): mend or update their package, or leave the selector out"
+            f"selector {selector!r} failed on {on} with {what}; it has steps that are not of ctxbench "
+            f"({', '.join(foreign)}): mend or update their package, or leave the selector out"
         ) from error

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from ctxbench.arrays import FloatArray
 from ctxbench.evaluation.datasets.dataset import Dataset
@@ -20,6 +20,9 @@ from ctxbench.selection import Offered
 NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
 SHORT = 16  # hex digits of a content hash
 
+LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
+_PLAIN = (int(Grade.REQUIRED), "direct", "")  # what most labels are
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFact:
@@ -31,6 +34,7 @@ class ItemFact:
         tokens: prompt tokens.
         row: its fields as in `corpus.jsonl`; None where texts are kept out.
         prompt: hash of its prompt text, which `tokens` counts; `SHORT` hex digits, empty = not known.
+        enabled: whether it can be offered at all.
     """
 
     id: str
@@ -38,12 +42,14 @@ class ItemFact:
     tokens: int
     row: Mapping[str, Any] | None = None
     prompt: str = ""
+    enabled: bool = True
 
     @classmethod
     def of(cls, item: Item, tokens: int) -> ItemFact:
         """Note an item, texts and all."""
         row = item.as_row()
-        return cls(id=item.id, hash=content_hash(row), tokens=tokens, row=row, prompt=content_hash(item.prompt_text))
+        prompt = content_hash(item.prompt_text)
+        return cls(id=item.id, hash=content_hash(row), tokens=tokens, row=row, prompt=prompt, enabled=item.enabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,8 @@ class QueryFact:
         group: paraphrases share it; its id where it has none.
         tags: for pins.
         text: what the user asks; empty where texts are kept out.
+        others: its labels that `required` does not tell (helpful and irrelevant items, alternatives, dependencies),
+            each as item id, grade, via and alternatives, sorted; see `labels`.
     """
 
     id: str
@@ -69,6 +77,7 @@ class QueryFact:
     group: str = ""
     tags: tuple[str, ...] = ()
     text: str = ""
+    others: tuple[LabelFact, ...] = ()
 
     @classmethod
     def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
@@ -76,7 +85,7 @@ class QueryFact:
         own = {"split", "group", "tags", "needs", "labelled"}
         labels = list(labels)
         asked = {name: value for name, value in query.as_row().items() if name not in own}
-        labelled = sorted([one.item.id, one.grade, one.via, one.alternatives] for one in labels)
+        labelled = label_facts(labels)
         needs: dict[str, list[str]] = {}
         for place, label in enumerate(labels):
             if label.grade == Grade.REQUIRED:
@@ -84,13 +93,21 @@ class QueryFact:
         return cls(
             id=query.id,
             asked=content_hash(asked),
-            labelled=content_hash([query.needs_nothing, labelled]),
+            labelled=_labelled(query.needs_nothing, labelled),
             required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
             needs_nothing=query.needs_nothing,
             group=query.group or query.id,
             tags=query.tags,
             text=query.request.text,
+            others=tuple(one for one in labelled if one[1:] != _PLAIN),
         )
+
+    def labels(self) -> list[LabelFact] | None:
+        """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
+        told = {name for name, grade, _, _ in self.others if grade == Grade.REQUIRED}
+        plain = [one[0] for one in self.required if len(one) == 1 and one[0] not in told]
+        found = sorted([*self.others, *((name, *_PLAIN) for name in plain)])
+        return found if _labelled(self.needs_nothing, found) == self.labelled else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,7 +162,7 @@ class Snapshot:
 
     Attributes:
         dataset, selector: names.
-        items: by id, in catalog order.
+        items: by id, in catalog order; those that can be offered.
         queries: by id, in the order of the dataset; judged ones only.
         answers: by query id; a query may be missing where the run lacks it.
         metrics: values by query in the order of `queries`, shape (n_queries,); NaN = does not apply.
@@ -153,6 +170,7 @@ class Snapshot:
         repeats: how many times every query was asked; more than once for a selector that may answer differently.
         spread: by metric name, the standard deviation of its mean over repeats; empty without repeats.
         unsteady: ids of queries whose offer differed between repeats.
+        disabled: the items that cannot, by id, in catalog order.
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
             tells whether queries and labels that name renamed items are otherwise the same.
@@ -168,6 +186,7 @@ class Snapshot:
     repeats: int = 1
     spread: Mapping[str, float] = field(default_factory=dict)
     unsteady: tuple[str, ...] = ()
+    disabled: Mapping[str, ItemFact] = field(default_factory=dict)
     source: str = "this run"
     judged: Dataset | None = None
 
@@ -177,16 +196,31 @@ def content_hash(value: Any) -> str:
     return hashlib.sha256(dump_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:SHORT]
 
 
+def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
+    """Labels of one query as a snapshot has them, sorted."""
+    return sorted((one.item.id, int(one.grade), one.via, one.alternatives) for one in labels)
+
+
+def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
+    return content_hash([needs_nothing, [list(one) for one in labels]])
+
+
 def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFact], dict[str, QueryFact]]:
-    """Items and queries of a judged dataset, by id, in its order.
+    """Items that are there, enabled or not, and queries of a judged dataset, by id, in its order.
 
     Args:
         dataset: every query labelled, or said to need nothing.
-        tokens: prompt tokens of every item, in catalog order.
+        tokens: prompt tokens of every item that is there, in catalog order.
     """
-    items = {item.id: ItemFact.of(item, int(n)) for item, n in zip(dataset.catalog, tokens, strict=True)}
+    items = {item.id: ItemFact.of(item, int(n)) for item, n in zip(dataset.there, tokens, strict=True)}
     queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
     return items, queries
+
+
+def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[str, ItemFact]]:
+    """Items as a snapshot has them: those that can be offered, and those that are disabled."""
+    enabled = {name: item for name, item in items.items() if item.enabled}
+    return enabled, {name: item for name, item in items.items() if not item.enabled}
 
 
 def without_texts(snapshot: Snapshot) -> Snapshot:
@@ -194,6 +228,13 @@ def without_texts(snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot,
         items={name: replace(item, row=None) for name, item in snapshot.items.items()},
-        queries={name: replace(query, text="") for name, query in snapshot.queries.items()},
+        disabled={name: replace(item, row=None) for name, item in snapshot.disabled.items()},
+        queries={name: _without_text(query) for name, query in snapshot.queries.items()},
         judged=None,
     )
+
+
+def _without_text(query: QueryFact) -> QueryFact:
+    """The names of alternatives are someone's words, too."""
+    named = any(alternatives for _, _, _, alternatives in query.others)
+    return replace(query, text="", others=() if named else query.others)

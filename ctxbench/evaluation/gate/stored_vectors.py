@@ -11,11 +11,13 @@ from ctxbench.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import StorageError
-from ctxbench.evaluation.gate.baseline_layout import ACCEPT, VECTORS
+from ctxbench.errors import InputError, StorageError
+from ctxbench.evaluation.gate.baseline_layout import ACCEPT, HEAD, VECTORS, file_hash
+from ctxbench.evaluation.gate.baseline_reading import read_head
 from ctxbench.evaluation.gate.snapshots import Snapshot, content_hash
 from ctxbench.evaluation.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.evaluation.preparing import Prepared
+from ctxbench.fileio import read_bytes
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import TokenCounter
 
@@ -73,20 +75,32 @@ class GateVectors(Vectors):
     Args:
         embedder, store, progress: as for `Vectors`.
         lacking: why a baseline has no vector of a text, for messages.
+        last: vectors to take where neither the store nor the model has any.
     """
 
     def __init__(
-        self, embedder: Embedder, store: Store, *, lacking: str, progress: Callable[[int, int], None] | None = None
+        self,
+        embedder: Embedder,
+        store: Store,
+        *,
+        lacking: str,
+        last: StoredVectors | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__(embedder, store, progress=progress)
         self.given: dict[str, Float32Array] = {}
         self._lacking = lacking
+        self._last = last
 
     def get(self, texts: Sequence[str]) -> Float32Array:
         """See `Vectors.get`."""
         try:
             vectors = super().get(texts)
         except ModelError as error:
+            if self._last is not None:
+                last, self._last = self._last, None
+                self._memory.update((key, last.vectors[row]) for key, row in last.rows.items())
+                return self.get(texts)
             distinct = list(dict.fromkeys(texts))
             new = len(distinct) - int(self._look_up(distinct)[0].sum())
             what = f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking})"
@@ -120,43 +134,71 @@ def gate_resources(
 ) -> GateResources:
     """Resources whose vectors come from a baseline, then from this machine's store, and only then from the model.
 
+    Where a baseline is accepted, they come from this machine's store or the model, and from the baseline so far only
+    where neither is there: what someone else put beside it would else go on unseen.
+
     Vectors of another model than the experiment's are not used: a model is under test like anything else.
 
     Args:
         prepared: the experiment.
         folder: of the baseline; neither it nor vectors in it need be there.
-        accepting: pass over vectors that cannot be read, since they are about to be written anew.
+        accepting: the baseline is about to be written anew: its vectors come last, and are passed over where they
+            cannot be used.
         progress: as for `Vectors`.
 
     Raises:
-        StorageError: the vectors are damaged.
+        StorageError: the vectors are damaged, or not those that were accepted.
+        InputError: `baseline.json` beside them is damaged.
     """
     own = VectorStore(prepared.embedder.identity)
-    stored = _stored(folder / VECTORS, own.identity, accepting=accepting)
+    stored = _stored(folder, own.identity, accepting=accepting)
     store: Store = own
+    last: StoredVectors | None = None
     if stored is None:
         lacking = f"{folder} has no {VECTORS}"
     elif stored.embedder != own.identity.key:
         lacking = f"{folder / VECTORS} is of {stored.embedder}, the experiment's model is {own.identity.key}"
     else:
-        store = LayeredStore(stored, own)
+        if accepting:
+            last = stored
+        else:
+            store = LayeredStore(stored, own)
         lacking = f"new since {folder / VECTORS} was written"
-    vectors = GateVectors(prepared.embedder, store, lacking=lacking, progress=progress)
+    vectors = GateVectors(prepared.embedder, store, lacking=lacking, last=last, progress=progress)
     return GateResources(vectors, prepared.counter)
 
 
-def _stored(path: Path, identity: EmbedderIdentity, *, accepting: bool) -> StoredVectors | None:
+def _stored(folder: Path, identity: EmbedderIdentity, *, accepting: bool) -> StoredVectors | None:
+    path = folder / VECTORS
     if not path.exists():
         return None
     try:
-        stored = read_vectors(path)
+        stored = accepted_vectors(folder)
         length = stored.vectors.shape[1]
         if stored.embedder == identity.key and length != identity.dimensions:
             raise damaged(path, f"vectors of {length} numbers, the model's have {identity.dimensions}")
-    except StorageError:
+    except (StorageError, InputError):
         if accepting:
             return None
         raise
+    return stored
+
+
+def accepted_vectors(folder: Path) -> StoredVectors:
+    """The vectors beside a baseline, which must be those that were accepted with it.
+
+    Args:
+        folder: of the baseline, with a file of vectors.
+
+    Raises:
+        StorageError: they are damaged, or others than those whose hash `baseline.json` has.
+        InputError: `baseline.json` is damaged.
+    """
+    path = folder / VECTORS
+    stored = read_vectors(path)
+    if read_head(folder).get("vectors") != file_hash(read_bytes(path)):
+        what = f"{path} is not the file that was accepted: {HEAD} has another hash of it, or none"
+        raise StorageError(f"{what}; bring both back from git, or accept again (`{ACCEPT} --vectors`)")
     return stored
 
 
@@ -194,7 +236,8 @@ def known_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], Toke
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
     for one in snapshots:
         counts = by_counter.setdefault(one.identity.tokens, {})
-        counts.update(((item.id, item.prompt), item.tokens) for item in one.items.values() if item.prompt)
+        held = (*one.items.values(), *one.disabled.values())
+        counts.update(((item.id, item.prompt), item.tokens) for item in held if item.prompt)
 
     def counting(counter: TokenCounter) -> TokenCounter:
         counts = by_counter.get(counter.name)

@@ -24,7 +24,7 @@ from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.gate.plugins import asked as asked_of
 from ctxbench.evaluation.gate.plugins import foreign_steps
-from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, facts_of
+from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
 from ctxbench.evaluation.gate.table_answers import TableAnswers
 from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
 from ctxbench.evaluation.metrics import mean as mean_of
@@ -84,7 +84,8 @@ class _Taking:
         self.name = name
         self.commit = commit
         self.dataset = prepared.datasets[name].judged()
-        self.labels = Labels.of(self.dataset, prepared.item_tokens[name])
+        tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
+        self.labels = Labels.of(self.dataset, tokens)
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo)
         self.specs: dict[str, SelectorSpec] = {spec.name: spec for spec in prepared.experiment.selectors}
@@ -109,7 +110,7 @@ class _Taking:
             name: [[] for _ in range(self._times(name, repeats))] for name in in_turn
         }
         for first in range(0, len(requests), SLICE):
-            batch = Batch.of(self.dataset.catalog, requests[first : first + SLICE])
+            batch = Batch.of(self.dataset.there, requests[first : first + SLICE])
             for name in in_turn:
                 for time, slices in enumerate(found[name]):
                     foreign = foreign_steps(self.described[name])
@@ -136,6 +137,7 @@ class _Taking:
         values = [measured(self.prepared.metrics, self.labels, answers) for answers in times]
         errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
         description, spec = self.described[name], self.specs[name]
+        items, disabled = by_state(facts[0])
         identity = Identity(
             selector=description,
             values=_as_json(dict(spec.values)),
@@ -148,7 +150,8 @@ class _Taking:
         return Snapshot(
             dataset=self.name,
             selector=name,
-            items=facts[0],
+            items=items,
+            disabled=disabled,
             queries=facts[1],
             answers=TableAnswers(self.dataset.catalog, times[0], errors=errors),
             metrics={metric: np.mean([one[metric] for one in values], axis=0) for metric in values[0]},
@@ -328,7 +331,8 @@ def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[Dataset]
 def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, selector: str, facts: _Facts) -> Snapshot:
     """The snapshot of one selector on one dataset of a run."""
     part = store.load(dataset.name, selector)
-    items, known = facts
+    items, disabled = by_state(facts[0])
+    known = facts[1]
     if set(part.answers.queries) != set(known):
         where = store.part_path(dataset.name, selector)
         raise StorageError(f"{where} answers other queries than dataset {dataset.name} has; run again")
@@ -347,6 +351,7 @@ def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, se
         dataset=dataset.name,
         selector=selector,
         items=items,
+        disabled=disabled,
         queries=queries,
         answers=TableAnswers(dataset.catalog, part.answers, errors=part.answers.errors),
         metrics={parse_metric(name): values for name, values in part.metrics.items()},

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 import json
-import zlib
+import math
+import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -29,6 +32,25 @@ _FORMAT = 1
 _HASH = 32  # bytes
 _DATE = (1980, 1, 1, 0, 0, 0)  # of every file in the archive
 _LFS = b"version https://git-lfs"
+_LONGEST_META = 4096  # bytes; some hundred are usual
+_LOCKED = 1  # of a member's flags
+_HEADER = re.compile(  # numpy.lib.format, version 1.0
+    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<kind>[|<>][uif][1248])', 'fortran_order': False, "
+    rb"'shape': \((?P<shape>[0-9]{1,10},(?: [0-9]{1,10})?)\), \} *\n",
+    re.DOTALL,
+)
+# Whatever `zipfile` raises for bytes that are no archive, or not one of this form; `json` for nesting.
+_DAMAGE = (
+    BadZipFile,
+    OSError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    RuntimeError,
+    struct.error,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +136,12 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
     if data.startswith(_LFS):
         raise StorageError(f"{path} is a pointer of Git LFS and not the file itself; fetch it with `git lfs pull`")
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            meta = json.loads(stored["meta"].tobytes())
-            hashes, vectors = stored["hashes"], stored["vectors"]
+        with ZipFile(io.BytesIO(data)) as archive:
+            meta = json.loads(_member(archive, "meta", "|u1", at_most=_LONGEST_META).tobytes())
+            hashes, vectors = _member(archive, "hashes", "|u1"), _member(archive, "vectors", "<f4")
         wrong = _wrong(meta, hashes, vectors)
-    except (BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
-        wrong = str(error)
+    except _DAMAGE as error:
+        wrong = str(error) or type(error).__name__
     if wrong:
         raise damaged(path, wrong)
     keys = hashes.tobytes()
@@ -127,13 +149,34 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
     return StoredVectors(meta["embedder"], rows, vectors)
 
 
-def _wrong(meta: object, hashes: npt.NDArray[np.generic], vectors: npt.NDArray[np.float32]) -> str:
+def _member(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
+    """One array of the archive. What it takes is what it says and what the file has: nothing is unpacked.
+
+    Raises:
+        ValueError: it is packed, locked, too long, no array, or of another kind or size than it says.
+    """
+    about = archive.getinfo(f"{name}.npy")
+    if about.compress_type != ZIP_STORED or about.flag_bits & _LOCKED or about.file_size != about.compress_size:
+        raise ValueError(f"{name} is compressed or encrypted, and is stored as it is by ctxbench")
+    if at_most is not None and about.file_size > at_most:
+        raise ValueError(f"{name} takes {about.file_size} bytes, at most {at_most} are expected")
+    content = archive.read(about)
+    head = _HEADER.match(content)
+    if head is None:
+        raise ValueError(f"{name} is no array of one or two dimensions")
+    if head["kind"].decode() != kind:
+        raise ValueError(f"{name} are {np.dtype(head['kind'].decode())}, expected {np.dtype(kind)}")
+    shape = [int(size) for size in head["shape"].decode().split(",") if size.strip()]
+    if math.prod(shape) * np.dtype(kind).itemsize != len(content) - head.end():
+        raise ValueError(f"{name} say that they are of shape {tuple(shape)}, which {len(content)} bytes do not hold")
+    return np.frombuffer(content, dtype=kind, offset=head.end()).reshape(shape)
+
+
+def _wrong(meta: object, hashes: npt.NDArray[np.uint8], vectors: Float32Array) -> str:
     """What is wrong with the content; empty if nothing is."""
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT or not isinstance(meta.get("embedder"), str):
         return f"expected format {_FORMAT} and the key of an embedder"
-    if not len(hashes) or hashes.dtype != np.uint8 or hashes.shape != (len(vectors), _HASH) or vectors.ndim != 2:
+    if not len(hashes) or hashes.shape != (len(vectors), _HASH) or vectors.ndim != 2:
         return f"hashes of shape {hashes.shape} do not fit vectors of shape {vectors.shape}"
-    if vectors.dtype != np.dtype("<f4"):
-        return f"vectors are {vectors.dtype}, expected float32"
     squares = np.einsum("ij,ij->i", vectors, vectors)
     return "" if np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE) else "a vector is not finite or not of unit length"

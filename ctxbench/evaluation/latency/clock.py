@@ -24,7 +24,7 @@ from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Request
-from ctxbench.stages import Analyses, ByDomain, Merge, Step
+from ctxbench.stages import Analyses, ByDomain, Merge, Resources, Step
 
 T = TypeVar("T")
 _PROBE = "a"
@@ -207,7 +207,7 @@ def _combinator(step: Analyses | Merge | ByDomain) -> str:
     return "retrieve:merge" if isinstance(step, Merge) else "refine:by_domain"
 
 
-def ask(pipeline: Pipeline, catalog: Catalog, request: Request, *, resources: TimedResources, clock: Clock) -> None:
+def ask(pipeline: Pipeline, catalog: Catalog, request: Request, *, resources: Resources, clock: Clock) -> None:
     """Answer one request as a live call does, from the request to its prompt; `clock` has its seconds then."""
     clock.seconds.clear()
     clock.query_texts = frozenset()

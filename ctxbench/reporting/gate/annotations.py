@@ -67,7 +67,8 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
         One command a line; empty where there is nothing to say.
     """
     places = places or Places()
-    notes = [*_refusals(check), *_pins(check), *_causes(check), *_metrics(check, strict), *_notices(check)]
+    judged = [*_metrics(check, strict), *_latency(check, strict)]
+    notes = [*_refusals(check), *_pins(check), *_causes(check, strict), *judged, *_notices(check)]
     lines = []
     for error in (True, False):
         of_kind = [note for note in notes if note.error is error]
@@ -96,8 +97,9 @@ def _pins(check: Check) -> Iterator[_Note]:
             yield _Note(error=True, title=_title(one, f"pin, {pin.query}"), text=pin.message, line=pin.line)
 
 
-def _causes(check: Check) -> Iterator[_Note]:
+def _causes(check: Check, strict: bool) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
+    failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
     found: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
     for one in check.selectors:
         for group in one.causes:
@@ -106,7 +108,7 @@ def _causes(check: Check) -> Iterator[_Note]:
     ranked = sorted(found.items(), key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]))
     for (dataset, cause), groups in ranked:
         yield _Note(
-            error=any(one.lost - one.gained > one.allowed for one, _ in groups),
+            error=any(one.lost_verdict in failing for one, _ in groups),
             title=f"{wording.count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
             text=f"{texts.sentence(texts.cause(cause))}. {'. '.join(_share(one, group) for one, group in groups)}.",
             dataset=dataset,
@@ -139,6 +141,14 @@ def _metrics(check: Check, strict: bool) -> Iterator[_Note]:
                 )
                 title = _title(one, f"{judged.metric} {judged.verdict}")
                 yield _Note(error=told[judged.verdict], title=title, text=text)
+
+
+def _latency(check: Check, strict: bool) -> Iterator[_Note]:
+    told = {Verdict.WORSE: True, Verdict.CANNOT_TELL: strict}
+    for one in check.selectors:
+        if one.latency is not None and one.latency.verdict in told:
+            title = _title(one, f"latency {one.latency.verdict}")
+            yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency(one.latency))
 
 
 def _notices(check: Check) -> Iterator[_Note]:

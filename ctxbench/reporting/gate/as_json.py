@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, SelectorCheck
+from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
 from ctxbench.evaluation.summary import comparison_dict, estimate_dict, finite
 from ctxbench.reporting.gate import texts
 
@@ -62,6 +62,7 @@ def _selector(check: SelectorCheck) -> dict[str, Any]:
         "changes": [_change(one) for one in check.changes],
         "swaps": list(check.swaps),
         "texts": dict(check.texts),
+        "latency": None if check.latency is None else _latency(check.latency),
     }
 
 
@@ -85,6 +86,17 @@ def _metric(judged: Judged) -> dict[str, Any]:
         },
         "tolerance": finite(judged.tolerance),
         "detectable": None if judged.detectable is None else finite(judged.detectable),
+    }
+
+
+def _latency(judged: LatencyJudged) -> dict[str, Any]:
+    """Every sample included, seconds; by query, one a round."""
+    return {
+        **asdict(judged),
+        "verdict": str(judged.verdict),
+        "low": finite(judged.low),
+        "high": finite(judged.high),
+        "about": texts.LATENCY,
     }
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
 from ctxbench.reporting.console import said
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Table, Text
+from ctxbench.reporting.workflow import harmless
 
 _NARROWEST = 40
 _GAP = "  "
 _ALL = "all of them: --json or --markdown FILE"
-_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)  # what a runner of workflows would obey
 
 
 def console_text(document: Document, *, width: int = 100, plain: bool = False) -> str:
@@ -35,11 +34,7 @@ def console_text(document: Document, *, width: int = 100, plain: bool = False) -
             lines += [*([""] if place else []), *_rendered(block, width)]
     for block in document.closing:
         lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, width)]
-    return said(_COMMAND.sub(_harmless, "\n".join(line.rstrip() for line in lines) + "\n"), plain)
-
-
-def _harmless(found: re.Match[str]) -> str:
-    return "# " if found[0] == "#" else f"{found[1]}: "
+    return said(harmless("\n".join(line.rstrip() for line in lines) + "\n"), plain)
 
 
 def _rendered(block: Block, width: int, *, titled: bool = True) -> list[str]:

@@ -91,6 +91,7 @@ def _tables(check: SelectorCheck) -> Iterator[Table]:
     others = [one for one in check.changes if not one.required]
     yield _pins(check)
     yield _metrics(check)
+    yield _latency(check)
     yield _causes(check)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
     yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
@@ -120,6 +121,26 @@ def _metrics(check: SelectorCheck) -> Table:
         head=head,
         rows=tuple(rows),
         numbers=frozenset(range(2, 9)),
+        weight=Weight.VERDICT,
+        key=2,
+        joined=True,
+    )
+
+
+def _latency(check: SelectorCheck) -> Table:
+    """One row; none where nothing was timed."""
+    head = ("what", "verdict", "base", "head", "ratio", "p", "tolerance", "n")
+    rows: list[tuple[Cell, ...]] = []
+    if check.latency is not None:
+        one = check.latency
+        sides = (texts.milliseconds(one.base_s), texts.milliseconds(one.head_s))
+        told = (texts.ratio(one), texts.chance(one.p_holm), texts.tolerated(one), f"{len(one.queries):,}")
+        rows.append(("ms a request", str(one.verdict), *sides, *told))
+    return Table(
+        title="Latency",
+        head=head,
+        rows=tuple(rows),
+        numbers=frozenset(range(2, 8)),
         weight=Weight.VERDICT,
         key=2,
         joined=True,
@@ -196,9 +217,16 @@ def _causes(check: SelectorCheck) -> Table:
     )
 
 
+def _pinned(check: Check) -> bool:
+    """Whether a pin does not hold."""
+    return any(one.pins for one in check.selectors)
+
+
 def _closing(check: Check, strict: bool, accept: str) -> Iterator[Block]:
     if any(one.metrics for one in check.selectors):
         yield Text(_LEGEND)
+    if any(one.latency is not None for one in check.selectors):
+        yield Text(texts.LATENCY)
     new = any(one.left_out.get("new") for one in check.selectors)
     match check.verdict:
         case Verdict.NOT_COMPARABLE:
@@ -209,7 +237,8 @@ def _closing(check: Check, strict: bool, accept: str) -> Iterator[Block]:
             yield Text(f"{told}, or taken as they are now by a new baseline:" if accept else f"{told}.")
         case Verdict.WORSE:
             told = "It is worse (exit code 1)."
-            yield Text(f"{told} Mend it as said above, or, if it is meant, accept it:" if accept else told)
+            pins = " (a pin is mended in the catalog, or changed in the gate file)" if _pinned(check) else ""
+            yield Text(f"{told} Mend it as said above, or, if it is meant, accept it{pins}:" if accept else told)
         case Verdict.CANNOT_TELL:
             code = 1 if strict else 0
             why = " for --strict" if strict else ", with --strict 1"

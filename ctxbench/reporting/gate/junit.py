@@ -6,6 +6,7 @@ Source of the form: junit-10.xsd of Jenkins' xunit plugin; times are 0, so that 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -23,7 +24,7 @@ class _Case:
     """A case.
 
     Attributes:
-        name: of the case, unique in its suite.
+        name: of the case; one that its suite has already gets a number behind it.
         outcome: one of `_KINDS`; empty = passed.
         kind: of the failure or error.
         message: what is wrong, or why it is skipped.
@@ -38,9 +39,10 @@ class _Case:
 def junit(check: Check, *, strict: bool = False) -> str:
     """A check as XML; ends with a line feed.
 
-    A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required items, one
-    for each of them, and one for each pin that does not hold. Worse is a failure, not comparable an error, cannot tell
-    (unless `strict`) and what was lost within the allowance are skipped, with the reason.
+    A suite has one case for whether it is comparable, one a metric, one for latency if it was timed, one for the
+    allowance of lost required items, one for each of them, and one for each pin that does not hold. Worse is a failure,
+    not comparable an error, cannot tell (unless `strict`) and what was lost within the allowance, or maybe by chance,
+    are skipped, with the reason.
     """
     suites = [(f"{one.selector} on {one.dataset}", list(_cases(one, strict))) for one in check.selectors]
     return _document(check.name, suites)
@@ -58,13 +60,15 @@ def _cases(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
         return
     yield _Case("comparable")
     yield from _metrics(check, strict)
-    over = check.lost - check.gained > check.allowed
+    yield from _latency(check, strict)
+    outcome = _outcome(check.lost_verdict, strict)
+    note = "it may be chance: " if check.lost_verdict is Verdict.CANNOT_TELL else "within what may be lost: "
     told = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"
-    yield _Case("required items", "failure", "worse", told) if over else _Case("required items")
+    yield _Case("required items", outcome, str(check.lost_verdict), told if outcome else "")
     for one in check.changes:
         if one.lost and one.required:
-            outcome, note = ("failure", "") if over else ("skipped", "within what may be lost: ")
-            yield _Case(f"required item: {one.query} {one.item}", outcome, "lost", f"{note}{_lost(one)}")
+            told = _lost(one) if outcome == "failure" else f"{note}{_lost(one)}"
+            yield _Case(f"required item: {one.query} {one.item}", outcome or "skipped", "lost", told)
     yield from _pins(check)
 
 
@@ -73,8 +77,19 @@ def _pins(check: SelectorCheck) -> Iterator[_Case]:
         yield _Case(f"pin: {pin.query}: {pin.pin}", "failure", "pin", pin.message)
 
 
+def _outcome(verdict: Verdict, strict: bool) -> str:
+    return {Verdict.WORSE: "failure", Verdict.CANNOT_TELL: "failure" if strict else "skipped"}.get(verdict, "")
+
+
+def _latency(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
+    one = check.latency
+    if one is not None:
+        told = f"{one.verdict}: {texts.latency(one)}. {texts.LATENCY}"
+        outcome = _outcome(one.verdict, strict)
+        yield _Case("latency", outcome, str(one.verdict), told if outcome else "")
+
+
 def _metrics(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
-    outcomes = {Verdict.WORSE: "failure", Verdict.CANNOT_TELL: "failure" if strict else "skipped"}
     for one in check.metrics:
         metric = parse_metric(one.metric)
         told = (
@@ -82,7 +97,7 @@ def _metrics(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
             f"{texts.difference(metric, one.comparison)}, p {texts.p_value(one.comparison)}, tolerance "
             f"{texts.amount(metric, one.tolerance)}, detectable {texts.amount(metric, one.detectable)}"
         )
-        outcome = outcomes.get(one.verdict, "")
+        outcome = _outcome(one.verdict, strict)
         yield _Case(f"metric: {one.metric}", outcome, str(one.verdict), told if outcome else "")
 
 
@@ -101,14 +116,22 @@ def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
     root = Element("testsuites", {"name": _legal(name), **_counts(cases, skipped=False), "time": "0"})
     for suite, each in suites:
         element = SubElement(root, "testsuite", {"name": _legal(suite), **_counts(each), "time": "0"})
-        for case in each:
-            names = {"name": _legal(case.name), "classname": _legal(suite), "time": "0"}
+        for case, name in zip(each, _distinct([case.name for case in each]), strict=True):
+            names = {"name": _legal(name), "classname": _legal(suite), "time": "0"}
             made = SubElement(element, "testcase", names)
             if case.outcome:
                 kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
                 SubElement(made, case.outcome, {**kind, "message": _legal(texts.sentence(case.message))})
     indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"
+
+
+def _distinct(names: list[str]) -> Iterator[str]:
+    """Names with a number behind those that came before."""
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
 
 
 def _counts(cases: list[_Case], *, skipped: bool = True) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, SelectorCheck, Verdict
+from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.reporting import wording
@@ -15,6 +15,11 @@ from ctxbench.reporting.gate.blocks import Cell, Quoted
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED = 5  # ids that are named in a sentence
+LATENCY = (
+    "Latency is of warm requests, vectors held in memory, base and head timed in turns in one process; n counts "
+    "requests, and p is of Wilcoxon's signed-rank test, corrected over all latencies. Both sides run by the code that "
+    "is here now, so that a change of code is not seen, nor is the time to embed new texts."
+)
 _SEVERITY = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
 
 
@@ -46,7 +51,11 @@ def p_value(found: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
     if not found.n or not math.isfinite(found.p_holm):
         return wording.NONE
-    p = found.p_holm
+    return chance(found.p_holm)
+
+
+def chance(p: float) -> str:
+    """A p-value to two digits or so."""
     return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
 
 
@@ -58,6 +67,30 @@ def amount(metric: Metric, value: float | None) -> str:
     if value and not any(digit in text for digit in "123456789"):
         text = f"{value * (100 if wording.unit(metric) == '%' else 1):.2g}"
     return f"{text} {wording.points(metric)}".rstrip()
+
+
+def milliseconds(seconds: float) -> str:
+    """A time to three digits or so: `0.123`, `4.56`, `123`; milliseconds."""
+    value = seconds * 1e3
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
+
+
+def ratio(found: LatencyJudged) -> str:
+    """Head to base with the interval: `1.31 (1.22-1.42)`; without where so few requests carry none."""
+    interval = f" ({found.low:.2f}-{found.high:.2f})" if found.low > 0 and math.isfinite(found.high) else ""
+    return f"{found.ratio:.2f}{interval}"
+
+
+def latency(found: LatencyJudged) -> str:
+    """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
+    sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
+    told = f"ratio {ratio(found)}, p {chance(found.p_holm)}, tolerance {tolerated(found)}"
+    return f"{sides}, {told}, {wording.count(len(found.queries), 'request')}"
+
+
+def tolerated(found: LatencyJudged) -> str:
+    """The largest and smallest ratio that are the same: `0.80-1.25`."""
+    return f"{1 / (1 + found.tolerance):.2f}-{1 + found.tolerance:.2f}"
 
 
 def scores(change: Change) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.gate.snapshots import AnswerFact, Identity, Snapshot, facts_of
+from ctxbench.evaluation.gate.snapshots import AnswerFact, Identity, Snapshot, by_state, facts_of
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.requests import Request
@@ -107,10 +107,12 @@ def snapshot(
     )
     counts = {item_id(name): count for name, count in tokens.items()}
     known, wanted = facts_of(dataset, [counts.get(name, TOKENS) for name in catalog.ids])
+    there, disabled = by_state(known)
     parts: dict[str, Any] = {
         "dataset": dataset.name,
         "selector": "s",
-        "items": known,
+        "items": there,
+        "disabled": disabled,
         "queries": wanted,
         "answers": facts,
         "identity": identity(),

@@ -292,9 +292,9 @@ def test_noise_that_creeps_is_held_against_what_was_reviewed(folder):
         return snapshot({"q1": ([("a", score), ("b", 0.3)], [])})
 
     write_baseline(folder, [at(0.8)])
-    assert write_baseline(folder, [at(0.800009)]).written == ()
-    assert names(write_baseline(folder, [at(0.800018)]).written) == ["baseline.json", "s.jsonl"]
-    assert read_baseline(folder)[0].answers["q1"].offered[0].score == 0.800018
+    assert write_baseline(folder, [at(0.800007)]).written == ()
+    assert names(write_baseline(folder, [at(0.800014)]).written) == ["baseline.json", "s.jsonl"]
+    assert read_baseline(folder)[0].answers["q1"].offered[0].score == 0.800014
 
 
 def test_a_score_that_moves_changes_its_line_and_no_other(folder):
@@ -349,6 +349,23 @@ def test_an_item_that_goes_over_the_threshold_by_noise_stays_out(folder):
     write_baseline(folder, [at(FLOOR - 2e-6)])
     assert write_baseline(folder, [at(FLOOR + 2e-6)]).written == ()
     assert names(write_baseline(folder, [at(FLOOR + 2e-5)]).written) == ["baseline.json", "s.jsonl"]
+
+
+def test_a_swap_of_another_selector_or_code_is_written_with_its_metrics(folder):
+    given = {"items": {"b": "", "c": ""}, "required": {"q1": ["b"]}}
+    for changed in (identity(selector={"pipeline": {}}), identity(versions={"code": "new"})):
+        write_baseline(folder, [snapshot({"q1": ([("b", 0.5)], [("c", 0.5)])}, **given)])
+        write_baseline(folder, [snapshot({"q1": ([("c", 0.5)], [("b", 0.5)])}, identity=changed, **given)])
+        (read,) = read_baseline(folder)
+        assert [one.id for one in read.answers["q1"].offered] == ["tool:s:c"]
+        assert read.metrics[parse_metric("completeness")].tolist() == [0.0]
+
+
+def test_small_scores_are_not_taken_for_noise(folder):
+    write_baseline(folder, [snapshot({"q1": ([("b", 5e-6)], [("c", 1e-6)])}, items={"b": "", "c": ""})])
+    write_baseline(folder, [snapshot({"q1": ([("c", 5e-6)], [("b", 1e-6)])}, items={"b": "", "c": ""})])
+    (read,) = read_baseline(folder)
+    assert [(one.id, one.score) for one in read.answers["q1"].offered] == [("tool:s:c", 5e-6)]
 
 
 def test_a_swap_with_an_item_that_was_edited_is_written(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ctxbench.evaluation.gate.comparability import comparable
@@ -212,3 +213,21 @@ def test_a_text_that_several_new_items_have_names_no_successor():
 def test_what_the_session_offers_has_no_score():
     held = {"q1": [offered("a", mode="always"), "b"], "q2": ["b"], "q3": []}
     assert comparable(snapshot(held, required=NEEDS), base(), SETTINGS).reasons == ()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_values_that_vanish_from_many_queries_are_told(turned):
+    recall = parse_metric("recall")
+    full = snapshot({f"q{i:02}": [] for i in range(40)}, metrics={recall: np.ones(40)})
+
+    def lacking(count):
+        values = np.where(np.arange(40) < count, np.nan, 1.0)
+        return (replace(full, metrics={recall: values}), full)[:: 1 if turned else -1]
+
+    judged = Settings(metrics=(recall,))
+    assert comparable(*lacking(2), judged).notices == ()  # 5%
+    gone = "0 only before, 3 only now" if turned else "3 only before, 0 only now"
+    what = "recall has a value on one side only for 3 queries of 40"
+    assert comparable(*lacking(3), judged).notices == (f"{what} ({gone}; q00, q01, q02), not judged there",)
+    nothing = lacking(40)[0 if turned else 1]
+    assert comparable(nothing, nothing, judged).notices == ()

@@ -158,9 +158,66 @@ def test_two_items_tied_on_both_sides_that_change_places_are_a_swap():
 @pytest.mark.parametrize(("apart", "swap"), [(0.0, True), (0.9 * MARGIN, True), (1.2 * MARGIN, False)])
 def test_the_margin_is_where_a_swap_ends(apart, swap):
     other = identity(versions={"code": "new"})
-    base = one([("b", 0.5 + apart)], [("c", 0.5)])
-    head = one([("c", 0.5 + apart)], [("b", 0.5)], identity=other)
+    base = one([("a", 1.0), ("b", 0.5 + apart)], [("c", 0.5)])
+    head = one([("a", 1.0), ("c", 0.5 + apart)], [("b", 0.5)], identity=other)
     assert compared(base, head).swaps == (("q",) if swap else ())
+
+
+def test_the_margin_shrinks_with_the_scores_of_a_query():
+    other = identity(versions={"code": "new"})
+    for scale, swap in ((1.0, ("q",)), (1e-3, ())):  # 4e-6 apart: of scores around 1 noise, of those of an rrf not
+        base = one([("a", scale), ("b", scale / 2 + 4e-6)], [("c", scale / 2)], required=["b"])
+        head = one([("a", scale), ("c", scale / 2 + 4e-6)], [("b", scale / 2)], required=["b"], identity=other)
+        assert compared(base, head).swaps == swap
+    tiny = one([("b", 5e-6)], [("c", 1e-6)], required=["b"]), one([("c", 5e-6)], [("b", 1e-6)], required=["b"])
+    assert short(compared(*tiny).changes) == ["-b!", "+c"]
+    assert compared(one([("b", 0.0)], [("c", 0.0)]), one([("c", 0.0)], [("b", 0.0)])).swaps == ("q",)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"identity": identity(selector={"pipeline": {}})},
+        {"identity": identity(embedder="potion")},
+        {"identity": identity(tokens="chars/4")},
+        {"items": {**ITEMS, "b": "Other words."}},
+        {"items": {**ITEMS, "c": "Other words."}},
+    ],
+)
+def test_ties_of_another_selector_or_of_edited_items_are_no_swap(given):
+    base = one([("a", 0.9), ("b", 0.5)], [("c", 0.5)], required=["b"])
+    head = one([("a", 0.9), ("c", 0.5)], [("b", 0.5)], required=["b"], **given)
+    assert (short(compared(base, head).changes), compared(base, head).swaps) == (["-b!", "+c"], ())
+
+
+def test_ties_of_unedited_items_are_a_swap_beside_an_edited_one():
+    base = one([("a", 0.9), ("b", 0.5)], [("c", 0.5), ("d", 0.1)])
+    head = one([("a", 0.9), ("c", 0.5)], [("b", 0.5), ("d", 0.2)], items={**ITEMS, "d": "Other words."})
+    assert compared(base, head).swaps == ("q",)
+
+
+def test_items_that_are_tied_on_both_sides_but_moved_are_no_swap():
+    base, head = one([("b", 0.8)], [("c", 0.8)]), one([("c", 0.5)], [("b", 0.5)])
+    assert short(compared(base, head).changes) == ["-b", "+c"]
+
+
+def test_swaps_are_taken_out_of_the_changes_pair_by_pair():
+    base = one([("c", 0.9), ("a", 0.500001)], [("b", 0.5), ("d", 0.1)], required=["a", "c"])
+    head = one([("d", 0.95), ("b", 0.500001)], [("a", 0.5), ("c", 0.1)], required=["a", "c"])
+    found = compared(base, head)
+    assert (short(found.changes), found.swaps, found.lost) == (["-c!", "+d"], (), 1)
+
+
+def test_more_out_than_in_leaves_what_has_no_partner():
+    base = one([("a", 0.5), ("b", 0.5)], [("c", 0.5)], required=["a", "b"])
+    head = one([("c", 0.5)], [("a", 0.5), ("b", 0.5)], required=["a", "b"], identity=identity(versions={"code": "n"}))
+    assert (short(compared(base, head).changes), compared(base, head).lost) == (["-b!"], 1)
+
+
+def test_an_alternative_that_went_out_by_a_swap_is_not_lost_with_the_other():
+    base = one([("a", 0.9), ("b", 0.5)], [("c", 0.5)], required=[("a", "b")])
+    head = one([("c", 0.5)], [("b", 0.5), ("a", 0.1)], required=[("a", "b")])
+    assert (short(compared(base, head).changes), compared(base, head).lost) == (["-a"], 0)
 
 
 def test_items_tied_at_one_side_only_are_a_change():
@@ -222,6 +279,9 @@ def test_a_tie_at_a_threshold_is_a_swap_though_no_score_moved():
         ({"identity": identity(outside=True)}, (0.9, 0.5 - NOISE, 0.3)),  # scores need not decide what it offers
         ({"identity": identity(embedder="potion")}, (0.9, 0.5 - NOISE, 0.3)),
         ({"identity": identity(versions={"code": "new"})}, (0.9, 0.5 - NOISE, 0.3)),
+        ({"identity": identity(versions={"code": "c0de", "ctxbench": "0.2.0"})}, (0.9, 0.5 - NOISE, 0.3)),
+        ({"identity": identity(tokens="chars/4")}, (0.9, 0.5 - NOISE, 0.3)),
+        ({"items": {**ITEMS, "h": "Other words."}}, (0.9, 0.5 - NOISE, 0.3)),
         ({"items": {**ITEMS, "a": "Other words."}}, (0.9, 0.5 - NOISE, 0.3)),
         ({"items": {**ITEMS, "b": "Other words."}}, (0.9, 0.5 - NOISE, 0.3)),
     ],
@@ -239,17 +299,23 @@ def test_a_new_item_among_better_candidates_may_crowd_out_so_it_is_a_change():
     assert short(compared(base, head).changes) == ["-b"]
 
 
-def test_an_item_that_is_no_candidate_any_more_did_not_go_by_noise():
-    base = one([("a", 0.9), ("b", 0.5)], [("c", 0.3)])
-    assert short(compared(base, one([("a", 0.9 + NOISE)], [("c", 0.3)])).changes) == ["-b"]
+def test_an_expansion_at_its_threshold_goes_and_comes_by_noise():
+    led = offered("d", 0.75, mode="expansion", origin="expansion", via=item_id("a"))
+    base, head = one([("a", 0.9), led], required=["d"]), one([("a", 0.9 + NOISE)], required=["d"])
+    assert (compared(base, head).swaps, compared(head, base).swaps) == (("q",), ("q",))
 
 
-def test_what_came_in_with_a_score_that_would_have_been_noted_did_not_come_by_noise():
-    near = [(name, 0.3 - i / 100) for i, name in enumerate("cdefg")]
-    base = one([("a", 0.9)], near)
-    rest = [(name, score + NOISE) for name, score in near]
-    assert short(compared(base, one([("a", 0.9), ("h", 0.5)], rest)).changes) == ["+h"]
-    assert compared(base, one([("a", 0.9), ("h", 0.2)], rest)).swaps == ("q",)
+def test_other_offers_with_the_same_scores_are_a_change():
+    base = one([("a", 0.9), ("b", 0.5)], [("c", 0.3)], required=["b"])
+    head = one([("a", 0.9 + 1e-9)], [("b", 0.5 - 1e-9), ("c", 0.3)], required=["b"])
+    assert short(compared(base, head).changes) == ["-b!"]  # a baseline has seven decimals: nothing has moved
+
+
+def test_a_gap_that_an_edit_below_it_closes_is_a_change_whatever_the_noise():
+    base = one([("a", 0.9), ("b", 0.8), ("c", 0.5)], [("d", 0.1)], required=["c"])
+    head = one([("a", 0.9 + NOISE), ("b", 0.8)], [("c", 0.5 + NOISE), ("d", 0.45)], required=["c"],
+               items={**ITEMS, "d": "Other words."})  # fmt: skip
+    assert short(compared(base, head).changes) == ["-c!"]
 
 
 def test_what_an_expansion_brought_in_goes_with_the_item_that_led_to_it():
@@ -259,10 +325,11 @@ def test_what_an_expansion_brought_in_goes_with_the_item_that_led_to_it():
     assert compared(base, head).swaps == ("q",)
 
 
-def test_an_edit_far_below_leaves_noise_what_it_is():
+def test_noise_is_all_that_differs_whatever_the_order_of_the_catalog():
     base = one([("a", 0.9), ("b", 0.5)], [("c", 0.3)])
-    head = one([("a", 0.9)], [("b", 0.5 - NOISE), ("c", 0.2)], items={**ITEMS, "c": "Other words."})
-    assert compared(base, head).swaps == ("q",)
+    head = one([("a", 0.9)], [("b", 0.5 - NOISE), ("c", 0.3)])
+    turned = replace(head, items={name: base.items[name] for name in reversed(base.items)})
+    assert compared(base, turned).swaps == ("q",)
 
 
 # ---------------------------------------------------------------------------------------------- properties
@@ -298,19 +365,20 @@ def test_swapping_the_sides_mirrors_what_is_lost_and_gained(pair):
 
 @PROPERTY
 @given(sides())
-def test_net_losses_are_those_of_requirements_met_but_for_swaps(pair):
+def test_net_losses_are_those_of_requirements_met_with_swaps_undone(pair):
     base, head = pair
     found = compared(base, head)
+    before = {name: {one.id for one in fact.offered} for name, fact in base.answers.items()}
+    now = {name: set(ids) for name, ids in before.items()}
+    for change in found.changes:
+        (now[change.query].remove if change.lost else now[change.query].add)(change.item)
 
-    def met(side):
+    def met(offers):
         return sum(
-            any(one.id in group for one in side.answers[name].offered)
-            for name, query in side.queries.items()
-            if name not in found.swaps
-            for group in query.required
+            not offers[name].isdisjoint(group) for name, query in base.queries.items() for group in query.required
         )
 
-    assert met(base) - met(head) == found.lost - found.gained
+    assert met(before) - met(now) == found.lost - found.gained
 
 
 @PROPERTY

@@ -106,6 +106,19 @@ def test_a_head_that_was_changed_by_hand(folder):
     told(folder, ("baseline.json", 0, "was changed by hand, or merged"))
 
 
+def one(head):
+    """What the head says of the selector."""
+    return head["datasets"]["d"]["selectors"]["s"]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda head: head.update(datasets={}), lambda head: head["datasets"]["d"].update(selectors={})]
+)
+def test_a_baseline_of_nothing_is_no_baseline(folder, change):
+    edit_head(folder, change)
+    told(folder, ("baseline.json", 0, "the baseline holds no selector, so that nothing could be judged; bring it back"))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -121,6 +134,20 @@ def test_a_head_that_was_changed_by_hand(folder):
         lambda head: head["datasets"]["d"]["selectors"]["s"].update(embedder=None),
         lambda head: head["datasets"]["d"]["selectors"]["s"].update(repeats="3"),
         lambda head: head.update(versions=["0.1.0"]),
+        lambda head: one(head).update(repeats=-5),
+        lambda head: one(head).update(repeats=True),
+        lambda head: one(head).update(spread={"completeness": "x"}),
+        lambda head: one(head).update(spread={"completeness": -0.1}),
+        lambda head: one(head).update(unsteady=[["q1"]]),
+        lambda head: one(head).update(rules={"1": 5}),
+        lambda head: one(head).update(rules=["below"]),
+        lambda head: one(head).update(description={"pipeline": {"refine": [{"domains": 3}]}}),
+        lambda head: one(head).update(description={"pipeline": {"refine": [{"domains": [["tool", 3]]}]}}),
+        lambda head: one(head).update(description={"pipeline": {"retrieve": {"step": "merge", "sources": 3}}}),
+        lambda head: one(head).update(
+            description={"pipeline": {"retrieve": {"step": "merge", "sources": [["a", {"analyses": []}]]}}}
+        ),
+        lambda head: one(head).update(description={"pipeline": {"analyse": {"analyses": 3}}}),
     ],
 )
 def test_a_head_of_another_form_is_a_fault_and_no_crash(folder, change):
@@ -168,6 +195,9 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("s", '["tool:s:a",0.8]', '["tool:s:a",0.9]', 0, "was changed by hand, or merged"),
         ("s", "0.8", "NaN", 1, "NaN is no JSON number; expected a finite one"),
         ("s", "0.8", "1e999", 1, "the score of tool:s:a must be a finite number or null, got inf"),
+        ("s", "0.8", "1" * 400, 1, f"must be a finite number or null, got {'1' * 40}... (400 characters)"),
+        ("s", ',"values":{', ',"values":{"x":' + "1" * 400 + ",", 1, "the value of x must be a finite number"),
+        ("items", '"tokens":10', '"tokens":1' + "0" * 30, 1, "at most 2**53, got 1000000000000000000000000000000"),
         ("s", "0.8", '"high"', 1, "the score of tool:s:a must be a finite number or null, got 'high'"),
         ("s", "0.8", "true", 1, "the score of tool:s:a must be a finite number"),
         ("s", ',"values":{', ',"values":{"x":1e999,', 1, "the value of x must be a finite number"),
@@ -183,7 +213,7 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("s", '"query":"q2"', '"query":"q1"', 0, "not those of queries.jsonl: 1 missing (q2), 1 twice (q1)"),
         ("s", '"query":"q2"', '"query":"q9"', 0, "1 unknown (q9), 1 missing (q2)"),
         ("s", '["tool:s:a",0.8]', '["tool:s:x",0.8]', 1, "query q1 has tool:s:x, which items.jsonl"),
-        ("items", '"tokens":10', '"tokens":-1', 1, "tokens must be a whole number, 0 or more, got -1"),
+        ("items", '"tokens":10', '"tokens":-1', 1, "must be a whole number, 0 or more and at most 2**53, got -1"),
         ("items", '"hash":', '"hsah":', 1, "hash must be a text, got None"),
         ("items", '"row":{', '"row":7,"was":{', 1, "row must be an object, got 7"),
         ("items", '"id":"tool:s:b"', '"id":"tool:s:a"', 3, "tool:s:a stands twice"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ctxbench import registry
-from ctxbench.errors import ParameterError, SelectorError, StorageError
+from ctxbench.errors import ParameterError, SelectorError, StorageError, UserError
 from ctxbench.evaluation import dataset_run
 from ctxbench.evaluation.datasets import read_dataset
 from ctxbench.evaluation.gate import taking
@@ -83,7 +83,8 @@ def test_items_and_queries_are_those_of_the_judged_dataset(tmp_path):
     prepared = experiment(tmp_path)
     (one, *_) = take(prepared)
     items, queries = facts_of(read_dataset(TINY).judged(), prepared.item_tokens["tiny"])
-    assert (one.items, one.queries) == (items, queries)
+    assert ({**one.items, **one.disabled}, one.queries) == (items, queries)
+    assert [item.row["enabled"] for item in one.disabled.values()] == [False]
     assert one.judged is not None
     assert (one.repeats, one.spread, one.unsteady, one.source) == (1, {}, (), "this run")
 
@@ -245,6 +246,8 @@ def test_our_own_selectors_and_files_are_asked_once(tmp_path):
 
 
 PLUGIN = """
+import os
+import sys
 from dataclasses import dataclass
 import numpy as np
 
@@ -252,7 +255,14 @@ import numpy as np
 class Loud:
     fails: bool = False
     nan: bool = False
+    ends: str = ""
+    def __post_init__(self):
+        if self.ends == "made":
+            sys.exit(0)
     def __call__(self, query, candidates, resources):
+        if self.ends == "called":
+            sys.exit(0)
+        os.write(1, b"look here")
         print("look at me")
         if self.fails:
             raise ValueError("no idea")
@@ -279,12 +289,13 @@ def loud(tmp_path, monkeypatch):
     registry._plugins.cache_clear()
 
 
-def test_what_a_step_of_a_plugin_prints_is_no_output(loud, capsys):
+def test_what_a_step_of_a_plugin_prints_is_no_output(loud, capfd):
     (found,) = take(loud("{}"))
     assert sum(len(fact.offered) for fact in found.answers.values()) > 0
-    printed = capsys.readouterr()
+    printed = capfd.readouterr()
     assert printed.out == ""
     assert "look at me" in printed.err
+    assert "look here" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -292,11 +303,17 @@ def test_what_a_step_of_a_plugin_prints_is_no_output(loud, capsys):
     [
         ("{fails: true}", r"selector 'p' failed on queries q01 to q03 with ValueError: no idea; .*\(loud_cuts:Loud\)"),
         ("{nan: true}", "has a NaN score"),
+        ("{ends: called}", r"selector 'p' failed on queries q01 to q03 with SystemExit: 0; .*\(loud_cuts:Loud\)"),
     ],
 )
 def test_a_step_of_a_plugin_that_fails_is_a_fault_that_is_named(loud, given, text):
     with pytest.raises(SelectorError, match=text):
         take(loud(given))
+
+
+def test_a_step_of_a_plugin_that_ends_the_process_when_it_is_made_is_a_fault(loud):
+    with pytest.raises(UserError, match=r"cut strategy 'loud' \(loud_cuts:Loud\) cannot be made: SystemExit: 0; mend"):
+        loud("{ends: made}")
 
 
 def test_a_bug_of_ours_keeps_its_traceback(tmp_path, monkeypatch):

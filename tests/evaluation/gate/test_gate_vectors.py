@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
+import random
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +22,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.store import VectorStore, text_hash
 from ctxbench.errors import StorageError
 from ctxbench.evaluation.gate.baseline import read_baseline, write_baseline
+from ctxbench.evaluation.gate.baseline_layout import file_hash, head_hash
 from ctxbench.evaluation.gate.gate_file import read_gate
 from ctxbench.evaluation.gate.snapshots import content_hash
 from ctxbench.evaluation.gate.stored_vectors import KnownCounts, LayeredStore, gate_resources, known_counts
@@ -127,6 +133,68 @@ def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path, data, part):
     assert part in str(caught.value)
 
 
+def packed(compression=zipfile.ZIP_STORED, **members):
+    """An archive of the vectors in which some members are others."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(vectors_bytes(VECTORS, "m"))) as whole, zipfile.ZipFile(stream, "w") as archive:
+        for name in ("meta", "hashes", "vectors"):
+            content = members.get(name, whole.read(f"{name}.npy"))
+            archive.writestr(f"{name}.npy", content, compress_type=compression)
+    return stream.getvalue()
+
+
+def array(kind, shape, content=b""):
+    """A member that says that it is an array."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
+
+
+def marked(data, local, central, value):
+    """The archive with a field of every member's two headers changed."""
+    out = bytearray(data)
+    for sign, place in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+        at = -1
+        while (at := out.find(sign, at + 1)) >= 0:
+            out[at + place] = value
+    return bytes(out)
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (packed(vectors=array("<f4", "(1000000000000, 384)")), "no array of one or two dimensions"),
+        (packed(vectors=array("<f4", "(1000000000, 1000000000)")), "1000000000), which"),
+        (packed(hashes=array("|u1", f"({10**22},)")), "no array of one or two dimensions"),
+        (packed(hashes=array("|u1", "(-1, 32)")), "no array"),
+        (packed(hashes=array("|O", "(1,)", b"xx")), "no array"),
+        (packed(hashes=array("|f1", "(2,)", b"xx")), "not understood"),
+        (packed(hashes=b""), "no array"),
+        (packed(meta=array("|u1", "(4000,)", b"[" * 4000)), "damaged or of another version"),
+        (packed(meta=array("|u1", "(200000,)", b"[" * 200000)), "at most 4096"),
+        (packed(zipfile.ZIP_DEFLATED), "compressed or encrypted"),
+        (packed(zipfile.ZIP_DEFLATED, vectors=array("<f4", "(3, 1000000)", bytes(12000000))), "compressed"),
+        (marked(packed(), 6, 8, 1), "compressed or encrypted"),
+        (marked(packed(), 8, 10, 99), "compressed or encrypted"),
+        (marked(packed(), 4, 6, 99), "damaged or of another version"),
+    ],
+)  # fmt: skip
+def test_a_file_made_to_do_harm_is_refused_and_nothing_is_unpacked(tmp_path, data, part):
+    path = tmp_path / "vectors.npz"
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match=f"damaged or of another version.*{re.escape(part)}|{re.escape(part)}"):
+        read_vectors(path)
+
+
+def test_whatever_byte_of_the_vectors_is_changed_it_is_no_crash(tmp_path):
+    rng, whole, path = random.Random(0), vectors_bytes(VECTORS, "m"), tmp_path / "vectors.npz"
+    for _ in range(1000):
+        content = bytearray(whole)
+        content[rng.randrange(len(content))] ^= rng.randint(1, 255)
+        path.write_bytes(content)
+        with contextlib.suppress(StorageError):
+            read_vectors(path)
+
+
 def test_a_baseline_keeps_vectors_only_while_they_are_asked_for(tmp_path):
     one, folder = snapshot({"q": ["a"]}), tmp_path / "b"
     path = folder / "vectors.npz"
@@ -234,9 +302,66 @@ def test_without_stored_vectors_the_message_says_so(gate):
         take(prepared, resources=gate_resources(prepared, gate.baseline))
 
 
-def test_vectors_of_another_model_are_left_alone_and_named(gate):
+def put_vectors(gate, data):
+    """Put other vectors beside the baseline, as a program that writes baselines would."""
+    (gate.baseline / "vectors.npz").write_bytes(data)
+    path = gate.baseline / "baseline.json"
+    head = json.loads(path.read_text()) | {"vectors": file_hash(data)}
+    path.write_text(json.dumps(head | {"hash": head_hash(head)}))
+
+
+def turned(path):
+    """The vectors of a file, each with the text of another."""
+    arrays = dict(np.load(path))
+    arrays["vectors"] = np.roll(arrays["vectors"], 1, axis=0)
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def test_vectors_that_were_not_accepted_are_noticed(gate):
     path = gate.baseline / "vectors.npz"
-    path.write_bytes(vectors_bytes(VECTORS, "another"))
+    path.write_bytes(turned(path))
+    with pytest.raises(
+        StorageError, match=r"vectors\.npz is not the file that was accepted: .*`ctxbench check --accept"
+    ):
+        gate_resources(prepare(gate.experiment), gate.baseline)
+
+
+def test_a_baseline_that_knows_of_no_vectors_has_none_to_trust(gate):
+    data = (gate.baseline / "vectors.npz").read_bytes()
+    write_baseline(gate.baseline, read_baseline(gate.baseline))
+    (gate.baseline / "vectors.npz").write_bytes(data)
+    with pytest.raises(StorageError, match="is not the file that was accepted"):
+        gate_resources(prepare(gate.experiment), gate.baseline)
+
+
+def test_who_accepts_takes_no_vector_on_trust_where_there_is_a_model(gate):
+    path = gate.baseline / "vectors.npz"
+    right = path.read_bytes()
+    put_vectors(gate, turned(path))
+    prepared = prepare(gate.experiment)
+    resources = gate_resources(prepared, gate.baseline, accepting=True)
+    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
+    assert path.read_bytes() == right
+    assert resources.stats.embedded == len(read_vectors(path))
+
+
+def test_who_accepts_without_a_model_goes_on_with_the_vectors_that_were_accepted(gate):
+    before = {path: path.read_bytes() for path in gate.baseline.rglob("*.*")}
+    prepared = without_model(gate)
+    resources = gate_resources(prepared, gate.baseline, accepting=True)
+    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
+    assert {path: path.read_bytes() for path in gate.baseline.rglob("*.*")} == before
+    path = gate.baseline / "vectors.npz"
+    path.write_bytes(turned(path))
+    resources = gate_resources(prepared, gate.baseline, accepting=True)
+    with pytest.raises(ModelError, match="no model in this test"):
+        take(prepared, resources=resources)
+
+
+def test_vectors_of_another_model_are_left_alone_and_named(gate):
+    put_vectors(gate, vectors_bytes(VECTORS, "another"))
     prepared = without_model(gate)
     with pytest.raises(ModelError, match="is of another, the experiment's model is"):
         take(prepared, resources=gate_resources(prepared, gate.baseline))
@@ -246,7 +371,7 @@ def test_damaged_vectors_are_a_fault_but_not_for_who_accepts(gate):
     path = gate.baseline / "vectors.npz"
     prepared = prepare(gate.experiment)
     for data in (b"nothing", vectors_bytes(VECTORS, prepared.embedder.identity.key)):
-        path.write_bytes(data)
+        put_vectors(gate, data)
         with pytest.raises(StorageError, match="damaged or of another version"):
             gate_resources(prepared, gate.baseline)
         resources = gate_resources(prepared, gate.baseline, accepting=True)

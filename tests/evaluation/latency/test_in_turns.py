@@ -8,8 +8,11 @@ import pytest
 
 from ctxbench import registry
 from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import ParameterError
-from ctxbench.evaluation.latency.in_turns import warm_in_turns
+from ctxbench.evaluation.latency.in_turns import Contender, seconds_in_turns, warm_in_turns
+from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Request
@@ -84,3 +87,36 @@ def test_progress_ends_with_all_done():
     measured({"dense": DENSE, "bm25": BM25}, rounds=2, progress=lambda *what: told.append(what))
     assert told[-1] == ("latency", 6, 6)
     assert [done for _, done, _ in told] == list(range(7))
+
+
+def contender(name, requests=REQUESTS, items=CATALOG):
+    embedder = HashingEmbedder()
+    return Contender(
+        pipeline=Pipeline.of({"retrieve": "bm25", "refine": [{"noted": {"name": name}}]}),
+        catalog=items,
+        requests=requests,
+        resources=LocalResources(Vectors(embedder, VectorStore(embedder.identity)), open_counter("chars/4")),
+    )
+
+
+def test_paired_they_take_turns_at_every_request():
+    taken = seconds_in_turns({name: contender(name) for name in ("x", "y")}, rounds=2, paired=True)
+    warm = [("x", ("a",)), ("x", ("b",)), ("y", ("a",)), ("y", ("b",))]
+    first = [("x", ("a",)), ("y", ("a",)), ("y", ("b",)), ("x", ("b",))]
+    second = [("y", ("a",)), ("x", ("a",)), ("x", ("b",)), ("y", ("b",))]
+    assert seen == [*warm, *first, *second]
+    assert {name: [len(one) for one in rounds] for name, rounds in taken.items()} == {"x": [2, 2], "y": [2, 2]}
+    assert all(seconds > 0 for rounds in taken.values() for one in rounds for seconds in one)
+
+
+def test_each_has_a_catalog_of_its_own():
+    other = Catalog([Item(type="tool", name="cut", description="cut things")])
+    taken = seconds_in_turns({"x": contender("x"), "y": contender("y", items=other)}, rounds=1)
+    assert [len(rounds[0]) for rounds in taken.values()] == [2, 2]
+
+
+def test_those_that_are_paired_have_as_many_requests():
+    both = {"x": contender("x"), "y": contender("y", REQUESTS[:1])}
+    assert [len(rounds[0]) for rounds in seconds_in_turns(both, rounds=1).values()] == [2, 1]
+    with pytest.raises(ParameterError, match="as many requests each"):
+        seconds_in_turns(both, rounds=1, paired=True)

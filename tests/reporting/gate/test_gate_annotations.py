@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind
+from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.reporting.gate.annotations import MOST, Places, refusal, workflow_commands
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
@@ -113,6 +113,12 @@ def test_only_so_many_are_given_as_are_shown(made):
     assert errors[-1][2] == "23 more stand in the summary and in the log of this step"
     assert warnings[-1][2] == "2 more stand in the summary and in the log of this step"
     assert "30 required items lost" in errors[1][1]["title"]  # the most costly cause
+
+
+def test_what_may_be_lost_by_chance_is_an_error_only_strictly(made):
+    check = made.check(replace(made.worse(), verdict=Verdict.CANNOT_TELL, pins=(), metrics=()))
+    for strict, kind in ((False, "warning"), (True, "error")):
+        assert read(workflow_commands(check, strict=strict))[0][:2] == (kind, {"title": "1 required item lost on desk"})
 
 
 def test_what_others_wrote_ends_no_property_and_no_line(made):

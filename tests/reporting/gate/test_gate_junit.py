@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
+from ctxbench.evaluation.gate.model import Verdict
 from ctxbench.reporting.gate.junit import junit, refusal
 
 # Elements of junit-10.xsd (Jenkins' xunit plugin) that are used: attributes that must and that may stand, and children.
@@ -71,6 +72,32 @@ def test_items_lost_within_the_allowance_are_skipped_with_the_reason(made):
     assert found["required items"] == "passed"
     assert found["required item: q2 rule:code%20review"] == "skipped"
     assert suite.find(".//skipped").get("message").startswith("within what may be lost: ")
+
+
+def by_chance(made):
+    """Of a selector that is not deterministic, more is lost than may be, maybe by chance."""
+    return replace(made.worse(), verdict=Verdict.CANNOT_TELL, pins=(), metrics=())
+
+
+def test_what_may_be_lost_by_chance_fails_only_strictly(made):
+    check = made.check(by_chance(made))
+    (suite,) = read(junit(check))
+    assert outcomes(suite) == {
+        "comparable": "passed",
+        "required items": "skipped",
+        "required item: q2 rule:code%20review": "skipped",
+    }
+    assert suite.findall(".//skipped")[1].get("message").startswith("it may be chance: ")
+    (suite,) = read(junit(check, strict=True))
+    assert suite.get("failures") == "2"
+
+
+def test_what_a_pin_wants_twice_are_two_cases(made):
+    (pin,) = made.worse().pins
+    (suite,) = read(junit(made.check(replace(made.worse(), pins=(pin, replace(pin, message="and more"), pin)))))
+    names = [case.get("name") for case in suite]
+    assert names[-3:] == [f"pin: q2: {pin.pin}", f"pin: q2: {pin.pin} (2)", f"pin: q2: {pin.pin} (3)"]
+    assert len({*names}) == len(names)
 
 
 def test_a_refusal_is_one_error():

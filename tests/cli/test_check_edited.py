@@ -1,0 +1,87 @@
+"""`ctxbench check` after someone has edited a catalog by hand, in a frozen dataset whose card counts its items."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from ctxbench.evaluation.datasets import read_dataset
+
+NEEDED = "reference:guides%2Fon%20call"  # by q08, which is offered it
+
+
+@pytest.fixture
+def edited(cli, place, tiny):
+    """An accepted gate; call it to take an item out of the catalog, or to give it other fields."""
+    shutil.copytree(tiny, place / "data")
+    card = yaml.safe_load((place / "data/dataset.yaml").read_text())
+    assert card["counts"]["items"] == 12
+    (place / "data/dataset.yaml").write_text(yaml.safe_dump(card | {"frozen": read_dataset(tiny).hash}))
+    told = {"datasets": ["data"], "selectors": [{"selector": "bm25", "set": {"n": 3}}], "embedder": "hashing"}
+    (place / "gate.yaml").write_text(yaml.safe_dump({"name": "tiny", "tokens": "chars/4", **told}))
+    done = cli("check", "--accept")
+    assert done.code == 0, done.err
+
+    def edit(item, **fields):
+        path = place / "data/corpus.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [{**row, **fields} if row["_id"] == item else row for row in rows if fields or row["_id"] != item]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    return edit
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("fields", "why", "mend"),
+    [({}, "no longer in the catalog", "put"), ({"enabled": False}, "disabled", "enable")],
+    ids=["taken out", "disabled"],
+)
+def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, mend):
+    edited(NEEDED, **fields)
+    done = cli("check", "--json", "--markdown", "s.md")
+    assert done.code == 0, done.err  # one query of eight: by no metric told apart, and one may be lost
+    (one,) = done.json["selectors"]
+    assert (one["lost"], one["gained"], one["allowed"]) == (1, 0, 1)
+    text = flat(cli("check").out)
+    assert f"item gone: {why} ({NEEDED})" in text
+    assert f"mend: {mend} {NEEDED}" in text
+    assert f"item gone: {why}" in (place / "s.md").read_text()
+    assert cli("check", "--strict").code == 1
+    told = yaml.safe_load((place / "gate.yaml").read_text())
+    (place / "gate.yaml").write_text(yaml.safe_dump({**told, "gate": {"max_lost_required": 0}}))
+    done = cli("check")
+    assert done.code == 1
+    assert "1 more required item lost than gained, 0 allowed" in flat(done.out)
+    done = cli("check", "--accept")
+    assert (done.code, done.out) == (2, "")
+    assert f"'{NEEDED}'" in done.err
+    assert "drop what names it (`ctxbench data rebase`)" in done.err
+
+
+def test_labels_may_be_dropped_with_the_item_but_not_misspelt(cli, edited, place, tiny):
+    edited(NEEDED)
+    labels = place / "data/qrels/test.tsv"
+    right = labels.read_text()
+    labels.write_text(right.replace("q07\ttool:weather:get_forecast\t", "q07\ttool:weather:get_forcast\t"))
+    done = cli("check", "--allow-removed")
+    assert (done.code, done.out) == (2, "")
+    assert "label of 'tool:weather:get_forcast' for query 'q07' names item" in done.err
+    assert "did you mean 'tool:weather:get_forecast'" in done.err
+    assert "data/qrels/test.tsv, line 5" in done.err
+    done = cli("data", "rebase", tiny, "--catalog", "data/corpus.jsonl", "--out", "carried")
+    assert done.code == 0, done.err
+    shutil.rmtree(place / "data")
+    (place / "carried").rename(place / "data")
+    done = cli("check", "--json")
+    assert done.code == 0, done.err
+    (one,) = done.json["selectors"]
+    assert (one["compared"], one["lost"]) == (10, 1)
+    assert cli("check", "--accept").code == 0
+    assert cli("check", "--json").json["selectors"][0]["compared"] == 9
