@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ctxbench.arrays import FloatArray
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.evidence import Labels
-from ctxbench.evaluation.metrics import evaluate, parse_metric, unavailable
+from ctxbench.evaluation.metrics import Evidence, Metric, evaluate, unavailable
 from ctxbench.evaluation.preparing import Prepared
 from ctxbench.evaluation.provenance import code_hash, versions
 from ctxbench.evaluation.results import FORMAT, Part, RunFolder, content_key
@@ -140,7 +141,7 @@ class DatasetRun:
             return selector
         like = selector.like.name
         stored = self.store.stored(self.name, like, self.keys[like], batch.ids)
-        return selector if stored is None else _Sized(selector, stored)
+        return selector if stored is None else Sized(selector, stored)
 
     @cached_property
     def labels(self) -> Labels:
@@ -149,11 +150,7 @@ class DatasetRun:
 
     def _part(self, name: str, answers: Slice) -> Part:
         evidence = self.labels.evidence(answers)
-        values = evaluate(self.prepared.metrics, evidence)
-        failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-        for metric in NOT_OF_FAILED & {str(metric) for metric in values}:
-            found = values[parse_metric(metric)]
-            values[parse_metric(metric)] = np.where(failed, np.nan, found)
+        values = measured(self.prepared.metrics, evidence, answers)
         lacking = unavailable(self.prepared.metrics, evidence)
         return Part(
             dataset=self.name,
@@ -178,23 +175,36 @@ class DatasetRun:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sized:
-    """`AsManyAs` over answers of the other selector that are stored."""
+class Sized:
+    """`AsManyAs` over answers of the other selector that are there."""
 
     selector: AsManyAs
     like: Slice
 
     @property
     def name(self) -> str:
+        """That of the selector."""
         return self.selector.name
 
     def describe(self) -> dict[str, Any]:
+        """That of the selector."""
         return self.selector.describe()
 
     def select(self, batch: Batch) -> Answers:
+        """As many items for each request as the other selector offered."""
         row = {query: place for place, query in enumerate(self.like.queries)}
         errors = {row[query]: text for query, text in self.like.errors.items()}
         return self.selector.sized(batch, offered_sizes(self.like), errors)
+
+
+def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> dict[Metric, FloatArray]:
+    """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
+    values = evaluate(metrics, evidence)
+    failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
+    for metric in values:
+        if str(metric) in NOT_OF_FAILED and failed.any():
+            values[metric] = np.where(failed, np.nan, values[metric])
+    return values
 
 
 def answered(selector: Selector, batch: Batch) -> Slice:

@@ -177,6 +177,9 @@ class _Reader(YamlForm):
             elif metric is not None and metric in found:
                 self.fault(f"tolerance names {metric} twice", *where)
             elif metric is not None and tolerance is not None:
+                if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
+                    what = f"a tolerance of {value} would never be exceeded by {metric}"
+                    self.fault(f"{what}; expected less than 1, such as 0.01, or less than 100%", *where)
                 found[metric] = tolerance
         return found
 

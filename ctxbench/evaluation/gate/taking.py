@@ -17,7 +17,7 @@ from ctxbench.arrays import FloatArray
 from ctxbench.cache import cache_dir
 from ctxbench.config import SelectorSpec
 from ctxbench.errors import ParameterError, StorageError, UserError
-from ctxbench.evaluation.dataset_run import NOT_OF_FAILED, SLICE, Progress
+from ctxbench.evaluation.dataset_run import SLICE, Progress, Sized, measured
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
@@ -26,7 +26,7 @@ from ctxbench.evaluation.gate.plugins import asked as asked_of
 from ctxbench.evaluation.gate.plugins import foreign_steps
 from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
 from ctxbench.evaluation.gate.table_answers import TableAnswers
-from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
+from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.metrics import mean as mean_of
 from ctxbench.evaluation.preparing import Prepared, count_tokens
 from ctxbench.evaluation.provenance import git_commit, versions
@@ -37,7 +37,7 @@ from ctxbench.jsonio import dump_json
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Answers, Selector
 from ctxbench.selectors.external import External, FileSelector
-from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
+from ctxbench.selectors.pipelines import AsManyAs
 from ctxbench.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
@@ -130,11 +130,11 @@ class _Taking:
         """The selector for a batch. One that takes another's sizes takes those of the answers just given."""
         selector = self.selectors[name]
         if isinstance(selector, AsManyAs):
-            return _Sized(selector, found[selector.like.name][time][-1])
+            return Sized(selector, found[selector.like.name][time][-1])
         return _Again(selector, time) if isinstance(selector, External) and time else selector
 
     def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> Snapshot:
-        values = [measured(self.prepared.metrics, self.labels, answers) for answers in times]
+        values = [measured(self.prepared.metrics, self.labels.evidence(answers), answers) for answers in times]
         errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
         description, spec = self.described[name], self.specs[name]
         items, disabled = by_state(facts[0])
@@ -164,26 +164,6 @@ class _Taking:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sized:
-    """`AsManyAs` over answers of the other selector that are there."""
-
-    selector: AsManyAs
-    like: Slice
-
-    @property
-    def name(self) -> str:
-        return self.selector.name
-
-    def describe(self) -> dict[str, Any]:
-        return self.selector.describe()
-
-    def select(self, batch: Batch) -> Answers:
-        row = {query: place for place, query in enumerate(self.like.queries)}
-        errors = {row[query]: text for query, text in self.like.errors.items()}
-        return self.selector.sized(batch, offered_sizes(self.like), errors)
-
-
-@dataclass(frozen=True, eq=False)
 class _Again:
     """A selector outside that is asked once more; answers kept from an earlier time are not taken for this one's."""
 
@@ -199,17 +179,6 @@ class _Again:
 
     def select(self, batch: Batch) -> Answers:
         return self.selector.select(batch, time=self.time)
-
-
-def measured(metrics: Sequence[Metric], labels: Labels, answers: Slice) -> dict[Metric, FloatArray]:
-    """Metrics by query, as a run has them: to fail is neither to abstain nor to be cheap."""
-    values = evaluate(metrics, labels.evidence(answers))
-    if answers.errors:
-        failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-        for metric in values:
-            if str(metric) in NOT_OF_FAILED:
-                values[metric] = np.where(failed, np.nan, values[metric])
-    return values
 
 
 def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:

@@ -239,3 +239,18 @@ def test_the_tolerance_of_latency_is_per_cent(write):
             write(f"{HEAD}gate: {{latency_tolerance: {text}}}\n"),
             (3, "latency_tolerance must be per cent of the time that the baseline takes, as in 25%"),
         )
+
+
+@pytest.mark.parametrize("told", ["completeness: 1", "recall: 2", "completeness: 100%", "tokens: 200%"])
+def test_a_tolerance_that_nothing_exceeds_is_refused(tmp_path, told):
+    path = tmp_path / "gate.yaml"
+    path.write_text(f"datasets: [d]\nselectors: [semantic]\ngate:\n  tolerance: {{{told}}}\n")
+    with pytest.raises(InputError, match=r"would never be exceeded by \w+; expected less than 1") as refused:
+        read_gate(path)
+    assert "line 4" in str(refused.value)
+
+
+def test_an_amount_may_be_tolerated_in_its_unit(tmp_path):
+    path = tmp_path / "gate.yaml"
+    path.write_text("datasets: [d]\nselectors: [semantic]\ngate:\n  tolerance: {tokens: 40}\n")
+    assert [one.amount for one in read_gate(path).settings.tolerances.values()] == [40.0]
