@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import json
-import os
 import secrets
 import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from ctxbench.errors import ParameterError
 from ctxbench.fileio import read_bytes
 from ctxbench.requests import Batch
+from ctxbench.selectors.foreign import EndedError, confined
 from ctxbench.selectors.protocol import Reply, catalog_items, check_send, quoted, shown_path
 
 
@@ -118,11 +118,16 @@ class CallableSource:
         """Call the function and make something of the result; both run the user's code."""
         arguments = (argument,) if self._items is None else (argument, self._items)
         try:
-            with stdout_to_stderr():
+            with confined():
                 return Reply(answer=use(self._function(*arguments)))
         except _NotAnAnswerError as error:
             return Reply(error=str(error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
+        except EndedError as error:
+            return Reply(error=str(error))
+        except KeyboardInterrupt as error:
+            error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
             return Reply(error=f"the callable raised {_raised(error, self._source, self._base)}")
 
     def notes(self) -> dict[str, Any]:
@@ -158,11 +163,16 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         raise ParameterError(f"callable {spec!r}: there is no file {place}")
     _importable(base if path is None else path.parent)
     try:
-        with stdout_to_stderr():
+        with confined():
             found: Any = importlib.import_module(place) if path is None else _module_of(path)
     except ModuleNotFoundError as error:
         raise ParameterError(f"callable {spec!r}: {error.msg}") from error
-    except (Exception, SystemExit) as error:
+    except EndedError as error:
+        raise ParameterError(f"callable {spec!r}: while {place} was imported, {error}") from error
+    except KeyboardInterrupt as error:
+        error.add_note(f"{place} was being imported{_place(error, path, base)}")
+        raise
+    except BaseException as error:
         raised = _raised(error, path, base)
         raise ParameterError(f"callable {spec!r}: importing {place} raised {raised}") from error
     for part in name.split("."):
@@ -294,10 +304,38 @@ class _NotAnAnswerError(Exception):
 def _answer(query: str, result: Any) -> Any:
     """Ids, rows or an answer, as an answer."""
     if isinstance(result, Mapping):
-        return {"query": query, **result}
+        return _plain({"query": query, **result})
     if isinstance(result, str | bytes | set | frozenset) or not isinstance(result, Iterable):
         raise _NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of ids, or an answer as dict")
-    return {"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]}
+    return _plain({"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]})
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class _Shown:
+    """Stands for a value that JSON has not, and looks like it."""
+
+    def __init__(self, value: Any) -> None:
+        self._text = quoted(value)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON would hold it, so that to read it later runs none of the user's code."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Mapping):
+        return {_plain(key) if isinstance(key, _PLAIN) else _Shown(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_plain(one) for one in value]
+    return _Shown(value)
 
 
 def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
@@ -321,42 +359,19 @@ def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
 
 def _raised(error: BaseException, source: Path | None, base: Path) -> str:
     """Type, message, and the deepest line of the user's own file that led to it."""
+    message = str(error)
+    text = f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
+    return text if isinstance(error, SyntaxError) else f"{text}{_place(error, source, base)}"
+
+
+def _place(error: BaseException, source: Path | None, base: Path) -> str:
+    """The deepest line of the user's own file that led to an error, in brackets; empty if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
     ours = str(Path(__file__).parent)
     foreign = own or [frame for frame in frames if not frame.filename.startswith((ours, "<frozen"))]
-    message = str(error)
-    text = f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
-    if isinstance(error, SyntaxError) or not foreign:
-        return text
-    frame = foreign[-1]
-    return f"{text} ({shown_path(Path(frame.filename), base)}, line {frame.lineno})"
+    return f" ({shown_path(Path(foreign[-1].filename), base)}, line {foreign[-1].lineno})" if foreign else ""
 
 
 def _hash(items: list[Any] | None) -> str:
     return hashlib.sha256(json.dumps(items, sort_keys=True, default=repr).encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Send what is written to standard output inside to standard error: by `print`, by C code, by child processes.
-
-    Standard output is for our data. The redirection holds for the whole process while it lasts.
-    """
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # a program without a console has none
-        stream.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # there is no standard output
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-        return
-    try:
-        os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        if sys.stderr is not None:
-            sys.stderr.flush()
-        os.dup2(kept, 1)
-        os.close(kept)

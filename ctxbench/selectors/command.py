@@ -17,6 +17,7 @@ from typing import Any
 
 from ctxbench.errors import ParameterError
 from ctxbench.requests import Batch
+from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.process import Event, LineProcess
 from ctxbench.selectors.protocol import (
     MalformedError,
@@ -31,7 +32,6 @@ from ctxbench.selectors.protocol import (
 )
 
 _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
-_LOST_AT_MOST = 5  # queries lost so in a row, after which the rest of a call is not asked
 _EVENTS = 10_000
 
 
@@ -135,7 +135,7 @@ class CommandSource:
         self._slots = [_Slot() for _ in range(self._options.concurrency)]
         self._told: tuple[str, str] = ("", "")
         self._counts = {"restarts": 0, "late_answers": 0, "stray_lines": 0}
-        self._lost_in_a_row = 0
+        self._patience = Patience(at_a_time=self._options.concurrency)
         self._finalizer = weakref.finalize(self, _kill, self._slots)
 
     def describe(self) -> dict[str, Any]:
@@ -165,10 +165,11 @@ class CommandSource:
             if slot.process is not None:
                 slot.process.close()
             slot.forget()
+        self._patience.forget()
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        """Ask; interrupted, it ends all processes at once."""
-        self._lost_in_a_row = 0
+        """Ask; interrupted, it ends all processes at once. Only an answer to a query breaks the row of `Patience`."""
+        self._patience.begin(batch.catalog.hash)
         catalog = self._catalog_line(batch)
         pending = deque(
             _Asked(row, batch.requests[row].id, dumps(request_message(batch, row))) for row in dict.fromkeys(rows)
@@ -177,6 +178,9 @@ class CommandSource:
         wanted = len(pending)
         try:
             while len(replies) < wanted:
+                if self._patience.refusal:
+                    replies |= {asked.row: Reply(error=self._patience.refusal) for asked in pending}
+                    pending.clear()
                 for slot in self._slots:
                     self._fill(slot, pending, replies, catalog)
                 if len(replies) < wanted:
@@ -264,7 +268,7 @@ class CommandSource:
         elif query in slot.in_flight:
             asked = slot.in_flight.pop(query)
             slot.fresh = False
-            self._lost_in_a_row = 0
+            self._patience.heard()
             replies[asked.row] = Reply(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
         elif query in slot.given_up:
             slot.given_up.discard(query)
@@ -293,14 +297,9 @@ class CommandSource:
             if asked.ended < _ASKED_AT_MOST:
                 again.append(asked)
             else:
-                self._lost_in_a_row += 1
+                self._patience.silent(fate)
                 replies[asked.row] = Reply(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
         pending.extendleft(reversed(again))
-        if self._lost_in_a_row >= _LOST_AT_MOST:
-            while pending:
-                replies[pending.popleft().row] = Reply(
-                    error=f"not asked: {self._lost_in_a_row} queries in a row were lost; {fate}"
-                )
 
     def _expire(self, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
         """End the processes that kept a request too long; what else they were asked is asked again."""
@@ -314,10 +313,9 @@ class CommandSource:
             words = slot.process.last_words()
             slot.forget()
             for asked in late:
-                replies[asked.row] = Reply(
-                    error=f"no answer within {asked.deadline - asked.sent:g} s (does it flush its output?); "
-                    f"the process was ended{words}"
-                )
+                why = f"no answer within {asked.deadline - asked.sent:g} s (does it flush its output?)"
+                self._patience.silent(why)
+                replies[asked.row] = Reply(error=f"{why}; the process was ended{words}")
             pending.extendleft(reversed(others))
 
 

@@ -6,7 +6,6 @@ be asked with `batch` 1.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import os
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.errors import ParameterError, SelectorError
 from ctxbench.items import Catalog
 from ctxbench.requests import Batch
-from ctxbench.selectors.http_connection import BODY_LIMIT, Connection, Response, TooLongError
+from ctxbench.selectors.http_connection import BODY_LIMIT, Connection, Response, TooLongError, is_this_machine
+from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
     VERSION,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import ssl
 
 _TRY_AGAIN = (429, 503)
+_NOT_FROM_IT = (429, 502, 503, 504)  # what stands before a selector says so where it does not answer
 _LONGEST_WAIT_S = 30.0
 _NAMES = (*ANSWER_KEYS, "id", "score")
 
@@ -84,6 +85,10 @@ class _FailedError(Exception):
     """A POST or GET brought no JSON; the message goes into the errors of its queries."""
 
 
+class _SilentError(_FailedError):
+    """Nothing came back that the selector said."""
+
+
 class HttpSource:
     """Posts requests to a URL and reads answers.
 
@@ -122,6 +127,8 @@ class HttpSource:
         self._build: tuple[str | None] | None = None
         self._tried_again = 0
         self._lock = threading.Lock()
+        what = "queries" if self._options.batch == 1 else "POSTs"
+        self._patience = Patience(what=what, at_a_time=self._options.concurrency)
 
     def describe(self) -> dict[str, Any]:
         """The URL without its query (of which the SHA-256), the build id, and the options that decide an answer.
@@ -179,9 +186,11 @@ class HttpSource:
         for connection in connections:
             connection.close()
         self._pool = None
+        self._patience.forget()
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        """Post the requests; a POST that fails makes each of its queries an error."""
+        """Post the requests; a POST that fails makes each of its queries an error, until `Patience` ends."""
+        self._patience.begin(batch.catalog.hash)
         size = self._options.batch
         parts = [list(rows[first : first + size]) for first in range(0, len(rows), size)]
         if self._options.concurrency == 1:
@@ -197,6 +206,8 @@ class HttpSource:
         return [reply for part in replies for reply in part]
 
     def _post(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+        if self._patience.refusal:
+            return [Reply(error=self._patience.refusal)] * len(rows)
         requests = [{"query": batch.requests[row].id, "request": batch.requests[row].as_dict()} for row in rows]
         message: dict[str, Any] = {"ctxbench": VERSION, "catalog": batch.catalog.hash, "requests": requests}
         try:
@@ -206,7 +217,12 @@ class HttpSource:
                 body, seconds = self._exchange(message)
             answers = self._answers([batch.requests[row].id for row in rows], body)
         except _FailedError as error:
+            if isinstance(error, _SilentError):
+                self._patience.silent(str(error))
+            else:
+                self._patience.heard()
             return [Reply(error=str(error))] * len(rows)
+        self._patience.heard()
         timed = seconds if len(rows) == 1 else math.nan
         return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
 
@@ -225,7 +241,8 @@ class HttpSource:
         shown = self._shown_value(response.body.decode("utf-8", "replace"))
         if not 200 <= response.status < 300:
             hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
-            raise _FailedError(f"status {response.status} from {self._shown}{hint}: {shown}")
+            failed = _SilentError if response.status in _NOT_FROM_IT else _FailedError
+            raise failed(f"status {response.status} from {self._shown}{hint}: {shown}")
         try:
             body = loads(response.body)
         except MalformedError as error:
@@ -286,16 +303,15 @@ class HttpSource:
                     return response
                 wait = _seconds(response.retry_after, wait)
             except httpx.TimeoutException as error:
-                raise _FailedError(f"no answer from {self._shown} within {self._options.timeout:g} s") from error
+                raise _SilentError(f"no answer from {self._shown} within {self._options.timeout:g} s") from error
             except httpx.TransportError as error:
                 if not left:
-                    tries = self._options.retries + 1
-                    what = self._shown_value(str(error))
-                    raise _FailedError(
-                        f"no connection to {self._shown} ({tries} tries): {type(error).__name__} {what}"
-                    ) from error
+                    lost = "no connection to" if isinstance(error, httpx.ConnectError) else "no whole answer from"
+                    why = f"{type(error).__name__} {self._shown_value(str(error))}"
+                    raise _SilentError(f"{lost} {self._shown} ({self._options.retries + 1} tries): {why}") from error
             except httpx.HTTPError as error:  # of all others: a body that is not in the encoding that it says
-                raise _FailedError(f"{self._shown} returned what cannot be read: {type(error).__name__}") from error
+                why = f"{type(error).__name__} {self._shown_value(str(error))}"
+                raise _FailedError(f"{self._shown} returned what cannot be read: {why}") from error
             except TooLongError as error:
                 raise _FailedError(f"{self._shown} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1
@@ -313,7 +329,7 @@ class HttpSource:
             headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
             if self._secret:
                 headers["Authorization"] = self._secret
-            proxies = not _is_this_machine(self._url.host)
+            proxies = not is_this_machine(self._url.host)
             with self._lock:
                 if self._context is None:  # it takes long to make
                     self._context = httpx.create_ssl_context(trust_env=proxies)
@@ -380,12 +396,3 @@ def _build_of(response: Response) -> str | None:
 def _seconds(text: str, otherwise: float) -> float:
     """A Retry-After in seconds; of its other form, a date, nothing is made."""
     return float(text) if text.isascii() and text.isdigit() else otherwise
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +158,9 @@ def loads(text: bytes | str) -> Any:
         raise MalformedError("not JSON that can be read: nested too deep") from error
     except MalformedError:
         raise
-    except ValueError as error:  # a number of thousands of digits
-        raise MalformedError(f"not JSON that can be read: {error}") from error
+    except ValueError as error:  # Python's own words are for programmers
+        most = sys.get_int_max_str_digits()
+        raise MalformedError(f"not JSON that can be read: a number has more than {most} digits") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

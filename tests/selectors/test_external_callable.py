@@ -123,6 +123,39 @@ def test_an_exception_is_the_error_of_its_query_with_the_line_of_the_users_file(
     }
 
 
+ENDS = "the callable raised SystemExit: 0 (mine.py, line 2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class S(float):\n  def __float__(self): raise SystemExit(0)", ENDS),
+        ("class S(list):\n  def __iter__(self): raise SystemExit(0)", ENDS),
+        (
+            "class S:\n  def __init__(self, _): pass\n  __repr__ = lambda self: sys.exit(0)\nimport sys",
+            "the callable raised",
+        ),
+        ("class S(str):\n  def __repr__(self): raise SystemExit(0)", "the score of items[0] ('tool:a') is '3'"),
+        ("from decimal import Decimal as S", "the score of items[0] ('tool:a') is Decimal('3')"),
+    ],
+)
+def test_no_code_of_an_answer_runs_where_it_would_be_no_error_of_the_query(tmp_path, text, said):
+    text = f"{text}\ndef select(request, items): return [{{'id': 'tool:a', 'score': S('3')}}]"
+    made = from_text(tmp_path, text).select(batch_of("a"))
+    assert made.errors[0].startswith(f"query 'q0': {said}")
+
+
+def test_answers_may_hold_values_of_numpy(tmp_path):
+    text = """
+    import numpy as np
+
+    def select(request, items):
+        return {"items": ({"id": np.str_("tool:a"), "score": np.float32(0.5)},), "metadata": {"of": np.ones(3)}}
+    """
+    made = from_text(tmp_path, text).select(batch_of("a"))
+    assert (made.errors, made.candidates.score.tolist()) == ({}, [0.5])
+
+
 def test_ctrl_c_is_no_error_of_a_query():
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -244,19 +244,76 @@ def test_after_five_lost_queries_in_a_row_the_rest_is_not_asked(start):
     made = start("sys.exit(2)").select(batch_of(*"abcabcabc"))
     assert [made.errors[row].partition(": ")[2] for row in range(9)] == [
         *["the process ended with exit code 2 (asked 2 times)"] * 5,
-        *["not asked: 5 queries in a row were lost; the process ended with exit code 2"] * 4,
+        *["not asked: 5 queries in a row had no answer; the last: the process ended with exit code 2"] * 4,
     ]
 
 
-def test_lost_queries_are_counted_anew_in_each_batch(start):
+def test_lost_queries_are_counted_from_batch_to_batch_over_one_catalog(start):
     selector = start("sys.exit(2)")
-    for _ in range(2):
+    for _ in range(3):
         made = selector.select(batch_of(*"abc"))
-        assert {error.partition(": ")[2] for error in made.errors.values()} == {
-            "the process ended with exit code 2 (asked 2 times)"
-        }
-    selector.select(batch_of(*"abc"))
-    assert selector.notes["restarts"] == 17  # 3 batches of 3 queries asked 2 times, less the first start
+    assert ["not asked" in made.errors[row] for row in range(3)] == [True] * 3
+    assert selector.notes["restarts"] == 9  # 5 queries asked 2 times, less the first start
+    other = Catalog([Item(type="tool", name="a")])
+    made = selector.select(Batch.of(other, [Request(id="q0", text="a")]))
+    assert made.errors == {0: "query 'q0': the process ended with exit code 2 (asked 2 times)"}
+
+
+def test_a_selector_that_is_closed_is_asked_again(start):
+    selector = start("sys.exit(2)")
+    assert "not asked" in selector.select(batch_of(*"abcabc")).errors[5]
+    selector.close()
+    assert "not asked" not in selector.select(batch_of("a")).errors[0]
+
+
+LATE = "no answer within 0.1 s (does it flush its output?)"
+
+
+def test_after_five_time_outs_in_a_row_the_rest_is_not_asked(start):
+    made = start("time.sleep(60)", timeout=0.1, start_timeout=0).select(batch_of(*"abcabcabc"))
+    assert [made.errors[row].partition(": ")[2] for row in range(9)] == [
+        *[f"{LATE}; the process was ended"] * 5,
+        *[f"not asked: 5 queries in a row had no answer; the last: {LATE}"] * 4,
+    ]
+
+
+def test_an_answer_breaks_the_row_and_a_time_out_is_of_the_same_row_as_an_end(start):
+    selector = start(
+        """
+        for query, text in requests():
+            if text == "die": sys.exit(1)
+            if text == "hang": time.sleep(60)
+            say(query, text)
+        """,
+        start_timeout=1.5,
+    )
+    made = selector.select(batch_of(*["die"] * 4, "a", *["die"] * 4, "hang", "b"))
+    assert chosen(made)[4] == [A]
+    assert [row for row, error in made.errors.items() if "not asked" in error] == [10]
+
+
+def test_junk_does_not_break_a_row_of_time_outs(start):
+    """One that only talks would be waited for at every second query."""
+    selector = start("print('hello', flush=True); time.sleep(60)", timeout=0.3, start_timeout=0.3)
+    made = selector.select(batch_of(*["a"] * 12))
+    said = ["hello" in error for error in made.errors.values()]
+    late = ["no answer within" in error and "not asked" not in error for error in made.errors.values()]
+    assert (sum(said), sum(late)) == (5, 5)
+    assert [row for row, error in made.errors.items() if "not asked" in error] == [10, 11]
+
+
+def test_side_by_side_five_time_outs_for_each_process_are_waited_for(start):
+    selector = start("time.sleep(60)", timeout=0.2, start_timeout=0, concurrency=2)
+    made = selector.select(batch_of(*["a"] * 20))
+    refused = [error for error in made.errors.values() if "not asked: 10 queries in a row had no answer" in error]
+    assert len(made.errors) == 20
+    assert len(refused) in (9, 10)  # one may be in flight when the tenth is lost
+
+
+def test_what_a_hanging_process_has_in_flight_is_not_asked_again_once_it_is_given_up(start):
+    selector = start("time.sleep(60)", timeout=0.1, start_timeout=0, in_flight=3)
+    made = selector.select(batch_of(*["a"] * 9))
+    assert ["not asked" in made.errors[row] for row in range(9)] == [False] * 5 + [True] * 4
 
 
 def test_a_late_answer_is_not_taken_for_one_to_the_same_id_of_another_dataset(start):

@@ -201,6 +201,78 @@ def test_a_slow_endpoint_is_a_time_out_and_not_tried_again(endpoint, ask):
     assert len(endpoint.posts) == 1
 
 
+def test_after_five_time_outs_in_a_row_nothing_more_is_posted(endpoint, ask):
+    endpoint.post = endpoint.slowly
+    selector = ask(timeout=0.1)
+    made = selector.select(batch_of(*"abcabca"))
+    late = f"no answer from {endpoint.url} within 0.1 s"
+    assert made.errors == {
+        **{row: f"query 'q{row}': {late}" for row in range(5)},
+        **{row: f"query 'q{row}': not asked: 5 queries in a row had no answer; the last: {late}" for row in (5, 6)},
+    }
+    assert "not asked" in selector.select(batch_of("a"), time=1).errors[0], "the next batch and the next time, too"
+    assert len(endpoint.posts) == 5
+    endpoint.post = answers
+    assert not selector.select(Batch.of(Catalog([CATALOG[0]]), [Request(id="q0", text="a")])).errors
+    selector.close()
+    assert not selector.select(batch_of("a")).errors, "closed, it begins anew"
+
+
+@pytest.mark.parametrize("heard", [answers, lambda body: (500, b""), lambda body: (200, b"junk")])
+def test_whatever_an_endpoint_says_breaks_the_row(endpoint, ask, heard):
+    endpoint.post = lambda body: heard(body) if len(endpoint.posts) == 5 else (504, b"")
+    made = ask().select(batch_of(*"a" * 11))
+    assert [row for row, error in made.errors.items() if "status 504" in error and "not asked" not in error] == [
+        *range(4),
+        *range(5, 10),
+    ]
+    assert [row for row, error in made.errors.items() if "not asked" in error] == [10]
+    assert len(endpoint.posts) == 10
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_status_that_says_that_the_selector_did_not_answer_counts_as_none(endpoint, ask, status):
+    endpoint.post = lambda body: (status, b"busy")
+    made = ask(retries=0).select(batch_of(*"a" * 6))
+    said = f"status {status} from {endpoint.url}: 'busy'"
+    assert made.errors[4] == f"query 'q4': {said}"
+    assert made.errors[5] == f"query 'q5': not asked: 5 queries in a row had no answer; the last: {said}"
+
+
+def test_errors_that_come_at_once_do_not_end_the_asking(endpoint, ask):
+    endpoint.post = lambda body: (500, b"no")
+    assert len(ask().select(batch_of(*"a" * 8)).errors) == len(endpoint.posts) == 8
+
+
+def test_without_a_connection_five_queries_are_tried(ask):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    selector = ask(url)
+    made = selector.select(batch_of(*"a" * 9))
+    assert ["not asked: 5 queries in a row" in made.errors[row] for row in range(9)] == [False] * 5 + [True] * 4
+    assert f"no connection to {url} (3 tries)" in made.errors[8]
+    assert selector.notes["tried_again"] == 10
+
+
+def test_with_several_at_a_time_as_many_rows_are_waited_for(endpoint, ask):
+    endpoint.post = endpoint.slowly
+    made = ask(timeout=0.2, concurrency=2, batch=2).select(batch_of(*"a" * 40))
+    given_up = [error for error in made.errors.values() if "not asked: 10 POSTs in a row had no answer" in error]
+    assert len(made.errors) == 40
+    assert len(endpoint.posts) in (10, 11)  # one may be under way when the tenth is given up
+    assert len(given_up) == 40 - 2 * len(endpoint.posts)
+
+
+def test_queries_that_were_not_asked_are_not_kept(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "b1"})
+    endpoint.post = lambda body: (504, b"")
+    assert len(ask(cache=tmp_path).select(batch_of(*"a" * 7)).errors) == 7
+    endpoint.post = answers
+    again = ask(cache=tmp_path)
+    assert not again.select(batch_of(*"a" * 7)).errors
+    assert "from_cache" not in again.notes
+
+
 def test_a_dripping_body_is_a_time_out():
     ready = threading.Event()
 
@@ -304,7 +376,8 @@ def test_what_is_no_answer_is_an_error(endpoint, ask, value, message):
 def test_a_body_in_another_encoding_than_it_says_is_an_error(endpoint, ask):
     endpoint.post = lambda body: (200, b"no gzip", ("Content-Encoding", "gzip"))
     made = ask().select(batch_of("a"))
-    assert made.errors == {0: f"query 'q0': {endpoint.url} returned what cannot be read: DecodingError"}
+    said = "DecodingError 'Error -3 while decompressing data: incorrect header check'"
+    assert made.errors == {0: f"query 'q0': {endpoint.url} returned what cannot be read: {said}"}
 
 
 def test_faulty_answers_are_errors_as_from_any_selector(endpoint, ask):
@@ -336,7 +409,7 @@ def test_a_dropped_connection_is_tried_again(endpoint, ask):
     assert chosen(selector.select(batch_of("a"))) == [[A]]
     endpoint.post = lambda body: None
     made = selector.select(batch_of("b"))
-    assert made.errors[0].startswith(f"query 'q0': no connection to {endpoint.url} (3 tries): ")
+    assert made.errors[0].startswith(f"query 'q0': no whole answer from {endpoint.url} (3 tries): RemoteProtocolError")
 
 
 def test_an_endpoint_that_is_not_there_is_an_error(endpoint, ask):

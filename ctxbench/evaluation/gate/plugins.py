@@ -11,7 +11,7 @@ from ctxbench.evaluation.dataset_run import answered
 from ctxbench.evaluation.slices import Slice
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Selector
-from ctxbench.selectors.callable import stdout_to_stderr
+from ctxbench.selectors.foreign import EndedError, confined, exit_held
 
 
 def foreign_steps(description: Any) -> tuple[str, ...]:
@@ -62,13 +62,41 @@ def held_to_account(selector: str, foreign: Sequence[str], *, on: str) -> Iterat
         yield
         return
     try:
-        with stdout_to_stderr():
+        with confined():
             yield
-    except CtxbenchError:
+    except (CtxbenchError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # a step that ends the process would end it with its own verdict
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except BaseException as error:  # a step that ends the process would end it with its own verdict
         raise SelectorError(
-            f"selector {selector!r} failed on {on} with {what}; it has steps that are not of ctxbench "
+            f"selector {selector!r} failed on {on}{_how(error)}; it has steps that are not of ctxbench "
             f"({', '.join(foreign)}): mend or update their package, or leave the selector out"
+        ) from error
+
+
+def _how(error: BaseException) -> str:
+    """What was raised, to be put behind what failed."""
+    if isinstance(error, EndedError):
+        return f": {error}"
+    return f" with {type(error).__name__}: {error}" if str(error) else f" with {type(error).__name__}"
+
+
+@contextlib.contextmanager
+def without_another_end() -> Iterator[None]:
+    """A whole check inside: whatever else ends it is a fault.
+
+    Code of others runs at more places than where a selector is asked: where plugins are imported and steps are made,
+    in threads that they started, on the way out. An exit code of theirs would be read as a verdict.
+
+    Raises:
+        SelectorError: `os._exit` or `sys.exit` was called inside, or what is neither an error nor Ctrl-C was raised.
+    """
+    try:
+        with exit_held():
+            yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise SelectorError(
+            f"code that is not of ctxbench ended the check{_how(error)}; mend or update the package of the plugin or "
+            "of the selector that it belongs to, or leave it out"
         ) from error

@@ -1,0 +1,161 @@
+"""Code of others that runs in this process: it must neither end it nor write where our data go."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, NoReturn, TextIO, cast
+
+_STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
+
+
+class EndedError(SystemExit):
+    """`os._exit` was called by code of others; the message says where."""
+
+
+@contextlib.contextmanager
+def confined() -> Iterator[None]:
+    """Code of others inside: `exit_held` and `stdout_to_stderr`.
+
+    Raises:
+        EndedError: as `exit_held`.
+    """
+    with exit_held(), stdout_to_stderr():
+        yield
+
+
+@contextlib.contextmanager
+def exit_held() -> Iterator[None]:
+    """Inside, `os._exit` raises in place of ending the process.
+
+    A process that ends so ends with the exit code that was asked for, and 0 would be read as our verdict. May be
+    nested. In child processes `os._exit` does what it always does. What ends the process from C, by a signal, or by
+    putting another program in its place, is not held.
+
+    Raises:
+        EndedError: `os._exit` was called, in whatever thread, also if whoever called it went on.
+    """
+    with _END.held():
+        yield
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send what is written to standard output inside to standard error: by `print`, by C code, by child processes.
+
+    Standard output is for our data. The redirection holds for the whole process while it lasts. What is closed or
+    replaced inside, of `sys.stdout`, `sys.stderr` and their descriptors, is as it was afterwards.
+    """
+    streams = {name: getattr(sys, name) for name in _STREAMS}
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # a program without a console has none
+        stream.flush()
+    kept = {place: copy for place in (1, 2) if (copy := _copied(place)) is not None}
+    lent = None if sys.stderr is None else _Lent(sys.stderr)
+    try:
+        if len(kept) == 2:
+            os.dup2(2, 1)
+        for name in _STREAMS:
+            setattr(sys, name, lent)
+        yield
+    finally:
+        for name, stream in streams.items():
+            setattr(sys, name, stream)
+        for place, copy in kept.items():
+            os.dup2(copy, place)
+            os.close(copy)
+        if lent is not None:
+            lent.flush()
+
+
+def _copied(place: int) -> int | None:
+    """A copy of a file descriptor; None if it is not open."""
+    try:
+        return os.dup(place)
+    except OSError:
+        return None
+
+
+class _Lent:
+    """A stream, lent to code of others, which may write to it; what else they do to it does nothing to the stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._bytes: BinaryIO | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """A buffer of its own: one that wraps it in a text stream closes it when that is gone."""
+        if self._bytes is None or self._bytes.closed:
+            try:
+                self._bytes = open(self._stream.fileno(), "wb", closefd=False)  # noqa: SIM115 - it is lent
+            except OSError:  # a stream in memory
+                return self._stream.buffer
+        return self._bytes
+
+    def detach(self) -> BinaryIO:
+        """The buffer; the stream keeps its own."""
+        return self.buffer
+
+    def flush(self) -> None:
+        """Write what waits in either."""
+        self._stream.flush()
+        if self._bytes is not None and not self._bytes.closed:
+            self._bytes.flush()
+
+    def close(self) -> None:
+        """What was written is flushed; the stream is not ours to close."""
+        self.flush()
+
+
+class _End:
+    """Stands for `os._exit` of this process while code of others runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._process = os.getpid()
+        self._real: Callable[[int], NoReturn] = os._exit  # a child's own way out
+        self._called: str = ""
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Take the place of `os._exit`; the last to leave puts it back."""
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._process, self._real = os.getpid(), os._exit
+                vars(os)["_exit"] = self._refuse
+        try:
+            yield
+        finally:
+            with self._lock:
+                called, self._called = self._called, ""
+                self._inside -= 1
+                if not self._inside:
+                    vars(os)["_exit"] = self._real
+        if called:  # in another thread, or it was caught
+            raise EndedError(called)
+
+    def _refuse(self, status: int) -> NoReturn:
+        if os.getpid() != self._process:
+            self._real(status)
+        place = _place(cast(FrameType, inspect.currentframe()).f_back)
+        self._called = f"os._exit({status!r}) was called{place}, which would have ended ctxbench"
+        raise EndedError(self._called)
+
+
+def _place(frame: FrameType | None) -> str:
+    """File and line of a call, in brackets; without folders, which messages of runs must not hold."""
+    return "" if frame is None else f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
+
+
+_END = _End()
