@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
+SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
 
 
 class CtxbenchError(Exception):
@@ -64,15 +64,15 @@ class Fault:
     line: int = 0
     column: int = 0
 
+    @property
+    def place(self) -> str:
+        """Where it stands, such as `gate.yaml, line 3, column 7`, as far as that is known; empty if it is not."""
+        line = f", line {self.line}" if self.line else ""
+        column = f", column {self.column}" if self.line and self.column else ""
+        return "" if self.path is None else f"{self.path}{line}{column}"
+
     def __str__(self) -> str:
-        if self.path is None:
-            return self.message
-        place = str(self.path)
-        if self.line:
-            place += f", line {self.line}"
-            if self.column:
-                place += f", column {self.column}"
-        return f"{self.message} ({place})"
+        return f"{self.message} ({self.place})" if self.place else self.message
 
 
 class InputError(UserError):
@@ -94,15 +94,25 @@ class InputError(UserError):
         else:
             count = f"{len(self.faults)} fault{'s' if len(self.faults) > 1 else ''}"
             head = f"{subject}: {count}" if subject else count
-            rest = [f"  and {len(self.faults) - _SHOWN} more"] if len(self.faults) > _SHOWN else []
-            super().__init__("\n".join([head, *(f"  {fault}" for fault in self.faults[:_SHOWN]), *rest]))
+            rest = [f"  and {len(self.faults) - SHOWN} more"] if len(self.faults) > SHOWN else []
+            super().__init__("\n".join([head, *(f"  {fault}" for fault in self.faults[:SHOWN]), *rest]))
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return '; did you mean ...? Known: ...' for an unknown `name`, to be put behind a message."""
+def faults_of(error: Exception) -> tuple[Fault, ...]:
+    """What is wrong, one by one: an error that is no `InputError` is one fault, whose place is not known."""
+    return error.faults if isinstance(error, InputError) else (Fault(str(error)),)
+
+
+def suggest(name: str, known: Iterable[str], *, listed: bool = True) -> str:
+    """Return '; did you mean ...? Known: ...' for an unknown `name`, to be put behind a message.
+
+    Without `listed`, what is known is not listed: for all but the first of several messages about the same names.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    if not listed:
+        return hint
     if not names:
         return f"{hint}; none are known"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

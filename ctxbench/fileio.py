@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ctxbench.errors import Fault, InputError, StorageError
 
+UTF16 = "the file is UTF-16; save it as UTF-8"
 _BOM = b"\xef\xbb\xbf"
 _TRIES = 100  # of putting a folder in its place while others do the same
 _POLL = 0.1  # seconds between two looks at a lock that another process holds
@@ -42,6 +43,11 @@ def read_bytes(path: Path | str) -> bytes:
     return data.removeprefix(_BOM)
 
 
+def is_utf16(data: bytes) -> bool:
+    """Whether a text starts as one in UTF-16 does: with its byte order mark, or half an ASCII character of it."""
+    return data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:2]
+
+
 def read_text(path: Path | str) -> str:
     """Read a UTF-8 file whole.
 
@@ -50,6 +56,8 @@ def read_text(path: Path | str) -> str:
         InputError: it is not UTF-8; all lines that are not are listed.
     """
     data = read_bytes(path)
+    if is_utf16(data):
+        raise InputError([Fault(UTF16, path, 1)])
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -62,7 +70,8 @@ def read_text(path: Path | str) -> str:
 def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
     """Yield (1-based line number, text without its line end) of a UTF-8 file, one line at a time.
 
-    A line that is not UTF-8 is added to `faults` and passed over. An empty file yields nothing.
+    A line that is not UTF-8 is added to `faults` and passed over, and so is a whole file in UTF-16. An empty file
+    yields nothing.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -70,6 +79,9 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
     try:
         with _usable(path).open("rb") as stream:
             for number, raw in enumerate(stream, start=1):
+                if number == 1 and is_utf16(raw):
+                    faults.append(Fault(UTF16, path, 1))
+                    return
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
                 if text is not None:

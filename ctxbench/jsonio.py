@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "YamlPath",
     "atomic_folder",
+    "conflicts",
     "dump_json",
     "dump_jsonl",
     "dump_yaml",
@@ -33,11 +34,14 @@ __all__ = [
     "parse_json",
     "read_json",
     "read_text",
+    "without_marks",
     "write_atomic",
 ]
 
 YamlPath: TypeAlias = tuple[str | int, ...]
 
+MERGED = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"
+_MARK = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)
 _FAST = 4_000  # brackets, and columns, up to which YAML cannot be nested too deeply for libyaml
 _MAX_YAML_NODES = 200_000  # aliases of aliases and merges of merges can stand for more nodes than fit in memory
 
@@ -54,7 +58,7 @@ def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dic
     Raises:
         StorageError: the file is missing or cannot be read.
     """
-    for number, text in iter_lines(path, faults):
+    for number, text in without_marks(iter_lines(path, faults), path, faults):
         if not text or text.isspace():
             continue
         try:
@@ -100,7 +104,9 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     try:
         value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
-        what = "the file is empty; expected JSON" if not text.strip() else f"malformed JSON: {error.msg}"
+        if found := conflicts(text):
+            raise InputError([Fault(MERGED, path, line + place - 1) for place in found]) from error
+        what = "the file is empty; expected JSON" if not text.strip() else _malformed(text, error)
         raise InputError([Fault(what, path, line + error.lineno - 1, error.colno)]) from error
     except RecursionError as error:
         raise InputError([Fault("JSON is nested too deeply", path, line)]) from error
@@ -118,6 +124,30 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
             ]
         )
     return value
+
+
+def _malformed(text: str, error: json.JSONDecodeError) -> str:
+    """What is wrong with JSON; a string that does not end goes on to the end of the text."""
+    cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    return f"malformed JSON: it ends too early, as if cut off ({error.msg})" if cut else f"malformed JSON: {error.msg}"
+
+
+def without_marks(lines: Iterable[tuple[int, str]], path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+    """Pass over the lines that git leaves where it could not merge, and add a fault for each such place."""
+    inside = False
+    for number, text in lines:
+        if not _MARK.fullmatch(text):
+            yield number, text
+            continue
+        if not inside or text.startswith("<"):
+            faults.append(Fault(MERGED, path, number))
+        inside = not text.startswith(">")
+
+
+def conflicts(text: str) -> list[int]:
+    """The 1-based lines at which conflicts start that git left in a text; of marks that are left over, the first."""
+    marks = [(text.count("\n", 0, mark.start()) + 1, mark.group()) for mark in _MARK.finditer(text)]
+    return [line for line, mark in marks if mark.startswith("<")] or [line for line, _ in marks[:1]]
 
 
 def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
@@ -150,6 +180,8 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
             raise InputError(list(dict.fromkeys(faults)))  # what an alias repeats is wrong once
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
+        if found := conflicts(text):
+            raise InputError([Fault(MERGED, path, line) for line in found]) from error
         mark = error.problem_mark or error.context_mark
         what = f"malformed YAML: {' '.join(filter(None, (error.context, error.problem)))}"
         where = (mark.line + 1, mark.column + 1) if mark else (0, 0)

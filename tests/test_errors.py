@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench import errors
-from ctxbench.errors import Fault, InputError, UnknownNameError, UserError, suggest
+from ctxbench.errors import Fault, InputError, StorageError, UnknownNameError, UserError, faults_of, suggest
 
 
 def test_every_fault_of_the_user_is_a_user_error_and_exits_with_2():
@@ -32,6 +32,17 @@ def test_errors_can_be_caught_as_the_built_in_they_are():
 )
 def test_a_fault_says_where_it_stands_as_far_as_it_is_known(fault, shown):
     assert str(fault) == shown
+
+
+def test_the_place_of_a_fault_is_told_alone_too():
+    assert Fault("twice", "a.yaml", 3, 7).place == "a.yaml, line 3, column 7"
+    assert Fault("twice", line=3).place == ""
+
+
+def test_every_error_is_a_list_of_faults():
+    faults = (Fault("one", "a.yaml", 1), Fault("two"))
+    assert faults_of(InputError(faults, subject="dataset tiny")) == faults
+    assert faults_of(StorageError("cannot read a.yaml")) == (Fault("cannot read a.yaml"),)
 
 
 def test_an_input_error_lists_every_fault():
@@ -68,4 +79,6 @@ def test_an_unknown_name_names_the_closest_and_the_known_ones():
 def test_a_suggestion_without_anything_close_lists_what_there_is():
     assert suggest("xyz", ["b", "a"]) == "; Known: a, b"
     assert suggest("xyz", []) == "; none are known"
+    assert suggest("ab", ["b", "ac"], listed=False) == "; did you mean 'b' or 'ac'?"
+    assert suggest("xyz", ["b", "a"], listed=False) == ""
     assert suggest("x", [f"name{n:02}" for n in range(13)]).endswith("name11, ...")

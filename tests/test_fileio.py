@@ -52,6 +52,19 @@ def test_every_line_that_is_not_utf8_is_a_fault_with_its_column(tmp_path: Path) 
     assert "byte 0xff" in str(caught.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf16_is_one_fault_however_many_lines_it_has(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("{one}\n{two}\n".encode(encoding))
+    fault = Fault("the file is UTF-16; save it as UTF-8", path, 1)
+    faults: list[Fault] = []
+    assert list(iter_lines(path, faults)) == []
+    assert faults == [fault]
+    with pytest.raises(InputError) as caught:
+        read_text(path)
+    assert caught.value.faults == (fault,)
+
+
 def test_a_missing_file_and_a_folder_are_storage_errors(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"nothing\.txt: No such file"):
         read_text(tmp_path / "nothing.txt")

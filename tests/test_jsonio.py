@@ -22,6 +22,46 @@ def test_malformed_json_is_placed() -> None:
     assert faults_of(" \n") == [("the file is empty; expected JSON", 2, 1)]
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "column"),
+    [
+        ('{"a": "one tw', "Unterminated string starting at", 7),
+        ('{"a": [1, 2', "Expecting ',' delimiter", 12),
+        ('{"a": 1,\n', "Expecting property name enclosed in double quotes", 1),
+        ('{"a": ', "Expecting value", 7),
+    ],
+)
+def test_json_that_is_cut_off_is_told_from_other_mistakes(text: str, said: str, column: int) -> None:
+    (found,) = faults_of(text)
+    assert found == (f"malformed JSON: it ends too early, as if cut off ({said})", 1 + text.count("\n"), column)
+
+
+CONFLICT = "<<<<<<< HEAD\n{}\n||||||| 1234567\n{}\n=======\n{}\n>>>>>>> other\n"
+
+
+def test_every_merge_conflict_is_one_fault(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('{"a": 1}\n' + CONFLICT + '{"b": "======="}\n' + CONFLICT + "=======\n>>>>>>> other\n")
+    faults: list[Fault] = []
+    assert [number for number, _ in iter_jsonl(tmp_path / "a", faults)] == [1, 3, 5, 7, 9, 11, 13, 15]
+    what = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"
+    assert faults == [Fault(what, tmp_path / "a", line) for line in (2, 10, 17)]
+    head = "a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n"
+    for text, lines in ((head + head, [2, 8]), ("a: 1\n=======\nb: 3\n>>>>>>> other\n", [2])):
+        with pytest.raises(InputError) as caught:
+            load_yaml(written(tmp_path, text))
+        assert [(fault.message, fault.line) for fault in caught.value.faults] == [(what, line) for line in lines]
+    assert faults_of("{\n" + CONFLICT + "}") == [(what, 2, 0)]
+
+
+def test_what_only_looks_like_a_merge_conflict_is_none(tmp_path: Path) -> None:
+    text = "a: |\n  <<<<<<< HEAD\n  =======\n  >>>>>>> other\n"
+    assert load_yaml(written(tmp_path, text))[0] == {"a": "<<<<<<< HEAD\n=======\n>>>>>>> other\n"}
+    (tmp_path / "a").write_text("========\n<<<<<<<HEAD\n")
+    faults: list[Fault] = []
+    assert list(iter_jsonl(tmp_path / "a", faults)) == []
+    assert [fault.message for fault in faults] == ["malformed JSON: Expecting value"] * 2
+
+
 def test_every_key_that_stands_twice_is_placed() -> None:
     text = '{"a": {"x": 1,\n "x": 2}, "b": "a", "c": ["\\"a\\":", {"a": 1}],\n "\\u0061": 3}'
     assert faults_of(text) == [

@@ -52,7 +52,11 @@ def test_a_dataset_beside_the_experiment_is_found_again(cli, place, tiny, tmp_pa
         ("manifest.json", '{"tokens": "o200k_base", "datasets": {"tiny": 3}}', "is no manifest of a run"),
         ("manifest.json", '{"tokens": "o200k_base", "datasets": [3]}', "is no manifest of a run"),
         ("manifest.json", "[]", "expected a JSON object"),
-        ("manifest.json", '{"datasets": ', "malformed JSON: Expecting value (runs/small/manifest.json, line 1, "),
+        (
+            "manifest.json",
+            '{"datasets": ',
+            "malformed JSON: it ends too early, as if cut off (Expecting value) (runs/small/manifest.json, line 1, ",
+        ),
         ("tiny/bm25/part.json", None, "tiny/bm25/part.json"),
         ("tiny/bm25/part.json", "{}", "is damaged"),
         ("tiny/bm25/metrics.jsonl", "", "was changed or is damaged"),

@@ -64,27 +64,36 @@ class _Part:
         self.contents = contents
         self._ids: list[str] | None = None
         self._suggested = 0
+        self._listed: set[str] = set()
 
     def unknown_items(self, keys: Iterable[ItemKey], *, there: bool = False) -> Iterable[str]:
-        """A message for each key that the catalog does not hold; with `there`, for those that are gone as well."""
+        """A message for each key that the catalog does not hold; with `there`, for those that are gone as well.
+
+        The first says what to do about all of them.
+        """
         contents = self.contents
         if not contents.items_complete:
             return
         for key in keys:
             if key not in contents.items or (there and key in contents.gone):
                 self._ids = self._ids or [known.id for known in contents.items if known not in contents.gone]
-                closest = self.suggest(key.id, self._ids)
-                yield f"names item {key.id!r}, which corpus.jsonl does not hold{closest}{self.mend}"
+                mend = "" if "item" in self._listed else self.mend
+                closest = self.suggest("item", key.id, self._ids)
+                yield f"names item {key.id!r}, which corpus.jsonl does not hold{closest}{mend}"
 
     @property
     def mend(self) -> str:
         """What to do about an item that is gone, where someone has edited the catalog."""
         return "" if self.contents.before is None else f"; {_MEND}"
 
-    def suggest(self, name: str, known: Iterable[str]) -> str:
-        """The closest known names, for as many faults as a message lists."""
+    def suggest(self, what: str, name: str, known: Iterable[str]) -> str:
+        """The closest known names, for as many faults as a message lists; the first of a kind lists what is known."""
         self._suggested += 1
-        return suggest(name, known) if self._suggested <= _SUGGESTED else ""
+        if self._suggested > _SUGGESTED:
+            return ""
+        listed = what not in self._listed
+        self._listed.add(what)
+        return suggest(name, known, listed=listed)
 
     @staticmethod
     def twice(keys: Sequence[ItemKey]) -> Iterable[str]:
@@ -150,7 +159,7 @@ class _Queries(_Part):
             del listed["available"]
             if query.scope not in self.contents.scopes:
                 if self.contents.scopes_complete:
-                    known = self.suggest(query.scope, self.contents.scopes)
+                    known = self.suggest("scope", query.scope, self.contents.scopes)
                     yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
             elif request.available != tuple(self.contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
@@ -197,7 +206,7 @@ class _Labels(_Part):
     def _references(self, label: Label) -> Iterable[str]:
         contents = self.contents
         if label.query not in self.query and contents.queries_complete:
-            yield f"is for a query that queries.jsonl does not hold{self.suggest(label.query, self.query)}"
+            yield f"is for a query that queries.jsonl does not hold{self.suggest('query', label.query, self.query)}"
         yield from self.unknown_items([label.item])
 
     def _values(self, label: Label) -> Iterable[str]:
