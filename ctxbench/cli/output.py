@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from ctxbench.reporting.workflow import harmless_json
+
 
 def print_json(value: Any) -> None:
     """Print a value as JSON.
@@ -21,9 +23,12 @@ def print_json(value: Any) -> None:
 
 
 def print_json_text(text: str) -> None:
-    """Print a JSON document; characters that standard output cannot hold are escaped as JSON escapes them."""
+    """Print a JSON document; characters that standard output cannot hold are escaped as JSON escapes them.
+
+    So is what a runner of workflows would obey.
+    """
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(json.loads(text), indent=2) + "\n"
-    typer.echo(text, nl=False)
+    typer.echo(harmless_json(text), nl=False)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ctxbench.reporting.workflow import harmless
+
 AFTER = 1.0  # seconds of silence first
 EVERY_TERMINAL = 0.1
 EVERY_FILE = 10.0
@@ -28,7 +30,7 @@ class Progress:
         if now - self._begin < AFTER or now - self._shown < every:
             return
         self._shown = now
-        line = f"{text}: {done:,} of {total:,}"
+        line = harmless(f"{text}: {done:,} of {total:,}")
         if self._terminal:
             sys.stderr.write("\r" + line.ljust(self._width))
             self._width = len(line)
@@ -39,7 +41,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print one line that stays."""
         self.close()
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(harmless(text) + "\n")
         sys.stderr.flush()
 
     def close(self) -> None:

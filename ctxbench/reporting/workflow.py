@@ -15,3 +15,8 @@ _COMMAND = re.compile(rf"(?:^|(?<=[{_ENDS}]))(\s*):(?=:)|#(?=#\[)", re.MULTILINE
 def harmless(text: str) -> str:
     """The text with a blank inside of every sign of a command, so that it is none; lines stay as they are."""
     return _COMMAND.sub(lambda found: "# " if found[0] == "#" else f"{found[1]}: ", text)
+
+
+def harmless_json(text: str) -> str:
+    """The JSON document with such signs written as escapes: it says the same. Lines of it begin with no colon."""
+    return text.replace("##[", "#\\u0023[")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from ctxbench.reporting.workflow import harmless
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxbench.reporting.workflow import harmless, harmless_json
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,11 @@ from ctxbench.reporting.workflow import harmless
 def test_signs_of_commands_are_broken_and_nothing_else(text, expected):
     assert harmless(text) == expected
     assert harmless(expected) == expected
+
+
+@given(st.text(alphabet='#[]\\"a\n', max_size=20))
+def test_json_says_the_same_without_signs_of_commands(text):
+    document = json.dumps({text: [text]}, indent=2)
+    found = harmless_json(document)
+    assert json.loads(found) == {text: [text]}
+    assert "##[" not in found

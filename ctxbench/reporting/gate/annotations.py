@@ -5,21 +5,34 @@ Source: "Workflow commands for GitHub Actions", and for what is escaped actions/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, Change, Check, SelectorCheck, Verdict
+from ctxbench.errors import Fault
+from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Change, Check, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.short import blamed
 
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
 _NOWHERE = ("", 0)
+_CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.OUTSIDE)  # causes that lie in a selector, not in an item
 
 Place: TypeAlias = tuple[str, int]
-"""A file, relative to the repository, and its 1-based line; ("", 0) = not known."""
+"""A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
+
+
+def _nowhere(_dataset: str, _name: str) -> Place:
+    return _NOWHERE
+
+
+def _unknown() -> Place:
+    return _NOWHERE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,31 +41,62 @@ class Places:
 
     Attributes:
         gate: the gate file; empty where there is none.
+        selectors: lines of the gate file by the names of selectors.
+        embedder: the line of the gate file that names the model; 0 = none does.
         item: the place of an item by dataset and id.
+        query: that of a query, likewise.
+        labels: that of the first label of a query, likewise.
     """
 
     gate: str = ""
-    item: Callable[[str, str], Place] = lambda _dataset, _item: _NOWHERE
+    selectors: Mapping[str, int] = field(default_factory=dict)
+    embedder: int = 0
+    item: Callable[[str, str], Place] = _nowhere
+    query: Callable[[str, str], Place] = _nowhere
+    labels: Callable[[str, str], Place] = _nowhere
+
+    def in_gate(self, line: int) -> Place:
+        """A line of the gate file; 0 = the file."""
+        return (self.gate, line) if self.gate else _NOWHERE
+
+    def of_cause(self, cause: Cause, dataset: str, selectors: Sequence[str]) -> Place:
+        """Where what was changed stands: a selector, the model, or the first item that has a line, else their file."""
+        if cause.kind is CauseKind.MODEL:
+            return self.in_gate(self.embedder)
+        if cause.kind in _CONFIGURED:
+            return self.in_gate(next((self.selectors[name] for name in selectors if name in self.selectors), 0))
+        found = _NOWHERE
+        for item in cause.subjects or ([""] if cause.kind is not CauseKind.UNKNOWN else []):
+            found = self.item(dataset, item)
+            if found[1]:
+                break
+        return found
+
+    def of_queries(self, check: SelectorCheck) -> Place:
+        """Where the first query stands that is asked or labelled otherwise, or could."""
+        for why, place in (("relabelled", self.labels), ("changed", self.query), ("removed", self.query)):
+            for query in check.left_out.get(why, ())[:1]:
+                return place(check.dataset, query)
+        return _NOWHERE
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Note:
-    """One annotation, not yet looked up.
+    """One annotation.
 
     Attributes:
         error: whether the check fails for it.
         title: short.
         text: what is wrong.
-        dataset, items: whose place is the annotation's, the first that has one.
-        line: of the gate file; 0 = none.
+        place: looked up only if the annotation is given, since files are read for it.
+        column: 1-based; 0 = not known.
     """
 
     error: bool
     title: str
     text: str
-    dataset: str = ""
-    items: Sequence[str] = ()
-    line: int = 0
+    place: Callable[[], Place] = _unknown
+    column: int = 0
 
 
 def workflow_commands(check: Check, *, places: Places | None = None, strict: bool = False) -> str:
@@ -67,37 +111,64 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
         One command a line; empty where there is nothing to say.
     """
     places = places or Places()
-    judged = [*_metrics(check, strict), *_latency(check, strict)]
-    notes = [*_refusals(check), *_pins(check), *_causes(check, strict), *judged, *_notices(check)]
+    judged = [*_metrics(check, strict, places), *_latency(check, strict)]
+    notes = [*_refusals(check, places), *_pins(check, places), *_causes(check, strict, places), *judged]
+    return _commands([*notes, *_notices(check)], "the summary and in the log")
+
+
+def refusal(faults: Sequence[Fault], *, file: Callable[[Path], str] = str) -> str:
+    """The commands for a check that could not be made: an error a fault, at its place; at most `MOST`.
+
+    Args:
+        faults: what is wrong, never empty.
+        file: names a file from the root of the repository; empty for one that is elsewhere.
+    """
+
+    def note(fault: Fault) -> _Note:
+        named = "" if fault.path is None else file(Path(fault.path))
+        return _Note(
+            error=True,
+            title="ctxbench check: cannot judge",
+            text=fault.message if named else str(fault),
+            place=lambda: (named, fault.line),
+            column=fault.column if fault.line else 0,
+        )
+
+    return _commands([note(fault) for fault in faults], "the log")
+
+
+def _commands(notes: Sequence[_Note], elsewhere: str) -> str:
+    """Errors first; of either kind as many as are shown, the last of them how many more there are, and where."""
     lines = []
     for error in (True, False):
         of_kind = [note for note in notes if note.error is error]
         kept = of_kind if len(of_kind) <= MOST else of_kind[: MOST - 1]
-        lines += [_command(note, places) for note in kept]
+        lines += [_command(note) for note in kept]
         if len(of_kind) > len(kept):
-            more = f"{len(of_kind) - len(kept):,} more stand in the summary and in the log of this step"
-            lines.append(_command(_Note(error=error, title="ctxbench check", text=more), places))
+            more = f"{len(of_kind) - len(kept):,} more stand in {elsewhere} of this step"
+            lines.append(_command(_Note(error=error, title="ctxbench check", text=more)))
     return "".join(f"{line}\n" for line in lines)
 
 
-def refusal(message: str) -> str:
-    """The one command for a check that could not be made; ends with a line feed."""
-    return _command(_Note(error=True, title="ctxbench check: cannot judge", text=message), Places()) + "\n"
-
-
-def _refusals(check: Check) -> Iterator[_Note]:
+def _refusals(check: Check, places: Places) -> Iterator[_Note]:
+    """What cannot be compared; selectors of one dataset that have the same reasons together."""
+    found: dict[tuple[str, tuple[str, ...]], list[SelectorCheck]] = {}
     for one in check.selectors:
         if one.verdict is Verdict.NOT_COMPARABLE:
-            yield _Note(error=True, title=_title(one, "not comparable"), text=" ".join(one.reasons))
+            found.setdefault((one.dataset, one.reasons), []).append(one)
+    for (dataset, reasons), held in found.items():
+        title = f"{texts.some([one.selector for one in held])} on {dataset}: not comparable"
+        yield _Note(error=True, title=title, text=" ".join(reasons), place=partial(places.of_queries, held[0]))
 
 
-def _pins(check: Check) -> Iterator[_Note]:
+def _pins(check: Check, places: Places) -> Iterator[_Note]:
     for one in check.selectors:
         for pin in one.pins:
-            yield _Note(error=True, title=_title(one, f"pin, {pin.query}"), text=pin.message, line=pin.line)
+            place = partial(places.in_gate, pin.line)
+            yield _Note(error=True, title=_title(one, f"pin, {pin.query}"), text=pin.message, place=place)
 
 
-def _causes(check: Check, strict: bool) -> Iterator[_Note]:
+def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
     failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
     found: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
@@ -111,8 +182,7 @@ def _causes(check: Check, strict: bool) -> Iterator[_Note]:
             error=any(one.lost_verdict in failing for one, _ in groups),
             title=f"{wording.count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
             text=f"{texts.sentence(texts.cause(cause))}. {'. '.join(_share(one, group) for one, group in groups)}.",
-            dataset=dataset,
-            items=cause.subjects,
+            place=partial(places.of_cause, cause, dataset, [one.selector for one, _ in groups]),
         )
 
 
@@ -128,19 +198,25 @@ def _kind(change: Change, group: CauseGroup) -> bool:
     return change.cause.kind is group.cause.kind
 
 
-def _metrics(check: Check, strict: bool) -> Iterator[_Note]:
+def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
+    """Metrics that fail or may; at the place of what is to blame for it, if that is known."""
     told = {Verdict.WORSE: True, Verdict.CANNOT_TELL: strict}
     for one in check.selectors:
         for judged in one.metrics:
-            if judged.verdict in told:
-                metric = parse_metric(judged.metric)
-                text = (
-                    f"{texts.title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
-                    f"difference {texts.difference(metric, judged.comparison)}, "
-                    f"p {texts.p_value(judged.comparison)}, tolerance {texts.amount(metric, judged.tolerance)}"
-                )
-                title = _title(one, f"{judged.metric} {judged.verdict}")
-                yield _Note(error=told[judged.verdict], title=title, text=text)
+            if judged.verdict not in told:
+                continue
+            metric, group = parse_metric(judged.metric), blamed(one, judged)
+            text = (
+                f"{texts.title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
+                f"difference {texts.difference(metric, judged.comparison)}, "
+                f"p {texts.p_value(judged.comparison)}, tolerance {texts.amount(metric, judged.tolerance)}"
+            )
+            yield _Note(
+                error=told[judged.verdict],
+                title=_title(one, f"{judged.metric} {judged.verdict}"),
+                text=text if group is None else f"{text}; {texts.sentence(texts.cause(group.cause))}",
+                place=_unknown if group is None else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
+            )
 
 
 def _latency(check: Check, strict: bool) -> Iterator[_Note]:
@@ -152,24 +228,23 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
 
 
 def _notices(check: Check) -> Iterator[_Note]:
-    for text in check.notices:
+    shared = texts.shared_notices(check)
+    for text in (*check.notices, *shared):
         yield _Note(error=False, title="ctxbench check", text=text)
     for one in check.selectors:
         for text in one.notices:
-            yield _Note(error=False, title=_title(one, "notice"), text=text)
+            if text not in shared:
+                yield _Note(error=False, title=_title(one, "notice"), text=text)
 
 
 def _title(one: SelectorCheck, what: str) -> str:
-    return f"{one.selector} on {one.dataset}: {what}"
+    return f"{texts.named(one)}: {what}"
 
 
-def _command(note: _Note, places: Places) -> str:
-    file, line = (places.gate, note.line) if note.line and places.gate else _NOWHERE
-    for item in note.items:
-        if line:
-            break
-        file, line = places.item(note.dataset, item)
-    where = [f"file={_property(file)}", f"line={line}"] if file and line else []
+def _command(note: _Note) -> str:
+    file, line = note.place()
+    where = [f"file={_property(file)}"] if file else []
+    where += [f"{name}={value}" for name, value in (("line", line), ("col", note.column)) if file and value]
     named = ",".join([*where, f"title={_property(texts.clipped(note.title))}"])
     return f"::{'error' if note.error else 'warning'} {named}::{_data(note.text[:_LONGEST])}"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from ctxbench.errors import Fault, faults_of
 from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
 from ctxbench.evaluation.summary import comparison_dict, estimate_dict, finite
 from ctxbench.reporting.gate import texts
@@ -13,7 +15,7 @@ FORMAT = 1
 
 
 def check_dict(check: Check, *, strict: bool = False) -> dict[str, Any]:
-    """A check in JSON's types; what has no finite value is None.
+    """A check in JSON's types; what has no finite value is None. `error` is None unless it could not be made.
 
     Args:
         check: what was found.
@@ -29,6 +31,30 @@ def check_dict(check: Check, *, strict: bool = False) -> dict[str, Any]:
         "exit_code": check.exit_code(strict=strict),
         "notices": list(check.notices),
         "selectors": [_selector(one) for one in check.selectors],
+        "error": None,
+    }
+
+
+def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
+    """A check that could not be made, in the form of one that was, with what is wrong as `error`.
+
+    Args:
+        name: of what was to be checked.
+        error: why it could not be.
+    """
+    return {
+        **check_dict(Check(name=name, base="", head="", selectors=())),
+        "error": {"message": str(error), "faults": [_fault(one) for one in faults_of(error)]},
+    }
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    """What is not known of its place is None."""
+    return {
+        "message": fault.message,
+        "file": None if fault.path is None else Path(fault.path).as_posix(),
+        "line": fault.line or None,
+        "column": fault.column or None,
     }
 
 
@@ -40,6 +66,7 @@ def _selector(check: SelectorCheck) -> dict[str, Any]:
         "reasons": list(check.reasons),
         "notices": list(check.notices),
         "differs": check.differs,
+        "reused": check.reused,
         "compared": check.compared,
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},
         "lost": check.lost,

@@ -11,6 +11,7 @@ from ctxbench.reporting.workflow import harmless
 
 _NARROWEST = 40
 _GAP = "  "
+_FIXED = "\xa0"  # stands for a blank at which no line is broken
 _ALL = "all of them: --json or --markdown FILE"
 
 
@@ -76,12 +77,17 @@ def _stacked(table: Table, row: Sequence[str], width: int) -> Iterator[str]:
     """What the row is about on one line, the other cells that are not empty below it with their headings."""
     yield from _wrapped(_GAP.join(row[: table.key]), 4, 8, width)
     told = [
-        f"{name} {cell}" if table.joined and place in table.numbers else f"{name}: {cell}"
+        _whole(f"{name} {cell}", width) if table.joined and place in table.numbers else f"{name}: {cell}"
         for place, (name, cell) in enumerate(zip(table.head, row, strict=True))
         if place >= table.key and cell
     ]
     for text in ["; ".join(told)] if table.joined else told:
         yield from _wrapped(text, 8, 10 - 2 * table.joined, width)
+
+
+def _whole(text: str, width: int) -> str:
+    """A heading with its number, which stay on one line unless none is long enough."""
+    return text.replace(" ", _FIXED) if len(text) < width - 8 else text
 
 
 def _cell(cell: Cell) -> str:
@@ -98,11 +104,12 @@ def _line(text: str) -> str:
 
 def _wrapped(text: str, first: int, rest: int, width: int) -> list[str]:
     """Lines broken at blanks only, so that ids and options can be copied."""
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text,
         width,
         initial_indent=" " * first,
         subsequent_indent=" " * rest,
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [""]
+    )
+    return [line.replace(_FIXED, " ") for line in lines] or [""]

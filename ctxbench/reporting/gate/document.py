@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from ctxbench.errors import SHOWN, faults_of
 from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.reporting.gate.short import in_short, though_lost
 
 _LEGEND = (
     "p is corrected over all metrics of the whole check. Detectable is the smallest change for the worse that so many "
@@ -27,21 +29,43 @@ def document(check: Check, *, strict: bool = False, accept: str = "") -> Documen
         accept: the command that would make the head the baseline; empty where there is none.
     """
     ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
-    opening: list[Block] = [_verdicts(ranked)] if ranked else [Text("No selector was compared.")]
-    if check.notices:
-        opening.append(Bullets(tuple(map(texts.sentence, check.notices))))
+    short = in_short(ranked, accept)
+    opening: list[Block] = [Bullets(short)] if short else []
+    opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
+    shared = texts.shared_notices(check)
+    notices = [*check.notices, *shared, *_not_asked(ranked)]
+    if notices:
+        opening.append(Bullets(tuple(map(texts.sentence, notices))))
     return Document(
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
-        sections=tuple(_section(one) for one in ranked),
+        sections=tuple(_section(one, shared) for one in ranked),
         closing=tuple(_closing(check, strict, accept)),
     )
 
 
-def refusal(name: str, message: str) -> Document:
-    """What stands in place of a check that could not be made."""
-    lines = tuple(filter(None, map(str.strip, message.splitlines())))
-    return Document(title=f"cannot judge: {name}", opening=(Bullets(lines),), sections=(), closing=())
+def refusal(name: str, error: Exception) -> Document:
+    """What stands in place of a check that could not be made: its faults, one a line, as many as `SHOWN`.
+
+    Args:
+        name: of what was to be checked.
+        error: why it could not be.
+    """
+    faults = faults_of(error)
+    lines = [str(one) for one in faults[:SHOWN]]
+    lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
+    title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
+    said = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
+    return Document(title=title, opening=(Bullets(tuple(map(texts.sentence, lines))),), sections=(), closing=(said,))
+
+
+def _not_asked(selectors: list[SelectorCheck]) -> Iterator[str]:
+    """One notice for all selectors whose answers are those of the baseline."""
+    names = [texts.named(one) for one in selectors if one.reused]
+    if names:
+        all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
+        what = all_of_them if len(names) == len(selectors) else f"not asked again: {texts.some(names)}"
+        yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
 
 
 def _verdicts(selectors: list[SelectorCheck]) -> Table:
@@ -76,13 +100,15 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
     }
 
 
-def _section(check: SelectorCheck) -> Section:
+def _section(check: SelectorCheck, said: Collection[str]) -> Section:
+    """One selector; notices that were said already are left out."""
     told = [*check.reasons, *([f"what differs: {check.differs}"] if check.differs else [])]
     blocks: list[Block] = [Bullets(tuple(map(texts.sentence, told)))]
     blocks += [table for table in _tables(check) if table.rows]
-    if check.notices:
-        blocks.append(Bullets(tuple(map(texts.sentence, check.notices))))
-    return Section(f"{check.verdict}: {check.selector} on {check.dataset}", tuple(blocks))
+    notices = [one for one in check.notices if one not in said]
+    if notices:
+        blocks.append(Bullets(tuple(map(texts.sentence, notices))))
+    return Section(f"{check.verdict}: {texts.named(check)}", tuple(blocks))
 
 
 def _tables(check: SelectorCheck) -> Iterator[Table]:
@@ -245,9 +271,10 @@ def _closing(check: Check, strict: bool, accept: str) -> Iterator[Block]:
             told = f"It cannot be told whether it is worse (exit code {code}{why}): more queries would tell."
             yield Text(f"{told} If the change is meant, accept it:" if accept else told)
         case Verdict.BETTER:
-            yield Text("It is better (exit code 0)." + (" Accept it, so that the gain is held:" if accept else ""))
+            told = f"It is better (exit code 0){though_lost(check.selectors)}."
+            yield Text(f"{told} Accept it, so that the gain is held:" if accept else told)
         case Verdict.SAME:
-            told = "Nothing got worse (exit code 0)."
+            told = f"Nothing got worse (exit code 0){though_lost(check.selectors)}."
             yield Text(f"{told} Accept it to take new queries in:" if new and accept else told)
     if accept and (check.verdict is not Verdict.SAME or new):
         yield Code(accept)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from ctxbench.errors import SHOWN, Fault
 from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting.gate import texts
@@ -48,9 +49,17 @@ def junit(check: Check, *, strict: bool = False) -> str:
     return _document(check.name, suites)
 
 
-def refusal(name: str, message: str) -> str:
-    """The XML of a check that could not be made: one case that is an error."""
-    return _document(name, [(name, [_Case("comparable", "error", "cannot judge", message)])])
+def refusal(name: str, faults: Sequence[Fault]) -> str:
+    """The XML of a check that could not be made: a case a fault, named by its place, each an error; as many as `SHOWN`.
+
+    Args:
+        name: of what was to be checked.
+        faults: what is wrong, never empty.
+    """
+    cases = [_Case(one.place or "comparable", "error", "cannot judge", str(one)) for one in faults[:SHOWN]]
+    if len(faults) > SHOWN:
+        cases.append(_Case("and more", "error", "cannot judge", f"and {len(faults) - SHOWN:,} more"))
+    return _document(name, [(name, cases)])
 
 
 def _cases(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
@@ -121,7 +130,8 @@ def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
             made = SubElement(element, "testcase", names)
             if case.outcome:
                 kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
-                SubElement(made, case.outcome, {**kind, "message": _legal(texts.sentence(case.message))})
+                message = _legal(texts.sentence(case.message))
+                SubElement(made, case.outcome, {**kind, "message": message}).text = message
     indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"
 

@@ -1,4 +1,9 @@
-"""A check as Markdown for the summary of a workflow's step, within the room there is."""
+"""A check as Markdown for the summary of a workflow's step, within the room there is.
+
+Source: "GitHub Flavored Markdown Spec", and for what GitHub adds "Basic writing and formatting syntax", "Autolinked
+references and URLs" and "Writing mathematical expressions"; for the room "Workflow commands for GitHub Actions", and
+actions/runner issue 4337: what is little shorter than the limit may be dropped, and nothing says so.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ctxbench.items import ITEM_TYPES
 from ctxbench.reporting.drill import without_surrogates
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Table, Text, Weight
 from ctxbench.reporting.tuning.markdown import escaped
 from ctxbench.reporting.wording import named
 
-LIMIT = 1 << 20  # bytes of GITHUB_STEP_SUMMARY a step: GitHub shows nothing of what is longer
-_LINKED = re.compile(r"(?<![\\&])([@#])(?=[\w-])|:(?=//)|(?i:\b(www)(?=\.))")  # mentions, issues, addresses
+LIMIT = (1 << 20) - (1 << 10)  # bytes: GitHub shows nothing of more than 1 MiB a step, nor of little less
+_IDS = rf"(?<!\w)(?:{'|'.join(ITEM_TYPES)}):(?:[\w%~.:-]*[\w%~-])"  # percent-encoded
+_APART = re.compile(rf"({_IDS}|\$)")  # what is written otherwise: ids, as code; a dollar, which may begin a formula
+# Mentions, issues, addresses; emoji, which are seen within words, too, as in tool:calendar:add.
+_LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))")
 _FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
 _LONGEST_ID = 300
 
@@ -133,13 +142,23 @@ def _paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text on one line in which nothing is markup, nobody is mentioned and nothing is linked."""
-    return _LINKED.sub(_unlinked, escaped(text))
+    """A text on one line in which nothing is markup, nobody is mentioned and nothing is linked; ids stand as code."""
+    parts = _APART.split(" ".join(text.split()))
+    return "".join(_apart(part) if place % 2 else _plain(part) for place, part in enumerate(parts))
+
+
+def _apart(part: str) -> str:
+    return "<span>$</span>" if part == "$" else _code(part)
+
+
+def _plain(part: str) -> str:
+    """Between two signs that mean nothing, which keep its blanks and what it begins and ends with as they are."""
+    return _LINKED.sub(_unlinked, escaped(f".{part}."))[1:-1] if part else ""
 
 
 def _unlinked(found: re.Match[str]) -> str:
-    """A backslash takes the meaning of a colon; an empty sign of no width stands behind the others."""
-    return r"\:" if found[0] == ":" else f"{found[0]}&#8203;"
+    """A backslash takes the meaning of an address's colon; an empty sign of no width stands behind the others."""
+    return r"\:" if found[0] == ":" and found.string.startswith("//", found.end()) else f"{found[0]}&#8203;"
 
 
 def _code(text: str) -> str:
@@ -149,7 +168,8 @@ def _code(text: str) -> str:
     if not line:
         return ""
     if "\\|" in line:  # which no code in a table can hold
-        return f"<code>{re.sub('[^A-Za-z0-9 ]', lambda found: f'&#{ord(found[0])};', line)}</code>"
+        told = re.sub("[^A-Za-z0-9 ]", lambda found: f"&#{ord(found[0])};", line)
+        return f"<code>{told.replace('&#64;', '&#64;&#8203;')}</code>"  # else an address of mail would be linked
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     space = " " if line[0] == "`" or line[-1] == "`" else ""
     return f"{fence}{space}{line.replace('|', chr(92) + '|')}{space}{fence}"

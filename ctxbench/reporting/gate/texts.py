@@ -28,6 +28,19 @@ def severity(verdict: Verdict) -> int:
     return _SEVERITY.index(verdict)
 
 
+def named(check: SelectorCheck) -> str:
+    """A selector with its dataset: `semantic on desk`."""
+    return f"{check.selector} on {check.dataset}"
+
+
+def shared_notices(check: Check) -> tuple[str, ...]:
+    """Notices that all of several selectors have, which need saying once; in their order."""
+    first, *others = check.selectors or (None,)
+    if first is None or not others:
+        return ()
+    return tuple(one for one in first.notices if all(one in other.notices for other in others))
+
+
 def title(judged: Judged) -> str:
     """A metric with what its numbers count: `completeness %`, `tokens`."""
     metric = parse_metric(judged.metric)

@@ -1,4 +1,4 @@
-"""Which line of a catalog an item stands in."""
+"""Which line of a dataset an item, a query or its labels stand in."""
 
 from __future__ import annotations
 
@@ -25,3 +25,21 @@ def test_each_catalog_is_read_once(tmp_path):
     assert lines.find(tmp_path, "tool:a")[1] == 1
     path.unlink()
     assert lines.find(tmp_path, "tool:a")[1] == 1
+
+
+def test_queries_and_their_first_labels_have_lines_too(tmp_path):
+    (tmp_path / "queries.jsonl").write_text('{"_id":"q1"}\n{"_id":"q2"}\n')
+    (tmp_path / "qrels").mkdir()
+    for split, rows in (("test", ["q2\trule:a\t2", "q3\trule:a\t2"]), ("tuning", ["q2\trule:b\t1", "q1\trule:b\t1"])):
+        (tmp_path / f"qrels/{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows, ""]))
+    lines, qrels = ItemLines(), tmp_path / "qrels"
+    assert lines.query(tmp_path, "q2") == (tmp_path / "queries.jsonl", 2)
+    assert lines.labels(tmp_path, "q2") == (qrels / "test.tsv", 2)  # in the first file that has it
+    assert lines.labels(tmp_path, "q3") == (qrels / "test.tsv", 3)
+    assert lines.labels(tmp_path, "q1") == (qrels / "tuning.tsv", 3)
+    assert lines.labels(tmp_path, "q9") == (tmp_path / "queries.jsonl", 0)
+
+
+def test_labels_that_cannot_be_read_have_no_lines(tmp_path):
+    (tmp_path / "qrels/test.tsv").mkdir(parents=True)
+    assert ItemLines().labels(tmp_path, "q1") == (tmp_path / "queries.jsonl", 0)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxbench.errors import Fault
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.reporting.gate.annotations import MOST, Places, refusal, workflow_commands
+from ctxbench.reporting.workflow import harmless
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
 
@@ -63,9 +70,20 @@ def test_places_are_those_of_pins_and_of_the_items_that_were_changed(made):
     assert [(about.get("file"), about.get("line")) for _, about, _ in found[:3]] == [
         ("gate.yaml", "12"),
         ("data/corpus.jsonl", "7"),
-        (None, None),  # a metric stands nowhere
+        ("data/corpus.jsonl", "7"),  # a metric, where its cause is
     ]
-    assert asked == [("desk", "rule:code%20review")]
+    assert asked == [("desk", "rule:code%20review")] * 2
+
+
+def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(made):
+    tokens = made.judged("tokens", Verdict.WORSE, [100.0] * 20, [150.0] * 20)
+    check = made.check(replace(made.worse(), pins=(), changes=(), lost=0, metrics=(*made.worse().metrics[:1], tokens)))
+    found = {about["title"]: message for _, about, message in read(workflow_commands(check))}
+    assert found["semantic/normal on desk: completeness worse"].endswith(
+        "; item edited: text of rule:code%20review edited"
+    )
+    said = "; crowded out: 2 new tools stand above it (tool:a:x and tool:a:y)"
+    assert found["semantic/normal on desk: tokens worse"].endswith(said)
 
 
 def test_the_first_item_that_has_a_place_is_taken(made):
@@ -130,5 +148,113 @@ def test_what_others_wrote_ends_no_property_and_no_line(made):
 
 
 def test_a_refusal_keeps_its_lines():
-    text = refusal("2 faults: 100%\n  a, b")
+    text = refusal([Fault("2 faults: 100%\n  a, b")])
     assert text == "::error title=ctxbench check%3A cannot judge::2 faults: 100%25%0A  a, b\n"
+
+
+def test_a_refusal_is_an_error_a_fault_at_its_place():
+    faults = [
+        Fault("a", Path("data/x.yaml"), 3, 7),
+        Fault("b", "data/x.yaml"),
+        Fault("c", "elsewhere.yaml", 5),
+        Fault("d"),
+    ]
+    text = refusal(faults, file=lambda path: f"repo/{path.as_posix()}" if path.parts[0] == "data" else "")
+    title = "title=ctxbench check%3A cannot judge"
+    assert text.splitlines() == [
+        f"::error file=repo/data/x.yaml,line=3,col=7,{title}::a",
+        f"::error file=repo/data/x.yaml,{title}::b",
+        f"::error {title}::c (elsewhere.yaml, line 5)",
+        f"::error {title}::d",
+    ]
+
+
+def test_of_many_faults_so_many_are_given_as_are_shown():
+    found = read(refusal([Fault(f"{n}", "a.yaml", n) for n in range(1, 31)]))
+    assert [about.get("line") for _, about, _ in found] == [*map(str, range(1, MOST)), None]
+    assert found[-1][2] == "21 more stand in the log of this step"
+
+
+@pytest.mark.parametrize(
+    ("kind", "subjects", "place"),
+    [
+        (CauseKind.PARAMETER, ("n",), ("gate.yaml", "8")),
+        (CauseKind.CODE, (), ("gate.yaml", "8")),
+        (CauseKind.OUTSIDE, (), ("gate.yaml", "8")),
+        (CauseKind.MODEL, (), ("gate.yaml", "3")),
+        (CauseKind.CROWDED, ("b",), ("c.jsonl", "4")),
+        (CauseKind.GONE, ("a",), ("c.jsonl", None)),  # where it stood is not known, but in which file
+        (CauseKind.CROWDED, (), ("c.jsonl", None)),  # nor by which items
+        (CauseKind.UNKNOWN, (), (None, None)),
+    ],
+)
+def test_a_cause_has_the_place_of_what_was_changed(made, kind, subjects, place):
+    group = CauseGroup(cause=Cause(kind=kind, subjects=subjects), lost=1, gained=0, others=0, tokens=0, queries=("q2",))
+    check = made.check(replace(made.worse(), causes=(group,), pins=(), metrics=()))
+    places = Places(
+        gate="gate.yaml",
+        selectors={"semantic/normal": 8},
+        embedder=3,
+        item=lambda _dataset, name: ("c.jsonl", 4 if name == "b" else 0),
+    )
+    about = read(workflow_commands(check, places=places))[0][1]
+    assert (about.get("file"), about.get("line")) == place
+    outside = replace(places, gate="")  # a gate file that is not in the repository
+    assert "gate.yaml" not in workflow_commands(check, places=outside)
+
+
+@pytest.mark.parametrize(
+    ("why", "place"), [("relabelled", "labels q7"), ("changed", "query q7"), ("removed", "query q7"), ("new", None)]
+)
+def test_what_cannot_be_compared_has_the_place_of_the_first_query_that_was_changed(made, why, place):
+    places = Places(query=lambda _d, name: (f"query {name}", 2), labels=lambda _d, name: (f"labels {name}", 2))
+    check = made.check(replace(made.not_comparable(), left_out={why: ("q7", "q8")}))
+    ((_, about, _),) = read(workflow_commands(check, places=places))
+    assert about.get("file") == place
+
+
+def test_selectors_that_cannot_be_compared_for_one_reason_are_one_annotation(made):
+    one = made.not_comparable()
+    others = (replace(one, selector="other"), replace(one, dataset="x"), replace(one, selector="third", reasons=("r",)))
+    found = read(workflow_commands(made.check(one, *others)))
+    assert [about["title"] for _, about, _ in found] == [
+        "mine and other on desk: not comparable",
+        "mine on x: not comparable",
+        "third on desk: not comparable",
+    ]
+
+
+def test_what_all_selectors_are_told_is_one_warning(made):
+    check = made.check(*(replace(made.same(), selector=name, notices=("shared", name)) for name in ("a", "b")))
+    assert [message for _, _, message in read(workflow_commands(check))] == ["shared", "a", "b"]
+
+
+# What a runner does with a line, from actions/runner, src/Runner.Common/ActionCommand.cs, TryParseV2: blanks in front
+# are taken off, what stands between the first `::` and the next is the command with its properties, split at commas.
+def obeyed(line):
+    line = line.lstrip()
+    if not line.startswith("::") or "::" not in line[2:]:
+        return None
+    command, _, message = line[2:].partition("::")
+    name, _, properties = command.partition(" ")
+    return name, [one.split("=", 1)[0] for one in properties.split(",")], message
+
+
+@given(st.text(alphabet="a:%,=;]#[\n\r\t\u2028\x85%0A ", max_size=30), st.text(alphabet="a:,/%\n", max_size=10))
+def test_whatever_others_wrote_every_line_is_one_command_that_says_it(text, file):
+    printed = refusal([Fault(text, "x.yaml", 2)], file=lambda _path: file)
+    (line,) = re.split("\r\n|\r|\n", printed.removesuffix("\n"))
+    name, properties, _ = obeyed(line)
+    assert name == "error"
+    assert properties == [*(["file", "line"] if file else []), "title"]
+    ((_, about, message),) = read(printed)
+    assert about.get("file", "") == file
+    told = text if file else f"{text} (x.yaml, line 2)"
+    assert message == re.sub("[\t\u2028\x85]", "\ufffd", told)
+
+
+@given(st.text(alphabet="a:%,=]#[\n\r\t\u2028 ", max_size=30))
+def test_whatever_others_wrote_no_other_line_is_a_command(text):
+    for line in re.split("[\r\n\u2028]", harmless(text)):
+        assert obeyed(line) is None
+        assert "##[" not in line

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
+from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, PinFailure, SelectorCheck
 from ctxbench.jsonio import dump_json
 from ctxbench.reporting.gate import texts
-from ctxbench.reporting.gate.as_json import check_dict
+from ctxbench.reporting.gate.as_json import check_dict, refusal_dict
 
 
 def read(check, **given):
@@ -78,3 +80,26 @@ def test_without_texts_there_are_none(made):
     told = read(texts.without_texts(made.check(made.worse())))
     assert told["selectors"][0]["texts"] == {}
     assert "please" not in json.dumps(told)
+
+
+def test_a_selector_that_was_not_asked_again_says_so(made):
+    told = read(made.check(made.same(), replace(made.same(), selector="again", reused=True)))
+    assert [one["reused"] for one in told["selectors"]] == [False, True]
+
+
+def test_what_could_not_be_judged_has_the_keys_of_what_was_and_its_faults_with_their_places(made):
+    error = InputError([Fault("a", Path("data") / "x.yaml", 3, 7), Fault("b")])
+    told = json.loads(dump_json(refusal_dict("gate.yaml", error)))
+    assert list(told) == list(read(made.check(made.same())))
+    assert (told["name"], told["verdict"], told["exit_code"], told["selectors"]) == (
+        *("gate.yaml", "not comparable", 2, []),
+    )
+    assert told["error"] == {
+        "message": str(error),
+        "faults": [
+            {"message": "a", "file": "data/x.yaml", "line": 3, "column": 7},
+            {"message": "b", "file": None, "line": None, "column": None},
+        ],
+    }
+    alone = refusal_dict("g", StorageError("no baseline"))["error"]
+    assert [fault["message"] for fault in alone["faults"]] == ["no baseline"]

@@ -13,15 +13,26 @@ from ctxbench.reporting.gate.document import document
 COUNTS = "queries  left out  swaps  required lost  gained  net allowed"
 
 
-def test_the_verdicts_come_before_anything_else(made):
-    lines = console_text(document(made.every()), width=120).splitlines()
-    assert lines[:3] == [
+def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
+    lines = console_text(document(made.every(), accept="ctxbench check --accept"), width=120).splitlines()
+    assert lines[:10] == [
         "not comparable: gate.yaml, this run against gate.baseline",
         "",
+        "  - mine on desk: query q7 has no answer: the endpoint returned 500.",
+        "  - also worse: semantic/normal on desk; cannot tell: dense on desk; better: hybrid on desk",
+        "  - lost: rule:code%20review (q2)",
+        "  - most costly cause: item edited: text of rule:code%20review edited; to mend it: pin it",
+        "  - to accept it, if what differs is meant: ctxbench check --accept",
+        "",
         f"    verdict         dataset  selector         {COUNTS}",
+        "    not comparable  desk     mine                   -         -      -              -       -            -",
     ]
-    assert lines[3].split() == ["not", "comparable", "desk", "mine", *"------"]
-    assert lines[7].split()[:3] == ["same", "desk", "bm25"]
+    assert lines[13].split()[:3] == ["same", "desk", "bm25"]
+
+
+def test_where_nothing_changed_the_verdicts_stand_first(made):
+    lines = console_text(document(made.check(made.same(), made.same()))).splitlines()
+    assert lines[2].split()[:3] == ["verdict", "dataset", "selector"]
 
 
 def test_lost_items_are_told_one_below_the_other(made):

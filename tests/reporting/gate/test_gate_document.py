@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Verdict
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text
@@ -18,6 +19,10 @@ def tables(section):
     return {block.title.split(":")[0]: block for block in section.blocks if isinstance(block, Table)}
 
 
+def verdicts(told):
+    return next(block for block in told.opening if isinstance(block, Table))
+
+
 def closing(check, **given):
     return [block.text for block in document(check, **given).closing if "corrected" not in block.text]
 
@@ -25,7 +30,7 @@ def closing(check, **given):
 def test_the_verdict_stands_first_and_every_outcome_has_a_row(made):
     told = document(made.every())
     assert told.title == "not comparable: gate.yaml, this run against gate.baseline"
-    assert [row[0] for row in told.opening[0].rows] == ["not comparable", "worse", "cannot tell", "better", "same"]
+    assert [row[0] for row in verdicts(told).rows] == ["not comparable", "worse", "cannot tell", "better", "same"]
     assert [section.title for section in told.sections] == [
         "not comparable: mine on desk",
         "worse: semantic/normal on desk",
@@ -37,14 +42,14 @@ def test_the_verdict_stands_first_and_every_outcome_has_a_row(made):
 
 
 def test_what_was_not_judged_has_no_numbers(made):
-    (row,) = document(made.check(made.not_comparable())).opening[0].rows
+    (row,) = verdicts(document(made.check(made.not_comparable()))).rows
     assert row == ("not comparable", "desk", "mine", *"----")
 
 
 def test_selectors_of_one_verdict_keep_the_order_of_the_file(made):
     names = ["b", "a", "c"]
     told = document(made.check(*(replace(made.same(), selector=name) for name in names)))
-    assert [row[2] for row in told.opening[0].rows] == names
+    assert [row[2] for row in verdicts(told).rows] == names
 
 
 def test_a_metric_has_both_means_difference_p_tolerance_verdict_and_what_is_detectable(made):
@@ -93,15 +98,23 @@ def test_other_changes_say_which_way_each_went(made):
 
 def test_queries_left_out_and_swaps_are_counted(made):
     told = document(made.check(made.worse()))
-    assert told.opening[0].head[3:6] == ("queries", "left out", "swaps")
-    assert told.opening[0].rows[0][3:6] == ("20", "2", "1")
+    assert verdicts(told).head[3:6] == ("queries", "left out", "swaps")
+    assert verdicts(told).rows[0][3:6] == ("20", "2", "1")
     assert told.sections[0].blocks[-1] == Bullets(("Two queries are new.",))
 
 
-def test_a_refusal_says_why_line_by_line():
-    told = refusal("gate.yaml", "gate.yaml: 2 faults\n  a is wrong\n  b is wrong")
-    assert told.title == "cannot judge: gate.yaml"
-    assert told.opening == (Bullets(("gate.yaml: 2 faults", "a is wrong", "b is wrong")),)
+def test_a_refusal_says_why_fault_by_fault():
+    told = refusal("gate.yaml", InputError([Fault("a is wrong", "gate.yaml", 3), Fault("b is\nwrong")]))
+    assert told.title == "cannot judge: gate.yaml, 2 faults"
+    assert told.opening == (Bullets(("a is wrong (gate.yaml, line 3)", "b is wrong")),)
+    told = refusal("gate.yaml", StorageError("there is no baseline"))
+    assert (told.title, told.opening) == ("cannot judge: gate.yaml", (Bullets(("there is no baseline",)),))
+    assert "(exit code 2)" in told.closing[0].text
+
+
+def test_of_very_many_faults_the_first_are_told():
+    (bullets,) = refusal("g", InputError([Fault(f"{n}") for n in range(60)])).opening
+    assert bullets.texts == (*map(str, range(50)), "and 10 more")
 
 
 def test_without_texts_ids_stay(made):
@@ -130,6 +143,36 @@ def test_the_last_line_says_what_to_do_next(made, maker, strict, words):
     (alone,) = closing(check, strict=strict)
     assert words in alone
     assert alone.endswith(".")
+
+
+@pytest.mark.parametrize("maker", ["better", "same"])
+def test_a_good_verdict_hides_no_lost_item(made, maker):
+    losing = replace(getattr(made, maker)(), changes=(made.LOST,), lost=1, allowed=1)
+    (said,) = closing(made.check(losing))
+    assert said.endswith("(exit code 0), though 1 required item was lost: rule:code%20review (q2).") or (
+        maker == "better" and said.endswith("though 1 required item was lost and 2 gained: rule:code%20review (q2).")
+    )
+
+
+def test_selectors_that_were_not_asked_again_are_told_once(made):
+    reused = replace(made.same(), reused=True)
+    why = "nothing that decides the answers has changed since the baseline was accepted"
+    for selectors, said in (
+        ((reused,), "bm25 on desk was not asked again"),
+        ((reused, replace(reused, selector="dense")), "no selector was asked again"),
+        ((made.worse(), reused), "not asked again: bm25 on desk"),
+    ):
+        (notices,) = [one for one in document(made.check(*selectors)).opening[1:] if isinstance(one, Bullets)]
+        assert notices.texts == (f"{said}: {why}",)
+
+
+def test_what_all_selectors_are_told_is_told_once(made):
+    selectors = [replace(made.same(), selector=name, notices=("shared", name)) for name in ("a", "b")]
+    told = document(made.check(*selectors))
+    assert told.opening[-1] == Bullets(("shared",))
+    assert [section.blocks[-1] for section in told.sections] == [Bullets(("a",)), Bullets(("b",))]
+    (alone,) = document(made.check(selectors[0])).sections
+    assert alone.blocks[-1] == Bullets(("shared", "a"))
 
 
 def test_nothing_is_to_be_done_where_nothing_changed(made):

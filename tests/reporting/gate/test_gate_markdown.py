@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ctxbench.reporting.gate.blocks import Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.reporting.gate.blocks import Bullets, Code, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.reporting.gate.document import document
 from ctxbench.reporting.gate.markdown import LIMIT, markdown
 
@@ -76,12 +76,63 @@ def test_what_others_wrote_is_code_in_one_cell(text, cell):
 def test_whatever_others_wrote_is_one_cell_that_says_the_same(text):
     cell = one_cell(text)
     said = unescape(re.fullmatch(r"(?:<code>(.*)</code>)?", cell, re.DOTALL)[1] or "")
-    assert said == " ".join(text.split())
+    assert said.replace("\u200b", "") == " ".join(text.split())
     table = Table(title="T", head=("a", "b"), rows=((text, "end"),))  # and so it is where it is no quotation
     (((_, _), (sentence, end)),) = cells(markdown(Document(title="t", opening=(table,), sections=(), closing=())))
     assert end == "end"
-    assert unescape(sentence).replace("\u200b", "") == " ".join(text.split())
-    assert "<" not in sentence
+    assert unescape(sentence.replace("<span>$</span>", "$")).replace("\u200b", "") == " ".join(text.split())
+    assert "<" not in sentence.replace("<span>$</span>", "$")
+
+
+FRAGMENTS = (
+    *("rule:a%20b", "tool:calendar:x_y", "rule:`|", "tool:a.", "$", "GH-12", "gh-1", "@me/team", "#1", ":tada:", "<b>"),
+    *(
+        "http://x.y",
+        "HTTPS://x",
+        "www.x.y",
+        "a@b.c",
+        "`",
+        "|",
+        "\\",
+        "&lt;",
+        "&",
+        "<!--",
+        "-->",
+        "_",
+        "*",
+        "~",
+        "!",
+        "[",
+    ),
+    *("]", "(", ")", " ", "\n", "a", "^", "x", "1.", "-", "+", "=", ">", '"', "'", ",", ";"),
+)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
+def test_whatever_others_wrote_mentions_links_and_draws_nothing(text):
+    said = " ".join(text.split())
+    table = Table(title="T", head=("a", "b"), rows=((text, "end"),))
+    told = Document(title="t", opening=(Bullets((f"a {text}",)), table), sections=(), closing=())
+    source = markdown(told)
+    html = READER.render(source)
+    (((_, _), (cell, end)),) = cells(source)
+    assert end == "end"
+    for rendered in (cell, re.search(r"<li>a ?(.*?)</li>", html, re.DOTALL)[1]):
+        assert set(re.findall(r"</?([a-z0-9]+)", rendered)) <= {"code", "span"}
+        assert unescape(re.sub(r"</?(code|span)>", "", rendered)).replace("\u200b", "") == said
+        outside = re.sub(r"<code>.*?</code>", "\0", rendered)  # what stands in code means nothing to GitHub
+        assert not re.search(r"[@#]\w|(?i:gh-\d|www\.)|:[\w+-]+:", unescape(outside))
+        assert "$" not in outside.replace(
+            "<span>$</span>", ""
+        )  # the way GitHub names for a dollar that is none of a formula
+    if "`" not in text:
+        assert not re.search(r"(?<!\\)://", re.sub("`[^`]*`", "", source))  # a backslash ends an address
+
+
+def test_ids_stand_as_code_so_that_they_can_be_copied():
+    text = "edited (rule:code%20review), tool:calendar:add: rule:v1.2."
+    told = Document(title="t", opening=(Text(text),), sections=(), closing=())
+    assert markdown(told).endswith("edited (`rule:code%20review`), `tool:calendar:add`: `rule:v1.2`.\n")
 
 
 def test_no_text_breaks_a_table_or_runs_as_html(made):
