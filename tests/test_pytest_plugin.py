@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -129,6 +131,7 @@ def test_a_failure_explains_itself_at_the_line_of_the_test(team):
             "E             to mend it: *",
             "E         too many items: 2 are offered, at most 1 wanted",
             "E             the last 1: tool:orders:get",
+            "E             to mend it: tighten the cut; *",
             "E         2 items offered beside 1 in the session:",
             "E           *always * rule:style",
             "E         nearest that stayed out (3 of 3 candidates):",
@@ -184,6 +187,26 @@ def test_a_team_may_say_in_python_what_is_asked(team):
     )
     team.write(test_any="def test_both(assert_offers): assert_offers('refund an order', include=['rule:refunds'])")
     team.pytest("-o", "ctxbench_catalog=").assert_outcomes(passed=2)
+
+
+def test_the_examples_of_the_page_run_as_they_stand(team):
+    page = (Path(__file__).parents[1] / "experiments" / "gate" / "README.md").read_text("utf-8")
+    (ini,) = re.findall(r"^```ini\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (setup,) = [block for block in blocks if "def ctxbench_setup" in block]
+    blocks.remove(setup)
+    assert len(blocks) == 3
+    (team.path / "agent" / "catalog").mkdir(parents=True)
+    (team.path / "catalog.jsonl").rename(team.path / "agent" / "catalog" / "corpus.jsonl")
+    (team.path / "pytest.ini").write_text(f"{ini}ctxbench_embedder = hashing\nfilterwarnings = error\n")
+    team.write(**{f"test_{number}": block for number, block in enumerate(blocks)})
+    team.pytest("--ctxbench-accept").assert_outcomes(passed=3)
+    team.pytest().assert_outcomes(passed=3)
+    quick = setup.replace("selector=request.param", 'selector=request.param, embedder="hashing"')
+    assert quick != setup
+    team.write(conftest=quick)
+    done = team.pytest("test_0.py", "-k", "normal")
+    done.assert_outcomes(passed=1, deselected=1)  # `hybrid` offers all of so small a catalog
 
 
 # -------------------------------------------------------------------------------------------- accepted selections
@@ -312,6 +335,97 @@ def test_accepting_some_tests_keeps_the_others(team, accepted):
     assert accepted.read_text() == before
 
 
+def test_a_test_that_fails_is_not_accepted_by_half(team, accepted):
+    before = accepted.read_text()
+    edited = f"""
+import pytest
+{ACCEPTED}
+    assert False
+
+def test_new(assert_offers):
+    assert_offers.as_accepted("mail")
+    assert_offers.as_accepted("pages")
+
+def test_skipped(assert_offers):
+    assert_offers.as_accepted("mail")
+    pytest.skip("not today")
+
+@pytest.fixture
+def breaks():
+    yield
+    raise ValueError
+
+def test_at_its_end(assert_offers, breaks):
+    assert_offers.as_accepted("mail")
+"""
+    team.write(test_desk=edited)
+    put(team, EDITED)
+    done = team.pytest("--ctxbench-accept")
+    done.assert_outcomes(passed=3, failed=1, skipped=1, errors=1)
+    done.stdout.fnmatch_lines(
+        [
+            "accepted in test_desk.accepted.yaml: 2 new, 1 changed, 0 removed, 1 as before",
+            "not accepted, as the tests did not pass: test_wiki, test_skipped, test_at_its_end",
+        ]
+    )
+    tests = [row["test"] for row in load_yaml(accepted)[0]["accepted"]]
+    assert tests == ["test_new", "test_new", "test_refunds", "test_wiki"]
+    wiki = before[before.index("- test: test_wiki") :]
+    assert accepted.read_text().endswith(wiki)  # as it was
+
+
+def test_the_file_of_a_module_that_is_gone_goes_with_it(team, accepted):
+    (team.path / "test_desk.py").rename(team.path / "test_counter.py")
+    foreign = team.path / "desk.accepted.yaml"
+    foreign.write_text("of: another tool\n")
+    gone = "test_desk.accepted.yaml is of a test module that is gone; "
+    assert f"{gone}pytest --ctxbench-accept removes it" in text_of(team.pytest())
+    assert "gone" not in text_of(team.pytest("test_counter.py::test_wiki", "--ctxbench-accept"))
+    assert accepted.exists()
+    assert f"{gone}removed" in text_of(team.pytest("--ctxbench-accept"))
+    assert sorted(path.name for path in team.path.glob("*.accepted.yaml")) == [
+        "desk.accepted.yaml",
+        "test_counter.accepted.yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("rule:refunds:", "rule:gone:", ["went out (accepted with *): rule:gone", "came in: rule:refunds"]),
+        ("    rule:style: null\n", "", ["came in: rule:style"]),
+    ],
+)
+def test_ids_that_are_edited_by_hand_fail(team, accepted, old, new, said):
+    accepted.write_text(accepted.read_text().replace(old, new, 1))
+    done = team.pytest("-k", "refunds")
+    done.assert_outcomes(failed=1, deselected=1)
+    done.stdout.fnmatch_lines([f"E *{line}" for line in said])
+
+
+def test_order_and_scores_stand_there_to_be_read(team, accepted):
+    before = accepted.read_text()
+    score = next(line for line in before.splitlines() if "rule:refunds:" in line)
+    accepted.write_text(
+        before.replace(f"    rule:style: null\n{score}\n", "    rule:refunds: 0.1\n    rule:style: null\n")
+    )
+    assert accepted.read_text() != before
+    team.pytest().assert_outcomes(passed=2)
+    assert "0 new, 1 changed, 0 removed, 1 as before" in text_of(team.pytest("--ctxbench-accept"))
+    offered = load_yaml(accepted)[0]["accepted"][0]["offered"]
+    assert list(offered) == ["rule:style", "rule:refunds", "tool:orders:get"]
+    assert f"    rule:refunds: {offered['rule:refunds']}" == score
+
+
+def test_a_file_that_cannot_be_written_fails_the_run(team):
+    team.write(test_desk=ACCEPTED)
+    (team.path / "test_desk.accepted.yaml").symlink_to("/proc/1/none/file")
+    done = team.pytest("--ctxbench-accept")
+    done.stdout.fnmatch_lines(["error: cannot write *test_desk.accepted.yaml: *"])
+    assert done.ret == 1
+    assert "Traceback" not in text_of(done)
+
+
 def test_a_damaged_file_is_an_error_that_says_where_and_is_left_alone(team, accepted):
     accepted.write_text(f"<<<<<<< ours\n{accepted.read_text()}=======\n>>>>>>> theirs\n")
     before = accepted.read_bytes()
@@ -337,6 +451,17 @@ def test_worker_processes_hand_their_records_to_the_one_that_writes(team):
     assert line in text_of(spread)
     (team.path / "test_again.py").write_text("def test_nothing(): pass\n")
     assert "no test asks for any more" in text_of(team.pytest("-p", "xdist", "-n", "2"))
+
+
+def test_what_passed_in_a_worker_process_that_crashed_is_kept(team):
+    pytest.importorskip("xdist")
+    crash = "\ndef test_zzz():\n    import os\n    os._exit(3)\n"
+    team.write(test_desk=ACCEPTED + crash)
+    done = team.pytest("--ctxbench-accept", "-p", "xdist", "-n", "1", "--max-worker-restart=0")
+    done.assert_outcomes(passed=2, failed=1)
+    assert "2 new, 0 changed, 0 removed, 0 as before" in text_of(done)
+    again = team.pytest("--ctxbench-accept", "-p", "xdist", "-n", "1", "--max-worker-restart=0")
+    assert "0 new, 0 changed, 0 removed, 2 as before" in text_of(again)
 
 
 # -------------------------------------------------------------------------------------------- outside selectors
@@ -456,12 +581,15 @@ def test_a_run_that_does_not_use_it_loads_nothing_heavy(tmp_path):
         "import sys, pytest\n"
         "code = pytest.main(['-q', '-p', 'no:cacheprovider', *sys.argv[1:]])\n"
         "heavy = {'numpy', 'onnxruntime', 'scipy', 'pandas', 'sklearn', 'yaml', 'typer', 'tokenizers', 'httpx'}\n"
-        "print('loaded:', 'ctxbench.pytest_plugin' in sys.modules, sorted(heavy & set(sys.modules)), int(code))\n"
+        "ours = sorted(name for name in sys.modules if name.startswith('ctxbench.'))\n"
+        "print('loaded:', ' '.join(ours), sorted(heavy & set(sys.modules)), int(code))\n"
     )
+    ours = "errors pytest_plugin pytest_plugin.asserting pytest_plugin.opening pytest_plugin.recording"
+    few = " ".join(f"ctxbench.{name}" for name in ours.split())
     for arguments in (["--collect-only"], []):
         command = [sys.executable, "-W", "error", "-c", code, *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert "loaded: True [] 0" in done.stdout, done.stdout + done.stderr
+        assert f"loaded: {few} [] 0" in done.stdout, done.stdout + done.stderr
 
 
 def test_it_is_found_where_it_is_installed_and_can_be_switched_off(team, monkeypatch):

@@ -148,15 +148,21 @@ def test_what_makes_no_sense_is_said(offers, arguments, demands, said):
 class Answered:
     """An answer with given scores: of what is offered, and of what stayed out."""
 
-    def __init__(self, offered, kept_out=None, *, ours=True):
+    def __init__(self, offered, kept_out=None, *, decider, ours=True):
         self.offered, self.score_of, self.ours = offered, {**offered, **(kept_out or {})}, ours
+        self.decider = decider
+
+    def decided_by(self, offered):
+        """What decided, and the ids, in any order."""
+        return f"{self.decider}: {' '.join(sorted(offered))}"
 
 
-def changed(before, now, *, kept_out=None, decided_by="same", ours=True):
-    """What went out and came in."""
+def changed(before, now, *, kept_out=None, decided_by="same", ours=True, edited=None):
+    """What went out and came in; `edited` is what was made of the accepted answer by hand."""
     key = Key("test_a", "one on items", "text")
-    base, head = (Accepted(key=key, decided_by=by, offered=of) for by, of in (("same", before), (decided_by, now)))
-    return differences(base, head, Answered(now, kept_out, ours=ours))
+    at_base, at_head = Answered(before, decider="same"), Answered(now, kept_out, decider=decided_by, ours=ours)
+    base = Accepted(key=key, decided_by=at_base.decided_by(before), offered=before if edited is None else edited)
+    return differences(base, Accepted(key=key, decided_by=at_head.decided_by(now), offered=now), at_head)
 
 
 def test_the_same_items_in_another_order_are_no_change():
@@ -193,6 +199,22 @@ def test_an_item_at_a_threshold_is_noise_where_nothing_that_decides_was_changed(
     assert changed(*at, kept_out={"b": 0.2999996}, ours=False) == (["b"], [])  # an outside selector may be noisy
 
 
+@pytest.mark.parametrize(
+    ("edited", "out", "into"),
+    [
+        ({"a": 0.5}, [], ["b"]),
+        ({}, [], ["a", "b"]),
+        ({"a": 0.5, "b": 0.3, "c": 0.3}, ["c"], []),  # tied with b, and yet nothing accepted it
+        ({"a": 0.5, "b": 0.3, "gone": None}, ["gone"], []),
+        ({"a": 0.5, "x": 0.3}, ["x"], ["b"]),
+        ({"b": 0.3, "a": 0.9}, [], []),  # the same items: order and scores are there to be read
+    ],
+)
+def test_ids_that_were_edited_by_hand_are_never_noise(edited, out, into):
+    offered = {"a": 0.5, "b": 0.3}
+    assert changed(offered, offered, kept_out={"c": 0.3}, edited=edited) == (out, into)
+
+
 # -------------------------------------------------------------------------------------------- files
 
 
@@ -218,10 +240,11 @@ def test_a_file_reads_back_and_does_not_depend_on_the_order_of_tests(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "this is no file of accepted selections"),
+        ("", "the file is empty; delete it and run pytest --ctxbench-accept .*line 1"),
         ("[1]", "this is no file of accepted selections"),
         ("format: 0\naccepted: []\n", r"format is 0, this version of ctxbench reads 1; .*line 1"),
         ("accepted: []\n", "format is None"),
+        ("format: 2\naccepted: []\n", "format is 2, this version of ctxbench reads 1; update ctxbench"),
         ("format: 1\naccepted:\n- {test: a}\n", "an accepted selection is a mapping of test, of, text, .*line 3"),
         ("format: 1\naccepted:\n- {test: a, of: b, text: 1, decided_by: d, offered: {}}\n", "text must be a text"),
         ("format: 1\naccepted:\n- {test: a, of: b, text: c, decided_by: d, offered: {x: y}}\n", "offered must map"),

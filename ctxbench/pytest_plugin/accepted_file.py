@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ctxbench.errors import Fault, InputError
-from ctxbench.fileio import read_text, write_atomic
+from ctxbench.errors import Fault, InputError, StorageError
+from ctxbench.fileio import read_bytes, read_text, write_atomic
 from ctxbench.jsonio import dump_yaml, load_yaml
 from ctxbench.yaml_form import YamlForm
 
@@ -33,7 +33,8 @@ class Accepted:
 
     Attributes:
         key: which.
-        decided_by: hash of all that decided it: selector, model, code, catalog, request.
+        decided_by: hash of all that decided it (selector, model, code, catalog, request) and of the ids that were
+            offered, so that a file whose ids were edited by hand is known from one that was written.
         offered: scores by item id, in the one order, to six decimals; None for what the session held.
     """
 
@@ -56,9 +57,9 @@ class Accepted:
 Selections: TypeAlias = dict[Key, Accepted]
 
 
-def accepted_path(module: Path) -> Path:
-    """The file beside a test module."""
-    return module.with_name(f"{module.stem}.accepted.yaml")
+def is_ours(path: Path) -> bool:
+    """Whether `write_accepted` wrote a file, as far as its first line tells."""
+    return path.is_file() and read_bytes(path).startswith(_HEAD.encode())
 
 
 def read_accepted(path: Path) -> Selections:
@@ -75,8 +76,11 @@ def read_accepted(path: Path) -> Selections:
     form = YamlForm(path, lines, [])
     anew = "delete it and run pytest --ctxbench-accept"
     if not isinstance(data, Mapping) or not isinstance(data.get("accepted"), list):
-        raise InputError([Fault(f"this is no file of accepted selections; {anew}", path, 1)])
+        what = "the file is empty" if data is None else "this is no file of accepted selections"
+        raise InputError([Fault(f"{what}; {anew}", path, 1)])
     if data.get("format") != FORMAT:
+        newer = isinstance(data.get("format"), int) and data["format"] > FORMAT
+        anew = "update ctxbench, which must have written it" if newer else anew
         form.fault(f"format is {data.get('format')!r}, this version of ctxbench reads {FORMAT}; {anew}", "format")
         raise InputError(form.faults)
     found: Selections = {}
@@ -102,11 +106,23 @@ def write_accepted(path: Path, selections: Iterable[Accepted]) -> None:
     """
     rows = [one.as_row() for one in sorted(selections, key=lambda one: one.key)]
     if not rows:
-        path.unlink(missing_ok=True)
+        remove(path)
         return
     text = _HEAD + dump_yaml({"format": FORMAT, "accepted": rows})
     if not path.is_file() or read_text(path) != text:
         write_atomic(path, text)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        StorageError: it cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
 
 
 def _wrong(row: Any) -> str:

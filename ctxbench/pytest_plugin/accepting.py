@@ -25,7 +25,8 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
     """
     path = recorder.path(place)
     key = Key(place.test, f"{asked.opened.label} on {asked.opened.place}", asked.request.text)
-    now = Accepted(key=key, decided_by=asked.decided_by, offered=_offered(asked))
+    offered = _offered(asked)
+    now = Accepted(key=key, decided_by=asked.decided_by(offered), offered=offered)
     accepted = recorder.accepted(place).get(key)
     lost, gained = ([], []) if accepted is None else differences(accepted, now, asked)
     stays = accepted is not None and not lost and not gained and not _moved(accepted, now, {})
@@ -52,13 +53,14 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
 def differences(accepted: Accepted, now: Accepted, asked: Asked) -> tuple[list[str], list[str]]:
     """What went out and what came in, by id, each in the one order; nothing where noise explains it.
 
-    Noise explains something only if nothing that decides the answer was changed. Items that changed places, one that
-    went out with one that came in, whose scores are within `swaps.margin_of` of each other now, are left out of both.
-    And all is, if the selector is one of ours and no known score moved by more than that: an item lies at a threshold.
+    Noise explains something only if nothing that decides the answer was changed, nor the accepted ids by hand. Items
+    that changed places, one that went out with one that came in, whose scores are within `swaps.margin_of` of each
+    other now, are left out of both. And all is, if the selector is one of ours and no known score moved by more than
+    that: an item lies at a threshold. Order and scores decide nothing else: they are there to be read.
     """
     lost = [item for item in accepted.offered if item not in now.offered]
     gained = [item for item in now.offered if item not in accepted.offered]
-    if accepted.decided_by != now.decided_by:
+    if accepted.decided_by != asked.decided_by(accepted.offered):
         return lost, gained
     scores = asked.score_of
     if asked.ours and not _moved(accepted, now, scores):

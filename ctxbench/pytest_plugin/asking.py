@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,12 +69,16 @@ class Asked:
         return {one.offered.id: one.offered.score for one in self.ranking if one.offered.score is not None}
 
     @cached_property
-    def decided_by(self) -> str:
+    def _decisive(self) -> str:
         """Hash of all that decides the answer but for ties: selector, model, code, items in any order, request."""
         catalog = self.opened.catalog
         items = self.opened.resources.kept(("items in any order", catalog.hash), lambda: _in_any_order(catalog))
         about = [self.opened.selector.describe(), self.opened.embedder, code_hash(), items]
         return content_hash([*about, self.request.as_dict()])
+
+    def decided_by(self, offered: Iterable[str]) -> str:
+        """Hash of all that decides the answer, and of the ids of an answer, in any order."""
+        return content_hash([self._decisive, sorted(offered)])
 
 
 def ask(opened: Opened, request: Request) -> Asked:

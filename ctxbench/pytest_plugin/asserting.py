@@ -84,7 +84,8 @@ class AssertOffers:
         """Assert that a request is offered what was accepted.
 
         What was accepted stands in a file beside the test module, `<module>.accepted.yaml`, which
-        `pytest --ctxbench-accept` writes. Items whose scores lie within 1e-5 of each other may change places.
+        `pytest --ctxbench-accept` writes. Items whose scores noise may exchange (at most 1e-5
+        apart) may change places.
 
         Args:
             text: what the user asks; or a whole request.

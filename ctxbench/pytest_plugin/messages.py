@@ -83,6 +83,7 @@ def too_many(asked: Asked, at_most: int) -> list[str]:
     return [
         f"too many items: {len(asked.added)} are offered, at most {at_most} wanted",
         f"the last {len(last)}: {', '.join(last)}",
+        "to mend it: tighten the cut; or merge or disable what is not needed",
     ]
 
 
@@ -92,7 +93,11 @@ def too_long(asked: Asked, at_most: int) -> list[str]:
     costly = sorted(asked.added, key=lambda one: -one.tokens)[:_IN_FRONT]
     costs = ", ".join(f"{one.offered.id} {one.tokens:,}" for one in costly)
     counter = asked.opened.resources.identity("tokens")
-    return [f"too many tokens: {total:,} ({counter}) are offered, at most {at_most:,} wanted", f"most cost: {costs}"]
+    return [
+        f"too many tokens: {total:,} ({counter}) are offered, at most {at_most:,} wanted",
+        f"most cost: {costs}",
+        "to mend it: shorten these; or tighten the cut",
+    ]
 
 
 def _standing(one: Explained, asked: Asked) -> str:
@@ -115,7 +120,7 @@ def _no_candidate(item: str, asked: Asked) -> list[str]:
     if any(key == found.key for key in asked.request.removed):
         return ["it was removed from the session", "to mend it: do not remove it"]
     if asked.request.available is not None and found.key not in asked.request.available:
-        return ["it is not available to this request", "to mend it: put it into the request's scope"]
+        return ["it is not available to this request", "to mend it: put it into the request's `available`"]
     if found.include == "manual":
         return ["its include mode is manual, so no search brings it in", "to mend it: set `include` to agent"]
     if found.include == "always":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from ctxbench.errors import UserError
 if TYPE_CHECKING:
     from ctxbench.pytest_plugin.accepted_file import Accepted, Key, Selections
 
-_SHOWN = 5  # selections that are named of those that nobody asks for
+_SHOWN = 5  # selections or tests that are named of many
+_SUFFIX = ".accepted.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,15 @@ class Recorder:
         self._read: dict[str, Selections] = {}
         self._asked: dict[Place, dict[Key, Accepted]] = {}
         self._passed: set[Place] = set()
+        self._failed: set[Place] = set()
         self._collected: dict[str, set[str]] = {}
 
     # ------------------------------------------------------------------------------------------ for the fixture
 
     def path(self, place: Place) -> Path:
         """The file of accepted selections beside the module of a test."""
-        from ctxbench.pytest_plugin.accepted_file import accepted_path
-
-        return accepted_path(self._config.rootpath / place.module)
+        module = self._config.rootpath / place.module
+        return module.with_name(f"{module.stem}{_SUFFIX}")
 
     def shown(self, path: Path) -> str:
         """A path as messages have it."""
@@ -90,24 +91,38 @@ class Recorder:
             place = Place.of(item.nodeid)
             self._collected.setdefault(place.module, set()).add(place.test)
 
+    @pytest.hookimpl(tryfirst=True)  # before pytest-xdist sends a report on
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the tests that ran to their end."""
-        if report.when == "call" and report.passed:
-            self._passed.add(Place.of(report.nodeid))
+        """Note how tests ended. From worker processes, what a test asked for comes with its report.
+
+        So nothing is lost of a test that passed in a process that crashes later.
+        """
+        place = Place.of(report.nodeid)
+        if hasattr(self._config, "workeroutput"):
+            vars(report)["ctxbench"] = [one.as_row() for one in self._asked.get(place, {}).values()]
+            return
+        if rows := getattr(report, "ctxbench", ()):
+            from ctxbench.pytest_plugin.accepted_file import Accepted
+
+            for row in rows:
+                self.record(place, Accepted.of_row(row))
+        if report.failed:
+            self._failed.add(place)
+        elif report.when == "call" and report.passed:
+            self._passed.add(place)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ARG002 - pytest-xdist's signature
-        """Take the records of a worker process of pytest-xdist, as long as it ended as it should."""
-        records = getattr(node, "workeroutput", {}).get("ctxbench")
-        if records is not None:
-            self.add(records)
+        """Take what a worker process of pytest-xdist collected; one that crashed says nothing, the others do."""
+        for module, tests in getattr(node, "workeroutput", {}).get("ctxbench", {}).items():
+            self._collected.setdefault(module, set()).update(tests)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the records to the controller, or write what is accepted."""
+        """Tell the controller what was collected, or write what is accepted."""
         if self._config.getoption("collectonly"):
             return  # no test has run
         if hasattr(self._config, "workeroutput"):
-            self._config.workeroutput["ctxbench"] = self.as_dict()
+            self._config.workeroutput["ctxbench"] = {module: sorted(tests) for module, tests in self._collected.items()}
         elif self._finish():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -117,25 +132,6 @@ class Recorder:
             terminalreporter.section("ctxbench")
             for line in self.lines:
                 terminalreporter.write_line(line)
-
-    # ------------------------------------------------------------------------------------------ between processes
-
-    def as_dict(self) -> dict[str, Any]:
-        """The records in plain types, which go from process to process."""
-        asked = [
-            [place.module, place.test, [one.as_row() for one in found.values()]] for place, found in self._asked.items()
-        ]
-        return {"asked": asked, "collected": {module: sorted(tests) for module, tests in self._collected.items()}}
-
-    def add(self, records: Mapping[str, Any]) -> None:
-        """Add the records of another process."""
-        from ctxbench.pytest_plugin.accepted_file import Accepted
-
-        for module, test, rows in records["asked"]:
-            for row in rows:
-                self.record(Place(module, test), Accepted.of_row(row))
-        for module, tests in records["collected"].items():
-            self._collected.setdefault(module, set()).update(tests)
 
     # ------------------------------------------------------------------------------------------ the end
 
@@ -148,42 +144,79 @@ class Recorder:
             except UserError as error:
                 self.lines.append(f"error: {error}")
                 failed = True
+        try:
+            self._settle_left_behind()
+        except UserError as error:
+            self.lines.append(f"error: {error}")
+            failed = True
         return failed
 
     def _settle(self, module: str) -> None:
         """One module."""
         path = self.path(Place(module, ""))
-        asked = {
-            key: one for place, found in self._asked.items() if place.module == module for key, one in found.items()
-        }
-        if not path.is_file() and not (asked and self.accept):
+        mine = {place: found for place, found in self._asked.items() if place.module == module}
+        if not path.is_file() and not (mine and self.accept):
             return
         from ctxbench.pytest_plugin.accepted_file import read_accepted, write_accepted
 
         before = read_accepted(path) if path.is_file() else {}
+        asked = {key for found in mine.values() for key in found}
         stale = [key for key in before if key not in asked and self._unasked(module, key)]
         if not self.accept:
             self._say_stale(path, stale)
             return
-        after = {key: one for key, one in {**before, **asked}.items() if key not in stale}
+        taken = {key: one for place, found in mine.items() if self._ended_well(place) for key, one in found.items()}
+        after = {key: one for key, one in {**before, **taken}.items() if key not in stale}
         write_accepted(path, after.values())
         new = len(after.keys() - before.keys())
         changed = sum(before[key].as_row() != after[key].as_row() for key in after.keys() & before.keys())
         same = len(after) - new - changed
         counts = f"{new} new, {changed} changed, {len(stale)} removed, {same} as before"
         self.lines.append(f"accepted in {self.shown(path)}: {counts}")
+        if left := [place.test for place in mine if not self._ended_well(place)]:
+            self.lines.append(f"not accepted, as the tests did not pass: {_some(left)}")
+
+    def _ended_well(self, place: Place) -> bool:
+        """Whether a test passed; what one that failed was offered may not be all that it asks for."""
+        return place in self._passed and place not in self._failed
 
     def _unasked(self, module: str, key: Key) -> bool:
-        """Whether the test of a selection is gone, or ran without asking for it."""
+        """Whether the test of a selection is gone, or passed without asking for it."""
         gone = module in self._collected and key.test not in self._collected[module]
-        return gone or Place(module, key.test) in self._passed
+        return gone or self._ended_well(Place(module, key.test))
 
     def _say_stale(self, path: Path, stale: list[Key]) -> None:
-        if not stale:
+        if stale:
+            named = _some([f"{key.test} “{key.text}”" for key in stale])
+            self.lines.append(
+                f"{self.shown(path)} holds what no test asks for any more: {named}; pytest --ctxbench-accept removes it"
+            )
+
+    def _settle_left_behind(self) -> None:
+        """Files of ours beside the modules that were collected, whose own module is gone."""
+        folders = sorted({self.path(Place(module, "")).parent for module in self._collected})
+        found = [path for folder in folders for path in sorted(folder.glob(f"*{_SUFFIX}"))]
+        if not found:
             return
-        named = ", ".join(f"{key.test} “{key.text}”" for key in stale[:_SHOWN])
-        more = f" and {len(stale) - _SHOWN} more" if len(stale) > _SHOWN else ""
-        self.lines.append(
-            f"{self.shown(path)} holds what no test asks for any more: {named}{more}; "
-            "pytest --ctxbench-accept removes it"
-        )
+        from ctxbench.pytest_plugin.accepted_file import is_ours, remove
+
+        for path in found:
+            if _has_module(path) or not is_ours(path):
+                continue
+            if self.accept:
+                remove(path)
+            says = "removed" if self.accept else "pytest --ctxbench-accept removes it"
+            self.lines.append(f"{self.shown(path)} is of a test module that is gone; {says}")
+
+
+def _has_module(path: Path) -> bool:
+    """Whether the file that a file of accepted selections goes by is there, whatever its ending."""
+    stem = path.name.removesuffix(_SUFFIX)
+    return any(one.stem == stem for one in path.parent.iterdir())
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    return f"{', '.join(every[:_SHOWN])}{more}"
