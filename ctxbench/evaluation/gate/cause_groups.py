@@ -6,14 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ctxbench.evaluation.gate.altered import what_changed
 from ctxbench.evaluation.gate.cause_of import crowd, way_of
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Change
+from ctxbench.evaluation.gate.sides import Compared
 from ctxbench.evaluation.gate.snapshots import Snapshot
 
 _JOINED = (CauseKind.CROWDED, CauseKind.FREED)
 
 
-def grouped(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> tuple[CauseGroup, ...]:
+def grouped(
+    changes: Sequence[Change], base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
+) -> tuple[CauseGroup, ...]:
     """Put changes of one cause together, over all queries.
 
     Where items crowd others out, each query has its own few of them in front; causes that share one of them, in the
@@ -22,22 +26,26 @@ def grouped(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> tuple[
     Args:
         changes: explained, in the order of the queries.
         base, head: what they are between.
+        renamed: the id at the head by the id at the base.
 
     Returns:
-        Most required items lost (less those gained) first, then most changes of others, then by kind and detail.
+        The costliest first: by required items lost net, none where as many or more are gained; then by required items
+        lost, so that what both loses and gains is before what gains alone; then what gains less; then most changes of
+        others; then by kind, detail and subjects.
     """
-    joint = _joint({one.cause for one in changes}, base, head)
+    joint = _joint({one.cause for one in changes}, Compared(base, head, what_changed(base, head, renamed)))
     held: dict[Cause, list[Change]] = {}
     for one in changes:
         held.setdefault(joint[one.cause], []).append(one)
     place = {query: n for n, query in enumerate(head.queries)}
     groups = [_group(cause, members, base, head, place) for cause, members in held.items()]
-    return tuple(sorted(groups, key=_cost))
+    return tuple(sorted(groups, key=cost))
 
 
-def _cost(group: CauseGroup) -> tuple[int, int, str, str, tuple[str, ...]]:
-    cause = group.cause
-    return group.gained - group.lost, -group.others, cause.kind, cause.detail, cause.subjects
+def cost(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str, ...]]:
+    """What sorts groups, the costliest first; see `grouped`."""
+    cause, net = group.cause, max(0, group.lost - group.gained)
+    return -net, -group.lost, group.gained, -group.others, cause.kind, cause.detail, cause.subjects
 
 
 def _group(
@@ -86,7 +94,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _joint(causes: Iterable[Cause], base: Snapshot, head: Snapshot) -> dict[Cause, Cause]:
+def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
     causes = list(causes)
     out = {one: one for one in causes}
@@ -105,7 +113,7 @@ def _joint(causes: Iterable[Cause], base: Snapshot, head: Snapshot) -> dict[Caus
         for subjects in _components([set(one.subjects) for one in members]):
             own = [one for one in members if subjects.issuperset(one.subjects)]
             names = tuple(sorted(subjects))
-            detail = crowd(names, base.items, head.items, way, lost=kind == CauseKind.CROWDED)
+            detail = crowd(names, compared, way, lost=kind == CauseKind.CROWDED)
             joint = replace(own[0], subjects=names, detail=detail)
             out |= dict.fromkeys(own, joint)
     return out

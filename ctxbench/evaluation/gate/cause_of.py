@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from ctxbench.candidates import MARGIN
@@ -14,13 +14,16 @@ from ctxbench.evaluation.gate.replay import CHUNK_RULE
 from ctxbench.evaluation.gate.sides import Compared, Side
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
+_ALL, _CHUNKS = "in the catalog", "with more chunks"
 _WAYS = {
     _FRONT: ("came in front", "stood in front"),
     _BEST: ("raised the best score", "had the best score"),
     _ROOM: ("filled the budget", "filled the budget before"),
-    _AMONG: ("changed the choice", "changed the choice"),  # by diversity, a gap, fusion, or how rare words are
+    _AMONG: ("changed the choice", "changed the choice"),  # by diversity, or a gap
+    _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),
+    _ALL: ("moved the scores of others", "moved the scores of others"),  # by fusion, or how rare words are
 }
-_ALONE = ("dense", "servers", "everything", "random")  # retrievers that score an item whatever else is in the catalog
+_DONE = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
 _MANY = 5  # subjects that are named where the catalog as a whole is the cause
 _BULK = 10  # so many edited items, at least half of the catalog, are one edit
 _NOTHING = "nothing that is under test differs: the selector is not deterministic"
@@ -41,15 +44,9 @@ class Causes:
             return _named(CauseKind.MODEL, own)
         if own:
             return _named(CauseKind.PARAMETER, own)
-        if self._weighs_the_catalog and self.altered.catalog:
+        if self.compared.weighs_the_catalog and self.altered.catalog:
             return None
         return _named(CauseKind.CODE, self.altered.code) if self.altered.code else None
-
-    @property
-    def _weighs_the_catalog(self) -> bool:
-        """Whether an item's score depends on what else is in the catalog."""
-        steps = self.compared.steps[1] or ()
-        return any(one.kind == "rank" or (one.kind == "retrieve" and one.name not in _ALONE) for one in steps)
 
     def nothing_differs(self) -> Cause:
         """All that is known is the same."""
@@ -86,7 +83,7 @@ class Causes:
         return Cause(kind=kind, subjects=found, detail=self._crowd(found, way, change))
 
     def _crowd(self, subjects: Sequence[str], way: str, change: Change) -> str:
-        return crowd(subjects, self.compared.base.items, self.compared.head.items, way, lost=change.lost)
+        return crowd(subjects, self.compared, way, lost=change.lost)
 
     def in_the_way(self, change: Change) -> tuple[str, ...]:
         """The new or edited items that came in front of a lost item; gone or edited ones that were, if it came in."""
@@ -113,10 +110,11 @@ class Causes:
             heavier = {name for name in ahead if name in here.offered and _tokens(here, name) > _tokens(there, name)}
             if heavier:
                 return tuple(sorted(heavier)), _ROOM
-        found = {name for name in ahead if there.score(name) < there.score(item)}
-        return tuple(
-            sorted(found or {name for name in suited & set(here.offered) if name not in there.offered})
-        ), _FRONT
+        if found := {name for name in ahead if there.score(name) < there.score(item)}:
+            return tuple(sorted(found)), _FRONT
+        if ahead and rule.startswith(CHUNK_RULE):  # in front on both sides, by other texts
+            return tuple(sorted(ahead)), _CHUNKS
+        return tuple(sorted(name for name in suited & set(here.offered) if name not in there.offered)), _FRONT
 
     def _rule(self, side: Side, item: str) -> str:
         row = side.rows.get(item)
@@ -128,18 +126,18 @@ class Causes:
         return self.altered.tokens is not None and "budget" in self._rule(side, self.compared.name(change.item))
 
     def _weighed(self, change: Change) -> Cause:
-        """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion)."""
+        """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion).
+
+        Of several items that were touched, scores do not tell which one moved those of the others: they are one cause.
+        """
         if not self.altered.catalog:
             return self._last()
         kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-        if found := self._among(change):
+        if not self.compared.weighs_the_catalog and (found := self._among(change)):
             return Cause(kind=kind, subjects=found, detail=self._crowd(found, _AMONG, change))
-        changed = sorted(self.compared.changed)
-        return Cause(
-            kind=kind,
-            subjects=tuple(changed) if len(changed) <= _MANY else (),
-            detail="scores are relative to the catalog, which changed",
-        )
+        changed = tuple(sorted(self.compared.changed))
+        detail = self._crowd(changed, _ALL, change)
+        return Cause(kind=kind, subjects=changed if len(changed) <= _MANY else (), detail=detail)
 
     def _among(self, change: Change) -> tuple[str, ...]:
         """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
@@ -183,7 +181,7 @@ class Causes:
             return self.own(change)
         if self.mover is not None and self.mover.kind != CauseKind.CODE:
             return self.mover
-        return self._weighed(change) if self._weighs_the_catalog or self._among(change) else self._last()
+        return self._weighed(change) if self.compared.weighs_the_catalog or self._among(change) else self._last()
 
     def _own_moved(self, before: Side, after: Side, item: str, *, lost: bool) -> bool:
         """Whether its score moved in the direction of the change; where one side has none, it may have."""
@@ -254,23 +252,33 @@ def _named(kind: CauseKind, settings: Iterable[Setting]) -> Cause:
     return Cause(kind=kind, subjects=tuple(sorted({one.name for one in settings})), detail=said)
 
 
-def crowd(subjects: Sequence[str], base: Collection[str], head: Collection[str], way: str, *, lost: bool) -> str:
+def crowd(subjects: Sequence[str], compared: Compared, way: str, *, lost: bool) -> str:
     """Who came in front, or was: `1 new and 2 edited items came in front`; the same for the same subjects.
 
     Args:
-        subjects: item ids.
-        base, head: the ids of both catalogs.
+        subjects: item ids, those of the head where an item is on both sides.
+        compared: what they were touched between.
         way: how they are in the way.
         lost: whether it is of what went out.
     """
-    counts = {
-        "new": sum(one not in base for one in subjects),
-        "edited": sum(one in base and one in head for one in subjects),
-        "gone": sum(one not in head for one in subjects),
-    }
-    said = " and ".join(f"{n} {what}" for what, n in counts.items() if n)
+    done = [done_to(one, compared) for one in subjects]
+    parts = [f"{done.count(what)} {what}" for what in _DONE if what in done]
+    said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
     verb = _WAYS[way][0 if lost else 1]
-    return f"{said} item{'s' if len(subjects) != 1 else ''} {verb}"
+    together = " together" if way == _ALL and len(subjects) > 1 else ""
+    return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
+
+
+def done_to(item: str, compared: Compared) -> str:
+    """What was done to an item, in a word: new, enabled, edited, renamed, gone or disabled."""
+    base, head, altered = compared.base, compared.head, compared.altered
+    if item in altered.edited:
+        return "edited"
+    if item in compared.old_name:
+        return "renamed"
+    if item in head.items:
+        return "enabled" if item in base.disabled else "new"
+    return "disabled" if item in head.disabled else "gone"
 
 
 def way_of(cause: Cause) -> str:

@@ -25,9 +25,12 @@ in
 - under the old cut X would be in             PARAMETER
 - else                                        MODEL, PARAMETER or CODE, the first of them that differs
 largest part: own score or tokens             EDITED or RENAMED (a name is searched, too); of an X that nobody has
-                                              touched CROWDED (BM25 and fusion: scores depend on the catalog)
+                                              touched CROWDED by all that was touched, together (BM25 and fusion:
+                                              scores depend on the whole catalog)
 largest part: rivals                          CROWDED by those new, edited or renamed that came in front of X; where a
-                                              margin keeps X out, by the one that raised the best score
+                                              margin keeps X out, by the one that raised the best score; where none
+                                              came in front and topK keeps X out, by those in front, whose texts are
+                                              others
 largest part: cut                             PARAMETER: the one that alone brings X back and alone keeps it out before,
                                               else one that does either, else all of the cut's that differ
 cannot be replayed                            EDITED if X was and its score fell; what moved all scores; PARAMETER if
@@ -39,8 +42,9 @@ A gained X likewise: NEW if it was not in the catalog, or disabled; EDITED if it
 fell that was in front of it; PARAMETER, MODEL, CODE, OUTSIDE as above. Labels are no cause: they are equal on both
 sides.
 
-What this cannot tell: which of two edits did it where a model or chunker changed as well and moved all scores as far;
-cuts that compare texts or fitted probabilities (`mmr`, `abstain`); how many chunks of one item stand before another.
+What this cannot tell: which of two edits did it where a model or chunker changed as well and moved all scores as far,
+or where scores depend on the whole catalog; cuts that compare texts or fitted probabilities (`mmr`, `abstain`); how
+many chunks of one item stand before another.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.stats import mcnemar_exact
 
+_SHOWN = 3  # selectors that may have taken the place of another
+
 
 class Paired(NamedTuple):
     """Snapshots put together by dataset and selector.
@@ -37,7 +39,7 @@ def pair_up(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Paired:
     now = {(one.dataset, one.selector): one for one in heads}
     return Paired(
         pairs=tuple((before[key], one) for key, one in now.items() if key in before),
-        missing=tuple(_missing(one, heads) for key, one in before.items() if key not in now),
+        missing=tuple(_missing(one, bases, heads) for key, one in before.items() if key not in now),
         notices=tuple(
             f"{selector} on {dataset} is not in {bases[0].source if bases else 'the baseline'}, and is not checked"
             for dataset, selector in now
@@ -46,11 +48,16 @@ def pair_up(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Paired:
     )
 
 
-def _missing(base: Snapshot, heads: Sequence[Snapshot]) -> SelectorCheck:
+def _missing(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> SelectorCheck:
     source = heads[0].source if heads else "this run"
-    alone = any(one.dataset == base.dataset for one in heads)
-    what = f"{base.selector} on {base.dataset}" if alone else f"dataset {base.dataset}"
+    there = [one.selector for one in heads if one.dataset == base.dataset]
+    what = f"{base.selector} on {base.dataset}" if there else f"dataset {base.dataset}"
+    known = {one.selector for one in bases if one.dataset == base.dataset}
     mend = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
+    if new := [one for one in there if one not in known]:  # a preset changed that the selector has its name from
+        again = "in the gate file and check again" if base.judged is None else "and run it again"
+        took = f"if {' or '.join(new[:_SHOWN])} took its place"
+        mend = f"{took}, give that `name: {base.selector}` {again}; else {mend}"
     reason = f"{base.source} has {what}, and {source} has not; {mend}"
     return SelectorCheck(
         dataset=base.dataset, selector=base.selector, verdict=Verdict.NOT_COMPARABLE, reasons=(reason,)
@@ -117,7 +124,7 @@ class _Compared:
     def checked(self, settings: Settings, metrics: tuple[Judged, ...]) -> SelectorCheck:
         """The whole of what is to be said."""
         same, differ = self.comparable, self.differences
-        pins = broken(settings.pins, self.head)
+        pins = broken(settings.pins, self.head, renamed=same.renamed)
         if same.reasons:
             return SelectorCheck(
                 dataset=self.head.dataset,
@@ -129,6 +136,7 @@ class _Compared:
                 notices=same.notices,
             )
         changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
+        pins = self._pins_explained(settings, pins, changes)
         allowed = settings.allowed(sum(bool(self.head.queries[query].required) for query in same.queries))
         by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
         facts = _Facts(lost=differ.lost, gained=differ.gained, allowed=allowed, by_group=by_group)
@@ -151,7 +159,19 @@ class _Compared:
             notices=(*same.notices, *self._notices(metrics)),
             differs=_differs(self.base, self.head, same.renamed),
             texts=_texts(changes, self.base, self.head),
+            reused=self.head.reused,
         )
+
+    def _pins_explained(
+        self, settings: Settings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
+    ) -> tuple[PinFailure, ...]:
+        """The pins that do not hold, with why."""
+        if not pins:
+            return ()
+        from ctxbench.evaluation.gate.pin_causes import explained_pins  # most checks find nothing to explain
+
+        same = self.comparable
+        return explained_pins(settings.pins, self.base, self.head, changes, queries=same.queries, renamed=same.renamed)
 
     def _by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -164,8 +184,8 @@ class _Compared:
     def _notices(self, metrics: Sequence[Judged]) -> Iterator[str]:
         base, head = self.base, self.head
         if swaps := self.differences.swaps:
-            what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores within 1e-5"
-            yield f"{what}, counted as the same ({named(swaps)})"
+            what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores that"
+            yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({named(swaps)})"
         unsteady = [one for one in self.comparable.queries if one in {*base.unsteady, *head.unsteady}]
         if unsteady:
             what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({named(unsteady)})"
@@ -190,8 +210,7 @@ def _undetermined(head: Snapshot) -> str:
     what = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
     if head.identity.outside:
         return f"{what}: it is not deterministic, or was changed; ask it repeatedly (repeats)"
-    scoped = head.judged is not None and any(query.scope is not None for query in head.judged.queries)
-    return f"{what}: {'a scope of the dataset was changed, or ' if scoped else ''}it is not deterministic"
+    return f"{what}: it is not deterministic"
 
 
 def _explained(
@@ -203,7 +222,7 @@ def _explained(
     from ctxbench.evaluation.gate.causes import explain, grouped  # most checks find nothing to explain
 
     explained = explain(base, head, changes, renamed)
-    return explained, grouped(explained, base, head)
+    return explained, grouped(explained, base, head, renamed)
 
 
 def _differs(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:

@@ -1,4 +1,8 @@
-"""What would mend a loss: one phrase for each required item that went out, from facts alone."""
+"""What would mend a loss: one phrase for each required item that went out, from facts alone.
+
+To undo the cause, or to widen the cut as far as is said, brings the item back where nothing else keeps it out as well.
+What a text should say is a hint: no scores are computed for it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Any
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.errors import UserError
 from ctxbench.evaluation.gate.altered import NONE
+from ctxbench.evaluation.gate.cause_of import done_to
 from ctxbench.evaluation.gate.described import FlatStep
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Change
 from ctxbench.evaluation.gate.replay import CHUNK_RULE
@@ -19,9 +24,18 @@ from ctxbench.sources import rows as sources
 from ctxbench.sources.catalogs import read_item
 from ctxbench.text import query_chunks
 
-_ALIKE = 0.05  # scores for the same request this close are of items that a request does not tell apart
+_ALIKE = 0.05  # similarities to the same request this close are of items that a request does not tell apart
 _SHORT = 3  # letters
 _WORDS = 90  # characters of a lost sentence that are shown
+_FEW = 3  # items of which each is named
+_UNDONE = {
+    "new": "take {} out",
+    "enabled": "disable {} again",
+    "edited": "take the edit of {} back",
+    "renamed": "give {} its old name back",
+    "gone": "put {} back",
+    "disabled": "enable {} again",
+}
 _SIZES = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
 
@@ -34,12 +48,13 @@ def mended(change: Change, cause: Cause, compared: Compared) -> str:
         back = f"enable {item} again" if item in compared.head.disabled else f"put {item} back"
         return f"{back}, or if another item took its place, label that with `ctxbench data rebase`"
     if cause.kind == CauseKind.RENAMED:
-        return f"say the old name in the description of {item}: names are searched"
+        return f"give {item} its old name back, or say in its description what that said: names are searched"
     if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
         lost = lost_words(change, compared)
-        return f"put back what requests found it by: {lost}" if lost else _wider(change, compared)
+        other = f"say again what it may have been found by: {lost}" if lost else _wider(change, compared)
+        return f"take the edit of {item} back{f', or {other}' if other else ''}"
     if cause.kind == CauseKind.CROWDED:
-        return _apart(change, cause, compared) or _wider(change, compared)
+        return _apart(change, cause, compared) or _wider(change, compared) or _undone(cause, compared)
     if cause.kind == CauseKind.PARAMETER:
         return _back(cause, compared)
     if cause.kind == CauseKind.MODEL:
@@ -89,7 +104,9 @@ def _item(fields: Mapping[str, Any]) -> Item | None:
 
 
 def _apart(change: Change, cause: Cause, compared: Compared) -> str:
-    """Names the items in front that the request scores nearly as this one."""
+    """Names the items in front that the request scores nearly as this one, where scores are similarities."""
+    if compared.weighs_the_catalog:
+        return ""
     _, after = compared.sides(change.query)
     item = compared.name(change.item)
     alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _ALIKE]
@@ -102,9 +119,18 @@ def _apart(change: Change, cause: Cause, compared: Compared) -> str:
     return f"{said}; or {wider}" if wider else said
 
 
+def _undone(cause: Cause, compared: Compared) -> str:
+    """Takes back what was done to the items that are in the way, where those are few."""
+    if len(cause.subjects) > _FEW:
+        return ""
+    return " and ".join(_UNDONE[done_to(one, compared)].format(one) for one in cause.subjects)
+
+
 def _back(cause: Cause, compared: Compared) -> str:
     """Sets parameters back."""
-    told = [one for one in compared.altered.settings if one.name in cause.subjects]
+    altered = compared.altered
+    counter = () if altered.tokens is None else (altered.tokens,)
+    told = [one for one in (*altered.settings, *counter) if one.name in cause.subjects]
     back = dict.fromkeys(f"{one.name} back to {one.was}" for one in told if one.was != NONE)
     out = dict.fromkeys(one.name for one in told if one.was == NONE)
     said = [

@@ -166,13 +166,20 @@ class PinFailure:
         pin: as the gate file has it, in words.
         line: where it stands there; 0 = nowhere.
         query: id.
-        message: what is wrong, and by how much.
+        message: what is wrong, by how much, and in a check why, as far as that is known.
+        about: what it is about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no
+            answer.
+        cause: why the item went out or came in; None where it did not, or it is about no item.
+        mend: what would bring back an item that went out: one phrase; empty where nothing can be said.
     """
 
     pin: str
     line: int
     query: str
     message: str
+    about: str = ""
+    cause: Cause | None = None
+    mend: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,8 +193,8 @@ class SelectorCheck:
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
         changes: of items that went in or out, in the order of the queries; swaps left out.
-        swaps: queries that differ only by items whose scores are within 1e-5.
-        causes: most costly first: required items lost net, then changes of others.
+        swaps: queries that differ only by items whose scores noise may exchange (`swaps.margin_of`: at most 1e-5).
+        causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others.
         metrics: judged, in the order asked.
         pins: that do not hold.
         lost, gained: required items over all queries compared.
@@ -196,6 +203,8 @@ class SelectorCheck:
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
         texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
         latency: judged; None where it was not asked for, or could not be timed, which a notice says.
+        reused: whether the selector was not asked, since nothing that decides its answers has changed since the
+            baseline was accepted.
     """
 
     dataset: str
@@ -216,6 +225,7 @@ class SelectorCheck:
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     latency: LatencyJudged | None = None
+    reused: bool = False
 
     @property
     def lost_verdict(self) -> Verdict:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from ctxbench.errors import Fault, suggest
 from ctxbench.evaluation.gate.model import PinFailure
 from ctxbench.evaluation.gate.settings import Pin
 from ctxbench.evaluation.gate.snapshots import AnswerFact, Snapshot
 
+ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
-def broken(pins: Iterable[Pin], snapshot: Snapshot) -> tuple[PinFailure, ...]:
+
+def broken(
+    pins: Iterable[Pin], snapshot: Snapshot, *, renamed: Mapping[str, str] = MappingProxyType({})
+) -> tuple[PinFailure, ...]:
     """The pins that a snapshot does not keep, in their order, then in that of the queries.
+
+    An item that must not be offered must not be under its new name (`renamed`, new id by old) either; one that must be
+    offered is to be named as it is called.
 
     What a session holds is offered, too, but counts neither as an item nor by its tokens. A pin that the snapshot's
     dataset or selector is not meant by, or whose query or tag it lacks, says nothing here (see `unknown_pins`).
@@ -21,8 +29,11 @@ def broken(pins: Iterable[Pin], snapshot: Snapshot) -> tuple[PinFailure, ...]:
     for pin in pins:
         for query in _meant(pin, snapshot):
             fact = snapshot.answers.get(query)
-            messages = ["there is no answer"] if fact is None or fact.error else _wrong(pin, fact, snapshot)
-            found += [PinFailure(pin=words(pin), line=pin.line, query=query, message=one) for one in messages]
+            wrong = [("", "there is no answer")] if fact is None or fact.error else _wrong(pin, fact, snapshot, renamed)
+            found += [
+                PinFailure(pin=words(pin), line=pin.line, query=query, message=message, about=about)
+                for about, message in wrong
+            ]
     return tuple(found)
 
 
@@ -44,7 +55,8 @@ def unknown_pins(pins: Iterable[Pin], snapshots: Sequence[Snapshot], *, path: Pa
         snapshots: of both sides of a check; an item may be known to either, all else must be in some.
         path: the file that they stand in.
     """
-    return [Fault(message, path, pin.line) for pin in pins for message in _unknown(pin, snapshots)]
+    listed: set[tuple[str, str]] = set()
+    return [Fault(message, path, pin.line) for pin in pins for message in _unknown(pin, snapshots, listed)]
 
 
 def _meant(pin: Pin, snapshot: Snapshot) -> list[str]:
@@ -56,23 +68,24 @@ def _meant(pin: Pin, snapshot: Snapshot) -> list[str]:
     return [name for name, query in snapshot.queries.items() if pin.tag in query.tags]
 
 
-def _wrong(pin: Pin, fact: AnswerFact, snapshot: Snapshot) -> Iterator[str]:
+def _wrong(pin: Pin, fact: AnswerFact, snapshot: Snapshot, renamed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What it is about, and what is wrong."""
     there = {one.id: one for one in fact.offered}
     for item in pin.must_include:
         if item not in there:
-            yield f"{item} is not offered: {_why_out(item, fact, snapshot)}"
+            yield item, f"{item} is not offered: {_why_out(item, fact, snapshot)}"
     for item in pin.must_not_include:
-        if item in there:
-            one = there[item]
+        one = there.get(item) or there.get(renamed.get(item, ""))
+        if one is not None:
             how = "held by the session" if one.origin == "session" else f"offered ({one.origin}{_scored(one.score)})"
-            yield f"{item} is {how}"
+            yield item, f"{one.id} is {how}"
     added = [one.id for one in fact.offered if one.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
-        yield f"{_count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
+        yield ITEMS, f"{_count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
     if pin.at_most_tokens is not None:
         tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
         if tokens > pin.at_most_tokens:
-            yield f"{_count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+            yield TOKENS, f"{_count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
 
 
 def _why_out(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
@@ -92,14 +105,21 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _unknown(pin: Pin, snapshots: Sequence[Snapshot]) -> Iterator[str]:
+def _unknown(pin: Pin, snapshots: Sequence[Snapshot], listed: set[tuple[str, str]]) -> Iterator[str]:
+    """What is wrong with a pin; what is known is listed once a dataset, and noted in `listed`."""
+
+    def closest(what: str, name: str, known: Iterable[str]) -> str:
+        first = (what, pin.dataset) not in listed
+        listed.add((what, pin.dataset))
+        return suggest(name, known, listed=first)
+
     datasets = {one.dataset for one in snapshots}
     selectors = {one.selector for one in snapshots}
     if pin.dataset and pin.dataset not in datasets:
-        yield f"pin: no dataset {pin.dataset!r} in this check{suggest(pin.dataset, datasets)}"
+        yield f"pin: no dataset {pin.dataset!r} in this check{closest('dataset', pin.dataset, datasets)}"
         return
     if pin.selector and pin.selector not in selectors:
-        yield f"pin: no selector {pin.selector!r} in this check{suggest(pin.selector, selectors)}"
+        yield f"pin: no selector {pin.selector!r} in this check{closest('selector', pin.selector, selectors)}"
         return
     meant = [one for one in snapshots if pin.dataset in ("", one.dataset) and pin.selector in ("", one.selector)]
     where = f" in dataset {pin.dataset}" if pin.dataset else ""
@@ -110,11 +130,11 @@ def _unknown(pin: Pin, snapshots: Sequence[Snapshot]) -> Iterator[str]:
         known = {name for one in meant for name in one.queries}
         tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
         if pin.query:
-            yield f"pin: no query {pin.query!r}{where or ' in this check'}{suggest(pin.query, known)}"
+            yield f"pin: no query {pin.query!r}{where or ' in this check'}{closest('query', pin.query, known)}"
         else:
-            yield f"pin: no query has the tag {pin.tag!r}{where}{suggest(pin.tag, tags)}"
+            yield f"pin: no query has the tag {pin.tag!r}{where}{closest('tag', pin.tag, tags)}"
         return
     items = {name for one in meant if _meant(pin, one) for name in (*one.items, *one.disabled)}
     for item in (*pin.must_include, *pin.must_not_include):
         if item not in items:
-            yield f"pin: no item {item!r} in catalog or baseline{where}{suggest(item, items)}"
+            yield f"pin: no item {item!r} in catalog or baseline{where}{closest('item', item, items)}"

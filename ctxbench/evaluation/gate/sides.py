@@ -11,12 +11,15 @@ import numpy as np
 
 from ctxbench.candidates import MARGIN
 from ctxbench.evaluation.gate.altered import Altered
+from ctxbench.evaluation.gate.baseline_rows import rounded
 from ctxbench.evaluation.gate.described import FlatStep, flat_steps
 from ctxbench.evaluation.gate.replay import CHUNK_RULE, Row
 from ctxbench.evaluation.gate.snapshots import NEAR, AnswerFact, Snapshot
 from ctxbench.evaluation.gate.table_answers import TableAnswers
 from ctxbench.items import ITEM_TYPES
 from ctxbench.selection import Offered
+
+_ALONE = ("dense", "servers", "everything", "random")  # retrievers that score an item whatever else is in the catalog
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,12 @@ class Compared:
         """The steps of both selectors."""
         return flat_steps(self.base.identity.selector), flat_steps(self.head.identity.selector)
 
+    @cached_property
+    def weighs_the_catalog(self) -> bool:
+        """Whether an item's score depends on what else is in the catalog; such scores are no similarities."""
+        steps = self.steps[1] or ()
+        return any(one.kind == "rank" or (one.kind == "retrieve" and one.name not in _ALONE) for one in steps)
+
     def name(self, item: str) -> str:
         """An id of either side as the id at the head; of an item that is gone, as it was."""
         return item if item in self.head.items else self.renamed.get(item, item)
@@ -100,7 +109,7 @@ class Compared:
             rows[name] = Row(
                 id=name,
                 place=self._place.get(name, len(self._place)),
-                score=one.score,
+                score=rounded(one.score),  # as a baseline has it
                 origin=one.origin,
                 chunk=-1 if one.pair is None else one.pair.query_chunk,
                 tokens=0 if fact is None else fact.tokens,

@@ -119,7 +119,8 @@ def causes(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, tuple[str, ..
 
 def groups(base: Snapshot, head: Snapshot) -> tuple[CauseGroup, ...]:
     """The groups of all changes."""
-    return grouped(explained(base, head), as_baseline(base), head)
+    found = comparable(as_baseline(base), head, Settings(metrics=(parse_metric("completeness"),)))
+    return grouped(explained(base, head), as_baseline(base), head, found.renamed)
 
 
 def _name(item: str) -> str:

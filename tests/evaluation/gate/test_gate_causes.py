@@ -183,7 +183,48 @@ def test_scores_that_weigh_the_whole_catalog():
     head = now({"c": 0.59, "h": 0.61}, spec={"retrieve": "bm25"}, texts={"h": "else"})
     assert causes(base, head)["-c"][:2] == ("crowded out", ("h",))
     head = now({"c": 0.59, "x": 0.01}, spec={"retrieve": "bm25"})
-    assert causes(base, head)["-c"] == ("crowded out", ("x",), "1 new item changed the choice")
+    assert causes(base, head)["-c"] == ("crowded out", ("x",), "1 new item moved the scores of others")
+
+
+def test_where_scores_weigh_the_whole_catalog_all_that_was_touched_is_one_cause():
+    base = scored({"q": SCORES}, spec={"retrieve": "bm25"}, texts={"b": "The same words."})
+    scores = {name: score for name, score in SCORES.items() if name not in "bi"}
+    given = {"spec": {"retrieve": "bm25"}, "texts": {"k": "The same words.", "h": "else"}}
+    head = scored({"q": {**scores, "k": 0.8, "c": 0.59, "x": 0.01}}, **given)
+    how = "1 new, 1 edited, 1 renamed and 1 gone items together moved the scores of others"
+    assert causes(base, head)["-c"] == ("crowded out", ("h", "i", "k", "x"), how)
+    assert causes(base, head)["+d"] == ("room made", ("h", "i", "k", "x"), how)
+    more = {f"x{n}": 0.01 for n in range(6)}
+    head = scored(
+        {"q": {**scores, "b": 0.8, "i": 0.1, "c": 0.59, **more}},
+        spec={"retrieve": "bm25"},
+        texts={"b": "The same words."},
+    )
+    assert causes(base, head)["-c"][1:] == ((), "6 new items together moved the scores of others")
+
+
+def test_more_chunks_of_an_item_that_stood_in_front_before():
+    cut = [{"standard": {"topK": 3, "topN": 5, "includeScore": 1.0}}]
+    base = scored({"q": SCORES}, cut)
+    fewer = {"a": 0, "b": 1, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8, "i": 9}  # b has two chunks
+    head = now({}, cut, texts={"b": "b. b."}, chunks=fewer)
+    assert causes(base, head) == {"-c": ("crowded out", ("b",), "1 edited item took up more of the topK chunks")}
+    assert causes(head, base) == {"+c": ("room made", ("b",), "1 edited item took up more of the topK chunks before")}
+
+
+def test_a_renamed_item_is_neither_new_nor_gone_to_those_around_it():
+    base = scored({"q": SCORES}, texts={"c": "The same words."})
+    scores = {name: score for name, score in SCORES.items() if name != "c"}
+    head = scored({"q": {**scores, "k": 0.55}}, texts={"k": "The same words."})
+    assert causes(base, head)["+d"] == ("room made", ("k",), "1 renamed item stood in front")
+    assert causes(head, base)["-d"] == ("crowded out", ("c",), "1 renamed item came in front")
+
+
+def test_a_score_that_a_baseline_has_rounded_has_not_moved():
+    cut = [{"standard": {"topK": 3, "topN": 5, "includeScore": 1.0}}]
+    base = scored({"q": {**SCORES, "d": 0.60000004}}, cut)
+    head = scored({"q": {**{n: s for n, s in SCORES.items() if n != "c"}, "d": 0.60000004}}, cut)
+    assert causes(base, head)["+d"] == ("room made", ("c",), "1 gone item stood in front")
 
 
 def test_nothing_that_is_under_test_differs():

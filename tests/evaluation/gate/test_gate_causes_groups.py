@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
+from ctxbench.evaluation.gate.cause_groups import cost
 from ctxbench.evaluation.gate.causes import what_changed
+from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind
 from ctxbench.selection import Pair
 from tests.evaluation.gate.cause_cases import explained, groups, scored
 from tests.evaluation.gate.gate_cases import item_id
@@ -16,6 +19,10 @@ ROW = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
 def row(*names, **scores):
     """Scores of names in falling order from 0.9, and those given."""
     return {**{name: 0.9 - place / 10 for place, name in enumerate(names)}, **scores}
+
+
+def name_of(item):
+    return item.rpartition(":")[2]
 
 
 def shown(found):
@@ -57,6 +64,39 @@ def test_what_loses_most_comes_first_and_what_gains_last():
     assert [one.tokens for one in found] == [-30, 30]
 
 
+def test_what_loses_and_gains_more_comes_before_what_only_gains():
+    queries = {f"q{n}": row("a", "b", "c", "d") for n in range(1, 5)}
+    needs = {"q1": ["b"], "q2": ["c"], "q3": ["c"], "q4": ["e"]}
+    base = scored({name: {**scores, "e": 0.1} for name, scores in queries.items()}, STANDARD, required=needs)
+    head = {name: {**scores, "e": 0.1} for name, scores in queries.items()}
+    head["q1"]["c"] = head["q2"]["c"] = head["q3"]["c"] = 0.85  # c costs b once, and is gained twice
+    head["q4"]["e"] = 0.99
+    found = groups(base, scored(head, STANDARD, required=needs, texts={"c": "else", "e": "else"}))
+    assert [(one.cause.kind.value, *map(name_of, one.cause.subjects), one.lost, one.gained) for one in found] == [
+        ("crowded out", "c", 1, 0),
+        ("crowded out", "e", 0, 0),
+        ("item edited", "e", 0, 1),
+        ("item edited", "c", 0, 2),
+    ]
+
+
+def test_an_order_by_what_is_lost_net_then_lost_then_gained_then_others():
+    def group(lost, gained, others):
+        return CauseGroup(
+            cause=Cause(kind=CauseKind.CODE, detail=f"{lost}{gained}{others}"),
+            lost=lost,
+            gained=gained,
+            others=others,
+            tokens=0,
+            queries=(),
+        )
+
+    in_order = [(3, 0, 0), (5, 3, 0), (4, 9, 1), (2, 2, 9), (2, 8, 9), (0, 0, 9), (0, 0, 1), (0, 1, 9), (0, 5, 9)]
+    expected = [group(*one) for one in in_order]
+    for order in itertools.permutations(expected, 3):
+        assert sorted(order, key=cost) == [one for one in expected if one in order]
+
+
 def test_the_queries_that_lost_something_needed_come_first():
     queries = {f"q{n}": row("a", "b", "c") for n in range(1, 4)}
     base = scored(queries, STANDARD, required={"q2": ["b"]})
@@ -80,12 +120,13 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, texts={"b": text})
     pairs = {"q": {**ROW, "b": 0.1}}
     head = scored(pairs, STANDARD, required={"q": ["b"]}, texts={"b": "Send a message."})
-    lost = 'put back what requests found it by: "Say who it is for and when."'
+    back = f"take the edit of {item_id('b')} back, or say again what it may have been found by"
+    lost = f'{back}: "Say who it is for and when."'
     assert mend(base, head) == lost  # no pair of chunks is known: the sentence that is gone
     held = base.answers["q"]
     known = tuple(replace(one, pair=Pair(0, 0)) for one in held.offered)
     base = replace(base, answers={"q": replace(held, offered=known)})
-    assert mend(base, head) == 'put back what requests found it by: "Say who it is for and when."'
+    assert mend(base, head) == lost
 
 
 def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be():
@@ -97,6 +138,12 @@ def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be()
     assert mend(base, head) == "raise contextTopN to 3"
 
 
+def test_scores_by_words_or_ranks_make_no_look_alikes():
+    spec = {"spec": {"retrieve": "bm25"}, "required": {"q": ["b"]}, "values": {"n": 2}}
+    base = scored({"q": ROW}, [{"first": {"n": 2}}], **spec)
+    assert mend(base, scored({"q": {**ROW, "x": 0.82}}, [{"first": {"n": 2}}], **spec)) == "raise n to 3"
+
+
 def test_a_loss_by_a_parameter_is_mended_by_setting_it_back():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]})
     head = scored({"q": ROW}, [*STANDARD, {"first": {"n": 1}}], required={"q": ["b"]})
@@ -105,11 +152,34 @@ def test_a_loss_by_a_parameter_is_mended_by_setting_it_back():
     assert mend(base, head) == "set refine.standard.topN back to 2"
 
 
+def test_where_no_wider_cut_is_known_what_is_in_the_way_is_to_be_undone():
+    cut = [{"standard": {"topK": 2, "topN": 5, "includeScore": 1.0}}]
+    base = scored({"q": {**ROW, "y": 0.3}}, cut, required={"q": ["b"]}, texts={"y": "y"})
+    head = scored({"q": {**ROW, "x": 0.88, "y": 0.87}}, cut, required={"q": ["b"]}, texts={"y": "else"})
+    assert mend(base, head) == f"take {item_id('x')} out and take the edit of {item_id('y')} back"
+
+
+def test_a_loss_by_another_counter_is_mended_by_counting_as_before():
+    refine = [{"first": {"n": 2}}, {"budget": {"tokens": 20}}]
+    base = scored({"q": ROW}, refine, required={"q": ["b"]})
+    head = scored({"q": ROW}, refine, required={"q": ["b"]}, tokens=dict.fromkeys(ROW, 11))
+    head = replace(head, identity=replace(head.identity, tokens="chars"))
+    assert mend(base, head) == "set tokens back to o200k"
+
+
+def test_a_loss_by_another_name_is_mended_by_the_old_one():
+    base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, texts={"b": "The same words."})
+    scores = {name: score for name, score in ROW.items() if name != "b"}
+    head = scored({"q": {**scores, "k": 0.1}}, STANDARD, required={"q": ["k"]}, texts={"k": "The same words."})
+    assert mend(base, head).startswith(f"give {item_id('k')} its old name back, or say in its description")
+
+
 def test_the_margin_that_would_be_wide_enough():
     refine = [{"margin": {"margin": 0.2, "of": "ratio"}}]
     base = scored({"q": ROW}, refine, required={"q": ["b"]})
     head = scored({"q": {**ROW, "b": 0.6}}, refine, required={"q": ["b"]}, texts={"b": "b b. else"})
-    assert mend(base, head) == "raise refine.margin.margin to 0.334"  # (0.9 - 0.6) / 0.9 = 0.3333
+    wider = "raise refine.margin.margin to 0.334"  # (0.9 - 0.6) / 0.9 = 0.3333
+    assert mend(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
 
 
 def test_another_model_is_to_be_tuned_for():

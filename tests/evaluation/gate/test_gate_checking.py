@@ -123,7 +123,8 @@ def test_a_broken_pin_fails_alone():
     pins = (Pin(query="q000", must_include=(item_id("c"),), line=3),)
     one = only(many(30), many(30), pins=pins)
     assert one.verdict is Verdict.WORSE
-    assert one.reasons == (f"pin broken, query q000: {item_id('c')} is not offered: below includeScore, score 0.88",)
+    why = "below includeScore, score 0.88; it did not hold in the baseline either"
+    assert one.reasons == (f"pin broken, query q000: {item_id('c')} is not offered: {why}",)
     assert [failure.line for failure in one.pins] == [3]
 
 
@@ -147,7 +148,7 @@ def test_a_pair_that_is_not_comparable_is_not_judged_nor_corrected_for():
 def test_left_out_queries_are_counted_and_told():
     one = only(many(30), many(20), allow_removed=True)
     assert (one.verdict, one.compared, len(one.left_out["removed"])) == (Verdict.SAME, 20, 10)
-    assert one.notices == ("10 queries gone, left out (q020, q021, q022, ...)",)
+    assert one.notices == ("10 queries of this run are gone (q020, q021, q022, ...), left out",)
 
 
 def test_queries_that_need_nothing_are_judged_by_what_applies():
@@ -172,7 +173,8 @@ def test_swaps_are_counted_and_change_no_metric():
     one = only(base, head, max_lost_required=0)
     assert (one.verdict, one.swaps, one.changes, one.lost) == (Verdict.SAME, ("q",), (), 0)
     assert [judged.comparison.equal for judged in one.metrics] == [1, 1, 1]
-    assert one.notices == ("1 query differs only among scores within 1e-5, counted as the same (q)",)
+    what = "1 query differs only among scores that noise may exchange (at most 1e-5 apart)"
+    assert one.notices == (f"{what}, counted as the same (q)",)
 
 
 def test_a_query_that_is_a_swap_in_part_keeps_its_own_values():
@@ -248,10 +250,27 @@ def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head()
 
 
 def test_a_selector_that_the_run_lacks_is_named():
-    _, missing, _ = pair_up([replace(many(2), source="gate.baseline", judged=None)], [many(2, selector="t")])
-    assert missing[0].reasons == (
-        "gate.baseline has s on d, and this run has not; put it back, or write the baseline anew with --accept",
-    )
+    base = [replace(many(2, selector=name), source="gate.baseline", judged=None) for name in "st"]
+    _, missing, _ = pair_up(base, [many(2, selector="t")])
+    what = "gate.baseline has s on d, and this run has not"
+    assert [one.reasons for one in missing] == [(f"{what}; put it back, or write the baseline anew with --accept",)]
+
+
+def test_a_selector_that_may_go_on_under_another_name_is_told_how_to_be_judged():
+    """As when a preset changes that the selector has its name from."""
+    base = replace(many(2, selector="semantic/normal"), source="gate.baseline", judged=None)
+    now, other = many(2, selector="semantic/aggressive"), many(2, selector="bm25", dataset="e")
+    _, missing, _ = pair_up([base], [now, other])
+    what = "gate.baseline has semantic/normal on d, and this run has not"
+    mend = "give that `name: semantic/normal` in the gate file and check again"
+    else_ = "else put it back, or write the baseline anew with --accept"
+    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {mend}; {else_}",)
+
+
+def test_of_two_runs_the_selector_is_to_be_run_again_under_the_old_name():
+    _, missing, _ = pair_up([many(2)], [many(2, selector=name) for name in "tuvw"])
+    mend = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
+    assert missing[0].reasons == (f"this run has s on d, and this run has not; {mend}",)
 
 
 # ---------------------------------------------------------------------------------------------- order, mirror

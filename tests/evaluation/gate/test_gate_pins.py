@@ -114,6 +114,18 @@ def test_a_pin_of_what_is_nowhere_is_a_fault_with_its_line(given, text):
     assert message.endswith("(gate.yaml, line 3)")
 
 
+def test_what_is_known_is_listed_once():
+    several = [Pin(query="q8"), Pin(query="q9"), Pin(query="q1", must_include=("tool:s:aa", "tool:s:bb"))]
+    found = [fault.message for fault in unknown_pins(several, [FOUND])]
+    assert [("Known: q1" in message, "Known: tool" in message) for message in found] == [
+        (True, False),
+        (False, False),
+        (False, True),
+        (False, False),
+    ]
+    assert all("; did you mean '" in message for message in found)
+
+
 def test_a_pin_of_what_is_somewhere_is_none():
     assert unknown(query="q1", must_include=(A,), must_not_include=(B,)) == []
     assert unknown(tag="billing", dataset="d", selector="s") == []
