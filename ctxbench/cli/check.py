@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ import typer
 from ctxbench.cli.light import drop_output
 from ctxbench.cli.output import print_json, print_json_text
 from ctxbench.cli.progress import progress
-from ctxbench.errors import ParameterError, StorageError, UserError
+from ctxbench.errors import ParameterError, StorageError, UserError, faults_of
 from ctxbench.fileio import write_atomic
+from ctxbench.reporting.workflow import harmless
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.gate.gate import Checked
@@ -83,20 +84,29 @@ def run(asked: Asked, outputs: Outputs) -> None:
         UserError: it cannot be judged; the summary and the other files say so, too.
         typer.Exit: with the code of the verdict, if it is not 0.
     """
-    _refuse_contradictions(asked, outputs)
-    _refuse_folders(outputs)
+    try:
+        _refuse_contradictions(asked, outputs)
+        _refuse_folders(outputs)
+    except ParameterError as error:
+        if outputs.json and not (outputs.annotations or asked.accept):
+            _tell_refusal(error, asked, Outputs(json=True))
+        raise
+    from ctxbench.evaluation.gate.plugins import without_another_end
+
     if asked.accept:
-        _accept(asked, as_json=outputs.json)
+        with without_another_end():
+            _accept(asked, as_json=outputs.json)
         return
     try:
-        found, accept, places = _checked(asked)
-        _tell(found, asked, outputs, accept=accept, places=places)
+        with without_another_end():
+            found, accept, places = _checked(asked)
+            _tell(found, asked, outputs, accept=accept, places=places)
     except UserError as error:
-        _tell_refusal(str(error), asked, outputs)
+        _tell_refusal(error, asked, outputs)
         raise
     except Exception as error:  # noqa: BLE001 - a bug of ours would end with exit code 1, which says "worse" here
-        traceback.print_exc()
-        _tell_refusal(f"ctxbench has a bug: {type(error).__name__}: {error}", asked, outputs)
+        sys.stderr.write(harmless(traceback.format_exc()))
+        _tell_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), asked, outputs)
         raise typer.Exit(2) from None
     code = found.exit_code(strict=asked.strict)
     if code:
@@ -165,18 +175,21 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
         print_json({"baseline": done.folder.as_posix(), **files})
         return
     for path in done.written:
-        typer.echo(f"written: {path}")
+        _say(f"written: {path}")
     for path in done.removed:
-        typer.echo(f"removed: {path}")
+        _say(f"removed: {path}")
     if asked.texts and not done.texts:
-        typer.echo(
-            "no texts of requests and items are written, as in the baseline that was there; delete it to take them in"
-        )
+        _say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
-        typer.echo(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
+        _say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
     kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
-    typer.echo(f"accepted: {done.folder}, {kept}; {changed}")
+    _say(f"accepted: {done.folder}, {kept}; {changed}")
+
+
+def _say(text: str) -> None:
+    """Print a line that may hold what someone else wrote."""
+    typer.echo(harmless(text))
 
 
 def _gate(asked: Asked) -> Path:
@@ -217,20 +230,30 @@ def _accept_command(asked: Asked, done: Checked) -> str:
 
 
 def _places(done: Checked) -> Places:
-    """Where pins and items stand, as far as that is in the repository."""
+    """Where pins, selectors, items and queries stand, as far as that is in the repository."""
     from ctxbench.evaluation.datasets.store import dataset_folder
     from ctxbench.evaluation.gate.item_lines import ItemLines
-    from ctxbench.reporting.gate.annotations import Places
+    from ctxbench.jsonio import line_of
+    from ctxbench.reporting.gate.annotations import Place, Places
 
-    base, references = done.prepared.experiment.base, done.prepared.references
-    lines = ItemLines()
+    experiment, references, lines = done.file.experiment, done.references, ItemLines()
 
-    def item(dataset: str, name: str) -> tuple[str, int]:
-        own = base / references[dataset]
-        path, line = lines.find(own if own.is_dir() else dataset_folder(references[dataset]), name)
-        return _in_repository(path), line
+    def finding(find: Callable[[Path, str], tuple[Path, int]]) -> Callable[[str, str], Place]:
+        def found(dataset: str, name: str) -> Place:
+            own = experiment.base / references[dataset]
+            path, line = find(own if own.is_dir() else dataset_folder(references[dataset]), name)
+            return _in_repository(path), line
 
-    return Places(gate=_in_repository(done.file.path), item=item)
+        return found
+
+    return Places(
+        gate=_in_repository(done.file.path),
+        selectors={one.name: one.line for one in experiment.selectors},
+        embedder=line_of(experiment.lines, ("embedder",)),
+        item=finding(lines.find),
+        query=finding(lines.query),
+        labels=finding(lines.labels),
+    )
 
 
 def _in_repository(path: Path) -> str:
@@ -276,20 +299,28 @@ def _console(told: Document) -> str:
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=plain)
 
 
-def _tell_refusal(message: str, asked: Asked, outputs: Outputs) -> None:
-    """Say in every output that was asked for why nothing could be judged; standard error says it in any case."""
+def _tell_refusal(error: Exception, asked: Asked, outputs: Outputs) -> None:
+    """Say in every output that was asked for why nothing could be judged; standard error says it in any case.
+
+    Files last: one that cannot be written may be the reason.
+    """
+    if outputs.json:
+        from ctxbench.jsonio import dump_json
+        from ctxbench.reporting.gate.as_json import refusal_dict
+
+        _print("", json=dump_json(refusal_dict(asked.name, error), indent=2))
+    if outputs.annotations:
+        from ctxbench.reporting.gate.annotations import refusal as commands
+
+        _print(commands(faults_of(error), file=_in_repository))
     if outputs.markdown is not None:
         from ctxbench.reporting.gate.document import refusal as told
 
-        _summarise(told(asked.name, message), outputs.markdown)
+        _summarise(told(asked.name, error), outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.reporting.gate.junit import refusal as cases
 
-        _write(outputs.junit, cases(asked.name, message))
-    if outputs.annotations:
-        from ctxbench.reporting.gate.annotations import refusal as command
-
-        _print(command(message))
+        _write(outputs.junit, cases(asked.name, faults_of(error)))
 
 
 def _summarise(told: Document, path: Path) -> None:

@@ -46,7 +46,8 @@ class Prepared:
 
     Attributes:
         experiment: as read.
-        datasets: by name, in order.
+        datasets: by name, in order; what of them is asked.
+        opened: the same, with the queries of other splits and outside of the sample.
         references: what the experiment calls each, by name: the name itself, or a folder.
         measured: by dataset, how many queries of the split could be asked; a sample are fewer.
         drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all.
@@ -58,6 +59,7 @@ class Prepared:
 
     experiment: Experiment
     datasets: Mapping[str, Dataset]
+    opened: Mapping[str, Dataset]
     references: Mapping[str, str]
     measured: Mapping[str, int]
     drawn: Mapping[str, int]
@@ -68,12 +70,13 @@ class Prepared:
 
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
-        return _resources(self.embedder, self.counter, progress=progress)
+        return local_resources(self.embedder, self.counter, progress=progress)
 
 
-def _resources(
+def local_resources(
     embedder: Embedder, counter: TokenCounter, *, progress: Callable[[int, int], None] | None = None
 ) -> LocalResources:
+    """Resources over the vector store of this machine; no model is loaded."""
     return LocalResources(Vectors(embedder, VectorStore(embedder.identity), progress=progress), counter)
 
 
@@ -126,12 +129,13 @@ def prepare(
         return None
 
     datasets: dict[str, Dataset] = {}
+    opened: dict[str, Dataset] = {}
     references: dict[str, str] = {}
     drawn: dict[str, int] = {}
     measured: dict[str, int] = {}
     for place, name in enumerate(experiment.datasets):
         where = ("datasets", place)
-        dataset = attempt(partial(opening, name, base=experiment.base, notify=notify), *where)
+        dataset = found = attempt(partial(opening, name, base=experiment.base, notify=notify), *where)
         if dataset is not None and experiment.split:
             dataset = attempt(partial(dataset.split, experiment.split), "split")
         whole = dataset
@@ -140,8 +144,9 @@ def prepare(
         if dataset is not None and dataset.name in datasets:
             line = line_of(experiment.lines, where)
             faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))
-        elif dataset is not None:
+        elif dataset is not None and found is not None:
             datasets[dataset.name] = dataset
+            opened[dataset.name] = found
             measured[dataset.name] = len(whole.judged()) if whole is not None else 0
             references[dataset.name] = dataset_reference(name, experiment.base)
             drawn[dataset.name] = attempt(partial(_drawn, dataset, experiment.base / name), *where) or 0
@@ -160,13 +165,14 @@ def prepare(
             what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
             faults.append(Fault(what, experiment.path, spec.line))
     if embedder is not None and counter is not None:
-        faults += _unsuited(experiment, datasets, _resources(embedder, counter))
+        faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if faults or embedder is None or counter is None:
         own = sorted((fault for fault in faults if fault.path == experiment.path), key=lambda fault: fault.line)
         raise InputError([*own, *(fault for fault in faults if fault.path != experiment.path)])
     return Prepared(
         experiment=experiment,
         datasets=datasets,
+        opened=opened,
         references=references,
         measured=measured,
         drawn=drawn,

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import parse
 import pytest
 import yaml
 
+from ctxbench.cli.progress import progress
 from ctxbench.evaluation.gate.baseline_layout import head_hash
 
 NEEDED = "reference:guides%2Fon%20call"  # what q08 needs, and is offered for its description and text
@@ -166,7 +167,7 @@ def test_worse_is_told_in_every_output(cli, accepted, gate, place):
     assert "It is worse (exit code 1)." in done.out
     assert "\n  ctxbench check --accept\n" in done.out
     commands = [line for line in done.out.splitlines() if line.startswith("::")]
-    assert commands[0].startswith("::error title=")
+    assert commands[0].startswith("::error file=gate.yaml,line=")  # that of the selector whose parameter was changed
     assert "parameter: n 3 -> 1" in commands[0]
     assert (place / "out/s.md").read_text().startswith("## ctxbench check: worse: gate.yaml")
     suites = parse(place / "out/j.xml").getroot()
@@ -202,7 +203,8 @@ def test_labels_that_changed_are_not_judged_unless_they_may_go(cli, accepted, da
     assert done.code == 2, done.err
     assert done.out.startswith("not comparable: ")
     assert "(exit code 2)" in done.out
-    assert "::error title=bm25 on tiny%3A not comparable::" in done.out
+    line = next(n for n, text in enumerate((data / "qrels/tuning.tsv").read_text().splitlines(), 1) if "q02" in text)
+    assert f"::error file=data/qrels/tuning.tsv,line={line},title=bm25 on tiny%3A not comparable::" in done.out
     assert (place / "s.md").read_text().startswith("## ctxbench check: not comparable")
     assert parse(place / "j.xml").getroot().get("errors") == "1"
     done = cli("check", "--allow-removed")
@@ -329,10 +331,72 @@ def test_what_cannot_be_read_is_said_in_every_output(cli, accepted, place, monke
     done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
     assert done.code == 2
     assert done.err.startswith("error: malformed YAML")
-    assert done.out.startswith("::error title=ctxbench check%3A cannot judge::malformed YAML")
+    assert done.out.startswith(
+        "::error file=gate.yaml,line=2,col=1,title=ctxbench check%3A cannot judge::malformed YAML"
+    )
     assert (place / "s.md").read_text().startswith("## ctxbench check: cannot judge: gate.yaml\n\n* malformed YAML")
     (error,) = parse(place / "j.xml").getroot().iter("error")
     assert error.get("message").startswith("malformed YAML")
+
+
+def test_every_fault_is_told_at_its_place_in_every_output(cli, accepted, data, place, monkeypatch):
+    (place / "gate.yaml").write_text(
+        (place / "gate.yaml").read_text().replace("n: 3", "n: -1") + "gate: {repeats: 0}\n"
+    )
+    lines = (place / "gate.yaml").read_text().splitlines()
+    places = [next(n for n, text in enumerate(lines, 1) if what in text) for what in ("n: -1", "repeats")]
+    messages = ["n must be 0 to 100, got -1", "repeats must be a whole number from 1 to 100, got 0"]
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    title = "title=ctxbench check%3A cannot judge"
+    found = sorted(zip(places, messages, strict=True))
+    assert done.out.splitlines() == [f"::error file=work/gate.yaml,line={n},{title}::{said}" for n, said in found]
+    told = [f"{said} (gate.yaml, line {n})" for n, said in found]
+    assert [line for line in (place / "s.md").read_text().splitlines() if line.startswith("* ")] == [
+        f"* {line}" for line in told
+    ]
+    assert [one.get("message") for one in parse(place / "j.xml").getroot().iter("error")] == told
+    done = cli("check", "--json")
+    assert (done.code, done.json["verdict"], done.json["exit_code"], done.json["selectors"]) == (
+        *(2, "not comparable", 2, []),
+    )
+    assert done.json["error"]["faults"] == [
+        {"message": said, "file": "gate.yaml", "line": n, "column": None} for n, said in found
+    ]
+    assert all(line in done.json["error"]["message"] for line in told)
+
+
+def test_a_check_that_could_not_be_made_has_the_keys_of_one_that_was(cli, accepted, place):
+    judged = cli("check", "--json").json
+    shutil.rmtree(place / "gate.baseline")
+    done = cli("check", "--json")
+    assert done.code == 2
+    assert list(done.json) == list(judged)
+    (fault,) = done.json["error"]["faults"]
+    assert "there is no baseline" in fault["message"]
+    assert (judged["error"], fault["file"], fault["line"]) == (None, None, None)
+
+
+def test_options_that_contradict_each_other_are_told_a_program_too(cli, accepted):
+    done = cli("check", "a", "b", "c", "--json")
+    assert (done.code, done.json["verdict"], done.json["exit_code"]) == (2, "not comparable", 2)
+    assert done.json["error"]["message"] == "one gate file or two run folders are checked, got 3: a, b, c"
+
+
+def test_nothing_that_others_wrote_is_a_command_of_a_runner_in_json_or_progress(cli, gate, data, place, capfd):
+    rows = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
+    rows[1]["text"] += " ##[add-mask]x"
+    (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gate()
+    assert cli("check", "--accept").code == 0
+    offer_less(gate)
+    done = cli("check", "--json")
+    assert "##[" not in done.out
+    texts = done.json["selectors"][0]["texts"].values()
+    assert any(text.endswith("##[add-mask]x") for text in texts)  # and it says the same
+    with progress() as shown:
+        shown.say("embedding\n::error::x ##[group]y")
+    assert capfd.readouterr().err == "embedding\n: :error::x # #[group]y\n"
 
 
 def test_without_texts_there_are_none_anywhere(cli, gate, place):
@@ -398,12 +462,14 @@ def test_a_reader_that_leaves_changes_no_verdict(process, accepted, gate, place)
 
 def test_a_step_that_prints_spoils_no_output(process, accepted):
     start = """
+import ctxbench.evaluation.gate.asking as asking
 import ctxbench.evaluation.gate.gate as gate
-taken = gate.take
+taken = asking.take
 def take(*given, **named):
     print("::set-output name=a::b")
     return taken(*given, **named)
-gate.take = take
+asking.take = take
+gate.unchanged = lambda *_given: None
 """
     done = process("check", "--json", start=start)
     assert done.code == 0

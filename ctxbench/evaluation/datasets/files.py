@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.rows import read_query
 from ctxbench.fileio import atomic_folder, iter_lines, read_bytes, recover_folder, write_atomic
 from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.jsonio import YamlPath, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml
+from ctxbench.jsonio import YamlPath, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml, without_marks
 from ctxbench.sources.catalogs import CORPUS, read_items
 from ctxbench.sources.rows import Row, read_key
 
@@ -149,6 +150,19 @@ def _refuse_change(old: Path, new: Path) -> None:
         )
 
 
+def files_hash(folder: Path) -> str:
+    """SHA-256 over the files that a dataset is read from, byte for byte, as 64 hex digits.
+
+    Raises:
+        StorageError: one is missing or cannot be read.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(_own_files(folder)):
+        data = read_bytes(folder / name)
+        digest.update(f"{name} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
+
+
 def _own_files(folder: Path) -> set[str]:
     """The files of a dataset in a folder, relative to it; those that must be there always."""
     return {CARD, CORPUS, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
@@ -271,7 +285,10 @@ class _Reader:
             self.faults += error.faults
             return
         if not isinstance(data, dict):
-            self.faults.append(Fault("expected a mapping with name, version, licence, source, labelling", path, 1))
+            what = "the file is empty; " if data is None else ""
+            self.faults.append(
+                Fault(f"{what}expected a mapping with name, version, licence, source, labelling", path, 1)
+            )
             return
         self.card = data
         row = Row(data, self.faults, path, 1, self.card_lines)
@@ -351,8 +368,11 @@ class _Reader:
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
-    lines = iter_lines(path, faults)
+    before = len(faults)
+    lines = without_marks(iter_lines(path, faults), path, faults)
     number, header = next(lines, (0, ""))
+    if not number and len(faults) > before:
+        return
     columns = header.split("\t")
     optional = ", ".join(QRELS_HEADER[3:])
     expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"

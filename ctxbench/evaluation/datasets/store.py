@@ -99,9 +99,10 @@ def open_dataset(
         InputError: the dataset is not valid; all faults at once.
     """
     text = str(name_or_path)
-    if base is not None and _holds_dataset(base / text):
-        return read_dataset(base / text, before=before)
-    if isinstance(name_or_path, Path) or _holds_dataset(Path(text)) or name_fault(text):
+    folder = own_folder(text, base)
+    if folder is not None:
+        return read_dataset(folder, before=before)
+    if isinstance(name_or_path, Path) or name_fault(text):
         return read_dataset(name_or_path, before=before)
     importer = importers().get(text)
     folder = _folder(text)
@@ -168,10 +169,14 @@ def _missing(importer: Importer) -> str:
 
 def dataset_reference(name_or_path: str, base: Path) -> str:
     """What opens the same dataset again with this `base`: a folder relative to it, or the name."""
-    for folder in (base / name_or_path, Path(name_or_path)):
-        if _holds_dataset(folder):
-            return Path(os.path.relpath(folder, base)).as_posix()
-    return name_or_path
+    folder = own_folder(name_or_path, base)
+    return name_or_path if folder is None else Path(os.path.relpath(folder, base)).as_posix()
+
+
+def own_folder(name_or_path: str, base: Path | None) -> Path | None:
+    """The user's folder that `open_dataset` reads; None where it takes the text for a name in the cache, or fails."""
+    folders = [Path(name_or_path)] if base is None else [base / name_or_path, Path(name_or_path)]
+    return next((folder for folder in folders if _holds_dataset(folder)), None)
 
 
 def dataset_folder(name_or_path: str | Path) -> Path:

@@ -46,7 +46,8 @@ def head(
             paths = {what: inside(one.dataset, name) for what, name in named.items()}
             hashes = {what: file_hash(files[path]) for what, path in paths.items() if path in files}
             counts = {"items": len(one.items) + len(one.disabled), "queries": len(one.queries)}
-            datasets[one.dataset] = {**counts, "files": hashes, "selectors": {}}
+            inputs = {"inputs": one.inputs} if one.inputs else {}
+            datasets[one.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
         about = _selector(one, file_hash(files[inside(one.dataset, answers_name(one.selector))]))
         own = _versions(one, libraries)
         datasets[one.dataset]["selectors"][one.selector] = about if own == versions else {**about, "versions": own}

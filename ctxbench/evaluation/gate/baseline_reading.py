@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,12 +39,11 @@ from ctxbench.evaluation.gate.baseline_rows import (
 from ctxbench.evaluation.gate.described import flat_steps
 from ctxbench.evaluation.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.fileio import read_bytes, recover_folder
-from ctxbench.jsonio import parse_json
+from ctxbench.fileio import is_utf16, read_bytes, recover_folder
+from ctxbench.jsonio import conflicts, parse_json
 
 T = TypeVar("T")
 
-_CONFLICT = re.compile(rb"^(?:<{7}|>{7}|\|{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)
 _MERGED = (
     "a merge conflict; take one side of the whole folder, whichever (`git checkout --ours -- {folder}`), and accept "
     f"again (`{ACCEPT}`)"
@@ -110,9 +108,9 @@ def read_head(folder: Path) -> dict[str, Any]:
         state = "is empty" if folder.exists() else "is not there"
         raise StorageError(f"there is no baseline: {folder} {state}; make it with `{ACCEPT}`, and commit it")
     data = read_bytes(path)
-    conflicts = _conflicts(data, path, folder)
-    if conflicts:
-        raise InputError(conflicts)
+    faults = _unreadable(data, path, folder)
+    if faults:
+        raise InputError(faults)
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
         raise InputError([Fault(f"no baseline: expected an object with a format; {_AGAIN}", path, 1)])
@@ -136,11 +134,11 @@ def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
 
 @dataclass(frozen=True, eq=False)
 class _Facts:
-    """What all selectors on one dataset share; `sound` = nothing is wrong with it."""
+    """What all selectors on one dataset share; sessions None = not known; `sound` = nothing is wrong with it."""
 
     items: Mapping[str, ItemFact]
     queries: Mapping[str, QueryFact]
-    sessions: Mapping[int, Session]
+    sessions: Mapping[int, Session] | None
     sound: bool
 
 
@@ -170,11 +168,15 @@ class _Reader:
         before = len(self.faults)
         items = self._by_id(inside(dataset, ITEMS), about["files"]["items"], item_of)
         queries = self._by_id(inside(dataset, QUERIES), about["files"]["queries"], query_of)
-        sessions: dict[int, Session] = {}
+        sessions: dict[int, Session] | None = {}
         if "sessions" in about["files"]:
+            found = len(self.faults)
             sessions = self._by_id(inside(dataset, SESSIONS), about["files"]["sessions"], session_from)
+            sessions = sessions if len(self.faults) == found else None
         facts = _Facts(items, queries, sessions, sound=len(self.faults) == before)
-        return [self._snapshot(head, (dataset, name), about["selectors"][name], facts) for name in named]
+        inputs = _typed(about, "inputs", str, default="")
+        snapshots = [self._snapshot(head, (dataset, name), about["selectors"][name], facts) for name in named]
+        return [replace(one, inputs=inputs) for one in snapshots]
 
     def _snapshot(
         self,
@@ -186,7 +188,7 @@ class _Reader:
         dataset, selector = names
         rules = ["", *_texts(about, "rules", list(_typed(about, "rules", dict).values()))]
         path = inside(dataset, answers_name(selector))
-        read = partial(answer_of, rules=rules, sessions=facts.sessions)
+        read = partial(answer_of, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
         rows = self._rows(path, about["file"], read, check=partial(_misfits, facts=facts))
         items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
@@ -240,7 +242,7 @@ class _Reader:
             self.faults.append(Fault(f"{what}; {_AGAIN}", path))
             return []
         intact = file_hash(data) == digest
-        faults = [] if intact else _conflicts(data, path, self.folder)
+        faults = [] if intact else _unreadable(data, path, self.folder)
         rows = [] if faults else _lines(data, path, read, faults)
         if not faults and (rows or intact):
             faults += [Fault(f"{what}; {_AGAIN}", path, line) for line, what in check(rows)]
@@ -343,7 +345,11 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     except UnicodeDecodeError as error:
         raise InputError([Fault(f"invalid UTF-8: {error.reason}; {_AGAIN}", path, line)]) from error
     except (ValueError, RecursionError):
+        pass
+    try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
+    except InputError as error:
+        raise InputError([replace(fault, message=f"{fault.message}; {_AGAIN}") for fault in error.faults]) from error
 
 
 def _object(row: Any) -> Mapping[str, Any]:
@@ -359,10 +365,12 @@ def _no_number(text: str) -> float:
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
-def _conflicts(data: bytes, path: Path, folder: Path) -> list[Fault]:
-    """The marks that git leaves where it could not merge, a fault each place."""
-    found = [match for match in _CONFLICT.finditer(data) if match.group().startswith(b"<")]
-    return [Fault(_MERGED.format(folder=folder), path, data.count(b"\n", 0, match.start()) + 1) for match in found]
+def _unreadable(data: bytes, path: Path, folder: Path) -> list[Fault]:
+    """What makes it useless to look at lines: another encoding, and conflicts that git left, a fault each place."""
+    if is_utf16(data):
+        return [Fault(f"is UTF-16, and must be UTF-8; {_AGAIN}", path, 1)]
+    found = conflicts(data.decode("utf-8", "replace"))
+    return [Fault(_MERGED.format(folder=folder), path, line) for line in found]
 
 
 def _said(error: Exception) -> str:

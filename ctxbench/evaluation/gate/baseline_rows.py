@@ -1,8 +1,9 @@
 """Lines of a baseline: an item, a query, or an answer as one JSON object, and back.
 
 ```
-items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "row"?}
-queries.jsonl       {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?, "tags"?}
+items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
+queries.jsonl       {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?, "tags"?,
+                     "scope"?, "removed"?: [...], "explicit"?: [...], "available"?: [...]}
 sessions.jsonl      {"session", "items": ["always rule:style", ...]}
 <selector>.jsonl    {"query", "error"?, "session"?, "offered": [...], "near"?: [...], "values"}
 ```
@@ -19,13 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from ctxbench.evaluation.gate.snapshots import AnswerFact, ItemFact, LabelFact, QueryFact
+from ctxbench.errors import ParameterError, UserError
+from ctxbench.evaluation.gate.snapshots import LISTS, AnswerFact, ItemFact, LabelFact, QueryFact
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.items import ItemKey
 from ctxbench.selection import Offered
 
 DECIMALS = 7  # of scores: a hundredth of `candidates.MARGIN`, below which machines differ
 _MOST = 2**53  # of items and tokens: whole numbers up to it are exact as floats, too
+_ROUNDING = 1e-9  # by which a share that is summed up may be above 1
 _SHOWN = 40  # characters of a wrong value
 _DIRECT = "direct"
 _USUAL = {"mode": "agent", "origin": "search", "via": None}
@@ -55,6 +61,8 @@ def item_row(item: ItemFact) -> dict[str, Any]:
         row["prompt"] = item.prompt
     if not item.enabled:
         row["enabled"] = False
+    if item.scopes:
+        row["scopes"] = list(item.scopes)
     if item.row is not None:
         row["row"] = {name: value for name, value in item.row.items() if name != "_id"}
     return row
@@ -76,6 +84,7 @@ def item_of(row: Mapping[str, Any]) -> ItemFact:
         prompt=_text(row, "prompt", default=""),
         row=None if fields is None else {"_id": row["id"], **fields},
         enabled=_flag(row, "enabled", default=True),
+        scopes=_texts("scopes", row.get("scopes", [])),
     )
 
 
@@ -95,7 +104,9 @@ def query_row(query: QueryFact) -> dict[str, Any]:
         row["group"] = query.group
     if query.tags:
         row["tags"] = list(query.tags)
-    return row
+    if query.scope:
+        row["scope"] = query.scope
+    return row | {name: list(ids) for name, ids in query.lists.items()}
 
 
 def query_of(row: Mapping[str, Any]) -> QueryFact:
@@ -117,6 +128,8 @@ def query_of(row: Mapping[str, Any]) -> QueryFact:
         tags=_texts("tags", row.get("tags", [])),
         text=_text(row, "text", default=""),
         others=_labels_of(row.get("labels", [])),
+        scope=_text(row, "scope", default=""),
+        lists={name: _ids(name, row[name]) for name in LISTS if name in row},
     )
 
 
@@ -190,9 +203,14 @@ def answer_row(
 
 
 def answer_of(
-    row: Mapping[str, Any], rules: Sequence[str], sessions: Mapping[int, Session]
+    row: Mapping[str, Any], rules: Sequence[str], sessions: Mapping[int, Session] | None, *, repeated: bool = False
 ) -> tuple[AnswerFact, Mapping[str, float]]:
     """Read a line of `answer_row`: the answer, and the values of the metrics that apply.
+
+    Args:
+        row: the line.
+        rules, sessions: as their files have them; None = sessions are not known, and none is missed.
+        repeated: whether values are means over several answers.
 
     Raises:
         RowError: it is none.
@@ -203,11 +221,14 @@ def answer_of(
     for name, value in values.items():
         if not is_number(value):
             raise RowError(f"the value of {name} must be a finite number, got {_short(value)}")
+        expected = _out_of_range(name, value, repeated=repeated)
+        if expected:
+            raise RowError(f"the value of {name} must be {expected}, got {_short(value)}")
     session = row.get("session", [])
     if type(session) is int:
-        if session not in sessions:
+        if sessions is not None and session not in sessions:
             raise RowError(f"sessions.jsonl has no session {session}")
-        held = sessions[session].items
+        held = () if sessions is None else sessions[session].items
     else:
         held = _held(session)
     answer = AnswerFact(
@@ -217,6 +238,24 @@ def answer_of(
         error=_text(row, "error", default=""),
     )
     return answer, values
+
+
+def _out_of_range(name: str, value: float, *, repeated: bool) -> str:
+    """What a value of a metric must be, if it is not so; else empty. A metric that is not known has any."""
+    scale = _scale(name)
+    if scale == "yes/no" and not repeated:
+        return "" if value in (0, 1) else "0 or 1"
+    if scale in ("yes/no", "share"):
+        return "" if 0 <= value <= 1 + _ROUNDING else "from 0 to 1"
+    return "0 or more" if scale == "amount" and value < 0 else ""
+
+
+@cache
+def _scale(name: str) -> str:
+    try:
+        return parse_metric(name).declaration.scale
+    except UserError:
+        return ""
 
 
 def rounded(score: float | None) -> float | None:
@@ -301,6 +340,17 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
         raise RowError(f"{name} must hold texts, got {values!r}")
     return tuple(values)
+
+
+def _ids(name: str, values: Any) -> tuple[str, ...]:
+    """Item ids, which a comparison parses."""
+    ids = _texts(name, values)
+    for one in ids:
+        try:
+            ItemKey.parse(one)
+        except ParameterError as error:
+            raise RowError(f"{name}: {error}") from error
+    return ids
 
 
 def _whole(row: Mapping[str, Any], key: str) -> int:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctxbench.errors import Fault
 from ctxbench.evaluation.curation.renames import propose_renames
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery
+from ctxbench.evaluation.gate.questions import Questions, scopes_of
 from ctxbench.evaluation.gate.settings import Settings
-from ctxbench.evaluation.gate.snapshots import ItemFact, QueryFact, Snapshot
+from ctxbench.evaluation.gate.snapshots import ItemFact, Snapshot
 from ctxbench.evaluation.gate.table_answers import TableAnswers, failures
-from ctxbench.items import Item, ItemKey
-from ctxbench.requests import Request, SessionItem
+from ctxbench.items import Item
+from ctxbench.selectors.patience import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 
 _SHOWN = 3  # ids that a reason names
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
+_UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"
 _COUNTED = frozenset({"tokens", "total_tokens"})  # metrics that another counter of tokens changes
 WHY = {
     "removed": "gone",
@@ -62,8 +63,12 @@ def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable
         what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
         return Comparable(reasons=(f"{what}; name the same dataset, or {_anew(base)}",))
     renamed = _renamed(base, head)
-    queries, left_out = _sorted_out(base, head, renamed)
-    reasons = [*_queries_lacking(base, head, left_out, queries, settings)]
+    questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
+    queries, left_out = _sorted_out(base, head, questions)
+    differing = [*_differing(base, head, left_out, questions)]
+    reasons = [*_queries_lacking(base, head, queries)]
+    if not (reasons or (settings.allow_removed and queries)):
+        reasons = [f"{what}; {_anew(base)}, or leave them out with --allow-removed" for what in differing]
     reasons += [*_unanswered(base, queries), *_unanswered(head, head.queries)]
     reasons += [*_malformed(base), *_malformed(head), *_unmeasured(base, head, settings)]
     return Comparable(
@@ -74,6 +79,8 @@ def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable
         notices=(
             *_renames(renamed),
             *_notices(base, head, left_out, settings),
+            *(f"{what}, left out" for what in differing if settings.allow_removed),
+            *_scopes_unknown(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
         ),
     )
@@ -98,74 +105,70 @@ def _anew(base: Snapshot) -> str:
 
 
 def _sorted_out(
-    base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
+    base: Snapshot, head: Snapshot, questions: Questions
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """The queries that are the same on both sides, and the others by why they are not."""
     found: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
-    back = {ItemKey.parse(new): ItemKey.parse(old) for old, new in renamed.items()}
-    for name, query in head.queries.items():
-        before = base.queries.get(name)
-        found["new" if before is None else _difference(before, query, head.judged, back)].append(name)
+    whole = {query.id: query for query in head.judged.queries} if head.judged is not None else {}
+    for name, now in head.queries.items():
+        query = whole.get(name)
+        labels = head.judged.labels_of(name) if head.judged is not None else ()
+        if name not in base.queries:
+            found["new"].append(name)
+        elif not questions.asked_alike(now, query):
+            found["changed"].append(name)
+        else:
+            found["same" if questions.labelled_alike(now, query, labels) else "relabelled"].append(name)
     found["removed"] = [name for name in base.queries if name not in head.queries]
     same = tuple(found.pop("same"))
     return same, {why: tuple(names) for why, names in found.items() if names}
 
 
-def _difference(before: QueryFact, now: QueryFact, judged: Dataset | None, back: Mapping[ItemKey, ItemKey]) -> str:
-    """`same`, `changed` or `relabelled`; alike but for names of renamed items is the same."""
-    if (now.asked, now.labelled) != (before.asked, before.labelled) and back and judged is not None:
-        now = _renamed_back(now.id, judged, back)
-    if now.asked != before.asked:
-        return "changed"
-    return "same" if now.labelled == before.labelled else "relabelled"
+def unasked(whole: Dataset, asked: Dataset) -> dict[str, str]:
+    """Why queries of a dataset are not asked, by id, as `1 query is ...` goes on.
+
+    Args:
+        whole: the dataset as it was opened.
+        asked: what of it is asked: of one split, a sample, the judged.
+    """
+    there = {query.id for query in asked.queries}
+    unlabelled = set(whole.unlabelled)
+    return {
+        query.id: _UNLABELLED if query.id in unlabelled else _OUTSIDE
+        for query in whole.queries
+        if query.id not in there
+    }
 
 
-def _renamed_back(query_id: str, judged: Dataset, back: Mapping[ItemKey, ItemKey]) -> QueryFact:
-    """A query as it would be if the items had their old names."""
-    query = next(one for one in judged.queries if one.id == query_id)
-    labels = [replace(one, item=back.get(one.item, one.item)) for one in judged.labels_of(query_id)]
-    return QueryFact.of(_with_old_names(query, back), labels)
+def _queries_lacking(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
+    """Why there is nothing to compare."""
+    if queries:
+        return
+    if not base.queries and not head.queries:
+        yield f"dataset {head.dataset} has no labelled query on either side; label some"
+    elif not base.queries.keys() & {*head.queries, *head.unasked}:
+        what = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
+        yield f"{what}; name the same dataset, or {_anew(base)}"
 
 
-def _with_old_names(query: DatasetQuery, back: Mapping[ItemKey, ItemKey]) -> DatasetQuery:
-    def old(keys: tuple[ItemKey, ...] | None) -> tuple[ItemKey, ...] | None:
-        return None if keys is None else tuple(back.get(key, key) for key in keys)
-
-    request: Request = query.request
-    session = request.session
-    if session is not None:
-        session = tuple(SessionItem(back.get(one.key, one.key), one.mode) for one in session)
-    return replace(
-        query,
-        request=replace(
-            request,
-            session=session,
-            removed=old(request.removed) or (),
-            explicit=old(request.explicit) or (),
-            available=old(request.available),
-        ),
-    )
-
-
-def _queries_lacking(
-    base: Snapshot,
-    head: Snapshot,
-    left_out: Mapping[str, tuple[str, ...]],
-    queries: tuple[str, ...],
-    settings: Settings,
+def _differing(
+    base: Snapshot, head: Snapshot, left_out: Mapping[str, tuple[str, ...]], questions: Questions
 ) -> Iterator[str]:
-    if not queries:
-        if not base.queries and not head.queries:
-            yield f"dataset {head.dataset} has no labelled query on either side; label some"
-        elif not set(base.queries) & set(head.queries):
-            what = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
-            yield f"{what}; name the same dataset, or {_anew(base)}"
-            return
+    """The queries of the base that are not the same now, a text for each reason."""
     for why, text in WHY.items():
-        if why in left_out and not (settings.allow_removed and queries):
-            ids = left_out[why]
-            what = f"{queries_text(len(ids))} of {base.source} {'is' if len(ids) == 1 else 'are'} {text} ({named(ids)})"
-            yield f"{what}; {_anew(base)}, or leave them out with --allow-removed"
+        by: dict[str, list[str]] = {}
+        for name in left_out.get(why, ()):
+            by.setdefault(head.unasked.get(name, text) if why == "removed" else text, []).append(name)
+        for said, ids in by.items():
+            what = f"{queries_text(len(ids))} of {base.source} {'is' if len(ids) == 1 else 'are'} {said} ({named(ids)})"
+            moved = [*questions.moved_scopes(head.queries[one] for one in ids)] if why == "changed" else []
+            yield f"{what}: {'; '.join(moved)}" if moved else what
+
+
+def _scopes_unknown(base: Snapshot, head: Snapshot, questions: Questions) -> Iterator[str]:
+    if questions.scopes_unknown(head.queries.values()):
+        what = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
+        yield f"{what}; {_anew(base)}"
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -182,7 +185,10 @@ def _unanswered(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
     failed = [name for name in queries if name in errors]
     if failed:
         what = f"{side.selector} failed on {queries_text(len(failed))} in {side.source}"
-        yield f"{what}, first {failed[0]}: {errors[failed[0]]}; mend that, and run it again"
+        why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
+        given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)
+        after = f" (after {len(failed) - given_up} of them the others were not asked)" if given_up else ""
+        yield f"{what}, first {failed[0]}: {why}{after}; mend that, and run it again"
 
 
 def _malformed(side: Snapshot) -> Iterator[str]:
@@ -226,9 +232,6 @@ def _notices(
         ids = left_out["new"]
         mend = "; --accept takes them in" if base.judged is None else ""
         yield f"{queries_text(len(ids))} not in {base.source}, left out ({named(ids)}){mend}"
-    for why, text in WHY.items():
-        if why in left_out and settings.allow_removed:
-            yield f"{queries_text(len(left_out[why]))} {text}, left out ({named(left_out[why])})"
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
             yield f"{metric} cannot be computed for this selector, and is not judged"

@@ -5,7 +5,8 @@ things are put right in memory; no file is written:
 
 * A label on an item of the baseline that is gone, or can no longer be offered, is kept, and that item counts as not
   offered (`read_dataset`).
-* A label that names an item which goes on under another id follows it, and so do scopes and lists of available items.
+* A label that names an item which goes on under another id follows it, and so do scopes, lists of available items, and
+  results of tools.
 * Labels that were dropped with such an item, as `ctxbench data rebase` does, are put back: of a query that is asked
   alike and whose other labels are those of the baseline.
 """
@@ -21,6 +22,7 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.store import open_dataset, silent
 from ctxbench.evaluation.gate.comparability import items_of
+from ctxbench.evaluation.gate.questions import Questions, names_of, result_names
 from ctxbench.evaluation.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.items import Catalog, Item, ItemKey
@@ -74,7 +76,10 @@ def _renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, I
 
 
 def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """Labels, scopes and lists of available items with the new ids, unless those stand there already."""
+    """The dataset with the new ids and names, unless those stand there already.
+
+    A name of a tool's result is followed if no tool has it any more: else it may be that one's.
+    """
 
     def new(keys: tuple[ItemKey, ...]) -> tuple[ItemKey, ...]:
         held = set(keys)
@@ -83,10 +88,15 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
     lists = {query.request.available for query in dataset.queries} - {None}
     available = {keys: new(keys) for keys in lists if keys is not None}
+    taken = {name for item in dataset.there if item.type == "tool" for name in names_of(item.key)}
+    names = {old: name for old, name in result_names(renames).items() if old not in taken}
     queries = []
     for query in dataset.queries:
         keys = query.request.available
         request = query.request if keys is None else replace(query.request, available=available[keys])
+        if request.tool_results:
+            results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
+            request = replace(request, tool_results=results)
         queries.append(replace(query, request=request))
     held = {(label.query, label.item) for label in dataset.labels}
     labels = []
@@ -99,10 +109,19 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
 def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     """The dataset with the labels that were dropped with what is out."""
     ids = {old.id: new.id for old, new in renames.items()}
+    questions = Questions(
+        base,
+        offered=[item.id for item in dataset.there if item.enabled],
+        scopes={name: [key.id for key in keys] for name, keys in dataset.scopes.items()},
+        renames=ids,
+    )
     back: dict[str, list[Label]] = {}
     for query in dataset.queries:
         known = base.queries.get(query.id)
-        if known is not None and (labels := _dropped(query, known, dataset.labels_of(query.id), out, ids)):
+        if known is None:
+            continue
+        labels = _dropped(query, known, dataset.labels_of(query.id), out, ids)
+        if labels and questions.asked_alike(QueryFact.of(query, ()), query):
             back[query.id] = labels
     if not back:
         return dataset
@@ -123,7 +142,10 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
 def _dropped(
     query: DatasetQuery, known: QueryFact, own: Sequence[Label], out: set[str], ids: Mapping[str, str]
 ) -> list[Label]:
-    """The baseline's labels of a query, where its own are those but for what is out; else, or if none lack, none."""
+    """The baseline's labels of a query, where its own are those but for what is out; else, or if none lack, none.
+
+    They are those of a query that is asked alike; that is for others to find out.
+    """
     before = known.labels()
     now = label_facts(own)
     if before is None or query.needs_nothing != known.needs_nothing:
@@ -133,8 +155,6 @@ def _dropped(
         return []
     left = {one[0] for one in now}
     if sorted(_alone([one for one in before if one[0] in left])) != now:
-        return []
-    if QueryFact.of(query, ()).asked != known.asked:
         return []
     sources = {label.item.id: label.source for label in own}
     return [

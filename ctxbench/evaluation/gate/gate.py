@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from ctxbench.errors import InputError, ParameterError
 from ctxbench.evaluation.dataset_run import Progress
-from ctxbench.evaluation.gate.baseline import BaselineWritten, keeps_texts_out, read_baseline, write_baseline
+from ctxbench.evaluation.gate.baseline import BaselineWritten, keeps_texts_out, write_baseline
 from ctxbench.evaluation.gate.baseline_layout import VECTORS
+from ctxbench.evaluation.gate.baseline_reading import read_baseline
 from ctxbench.evaluation.gate.checking import Paired, check, pair_up
-from ctxbench.evaluation.gate.edited import open_edited
 from ctxbench.evaluation.gate.gate_file import GateFile, examine_gate
 from ctxbench.evaluation.gate.model import Check
 from ctxbench.evaluation.gate.pins import broken, unknown_pins
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.stored_vectors import GateResources, gate_resources, known_counts
-from ctxbench.evaluation.gate.taking import of_run, silent, take
-from ctxbench.evaluation.preparing import Prepared, nothing_said, prepare
+from ctxbench.evaluation.gate.taking import of_run, silent
+from ctxbench.evaluation.gate.unchanged import unchanged
+from ctxbench.evaluation.preparing import nothing_said
 
 Notify = Callable[[str], None]
 
@@ -32,14 +31,14 @@ class Checked:
     Attributes:
         check: what was found.
         file: the gate file.
-        prepared: its experiment.
+        references: by dataset, what opens it from the gate file's folder: its folder, or its name.
         texts: whether the baseline holds texts.
         vectors: whether it holds vectors.
     """
 
     check: Check
     file: GateFile
-    prepared: Prepared
+    references: Mapping[str, str]
     texts: bool
     vectors: bool
 
@@ -52,9 +51,10 @@ def check_gate(
     notify: Notify = nothing_said,
     progress: Progress = silent,
 ) -> Checked:
-    """Ask every selector of a gate file now, and hold what it answers against the baseline.
+    """Hold what every selector of a gate file answers now against the baseline.
 
-    No model is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a
+    None is asked where nothing that decides an answer has changed (`unchanged`), unless they are timed. No model is
+    loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a
     dataset may have been edited by hand (`edited.open_edited`).
 
     Args:
@@ -70,21 +70,22 @@ def check_gate(
     """
     file, faults = examine_gate(path)
     bases = [] if faults else read_baseline(file.baseline)
-    opening = partial(open_edited, bases=bases)
-    prepared = prepare(file.experiment, faults=faults, notify=notify, counting=known_counts(bases), opening=opening)
-    resources = _resources(file, prepared, progress)
-    heads = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
-    _refuse_unknown(path, file.settings, [*bases, *heads])
-    paired, settings = pair_up(bases, heads), replace(file.settings, allow_removed=allow_removed)
+    now = None if faults or latency else unchanged(file, bases)
+    if now is None:
+        from ctxbench.evaluation.gate.asking import ask  # slow to import
+
+        now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
+    _refuse_unknown(path, file.settings, [*bases, *now.snapshots])
+    paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
     found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
-    if latency:
+    if latency and now.resources is not None:
         from ctxbench.evaluation.gate.latency import with_latency  # most checks time nothing
 
-        found = with_latency(found, paired.pairs, settings, resources=resources, progress=progress)
+        found = with_latency(found, paired.pairs, settings, resources=now.resources, progress=progress)
     return Checked(
         check=found,
         file=file,
-        prepared=prepared,
+        references=now.references,
         texts=any(item.row is not None for base in bases for item in base.items.values()),
         vectors=(file.baseline / VECTORS).exists(),
     )
@@ -115,16 +116,17 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
+    from ctxbench.evaluation.gate.asking import ask
+
     file, faults = examine_gate(path)
-    opening = partial(open_edited, bases=())
-    prepared = prepare(file.experiment, faults=faults, notify=notify, opening=opening)
-    resources = _resources(file, prepared, progress, accepting=True)
-    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
     _refuse_errors(snapshots)
     _refuse_unknown(path, file.settings, snapshots)
     texts = texts and not keeps_texts_out(file.baseline)
     vectors = vectors or (file.baseline / VECTORS).exists()
-    done = write_baseline(file.baseline, snapshots, texts=texts, vectors=resources.given if vectors else None)
+    done = write_baseline(
+        file.baseline, snapshots, texts=texts, vectors=resources.given if vectors and resources is not None else None
+    )
     return replace(done, pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)))
 
 
@@ -151,11 +153,6 @@ def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:
     paired = paired._replace(notices=(*notices, *paired.notices))
     settings = Settings(allow_removed=allow_removed)
     return _checked(paired, settings, name="two runs", sides=(str(base), str(head)), baseline=False)
-
-
-def _resources(file: GateFile, prepared: Prepared, progress: Progress, *, accepting: bool = False) -> GateResources:
-    told = partial(progress, "embedding texts")
-    return gate_resources(prepared, file.baseline, accepting=accepting, progress=told)
 
 
 def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str, str], baseline: bool) -> Check:

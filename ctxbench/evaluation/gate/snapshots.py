@@ -13,7 +13,7 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.metrics.inputs import Grade
-from ctxbench.items import Item
+from ctxbench.items import Item, ItemKey
 from ctxbench.jsonio import dump_json
 from ctxbench.selection import Offered
 
@@ -21,6 +21,7 @@ NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: wha
 SHORT = 16  # hex digits of a content hash
 
 LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
+LISTS = ("removed", "explicit", "available")  # of items, that a query may name; what its session holds is offered
 _PLAIN = (int(Grade.REQUIRED), "direct", "")  # what most labels are
 
 
@@ -35,6 +36,7 @@ class ItemFact:
         row: its fields as in `corpus.jsonl`; None where texts are kept out.
         prompt: hash of its prompt text, which `tokens` counts; `SHORT` hex digits, empty = not known.
         enabled: whether it can be offered at all.
+        scopes: names of the dataset's sets of items that hold it; sorted.
     """
 
     id: str
@@ -43,13 +45,21 @@ class ItemFact:
     row: Mapping[str, Any] | None = None
     prompt: str = ""
     enabled: bool = True
+    scopes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, item: Item, tokens: int) -> ItemFact:
+    def of(cls, item: Item, tokens: int, scopes: tuple[str, ...] = ()) -> ItemFact:
         """Note an item, texts and all."""
         row = item.as_row()
-        prompt = content_hash(item.prompt_text)
-        return cls(id=item.id, hash=content_hash(row), tokens=tokens, row=row, prompt=prompt, enabled=item.enabled)
+        return cls(
+            id=item.id,
+            hash=content_hash(row),
+            tokens=tokens,
+            row=row,
+            prompt=content_hash(item.prompt_text),
+            enabled=item.enabled,
+            scopes=scopes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,8 @@ class QueryFact:
         text: what the user asks; empty where texts are kept out.
         others: its labels that `required` does not tell (helpful and irrelevant items, alternatives, dependencies),
             each as item id, grade, via and alternatives, sorted; see `labels`.
+        scope: the name of the set of items that it may get, whose items `ItemFact.scopes` tells; empty = it has none.
+        lists: ids of the items in its own lists by their names, those of `LISTS` that it has.
     """
 
     id: str
@@ -78,13 +90,14 @@ class QueryFact:
     tags: tuple[str, ...] = ()
     text: str = ""
     others: tuple[LabelFact, ...] = ()
+    scope: str = ""
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
         """Note a query, text and all."""
-        own = {"split", "group", "tags", "needs", "labelled"}
         labels = list(labels)
-        asked = {name: value for name, value in query.as_row().items() if name not in own}
+        row = query.as_row()
         labelled = label_facts(labels)
         needs: dict[str, list[str]] = {}
         for place, label in enumerate(labels):
@@ -92,7 +105,7 @@ class QueryFact:
                 needs.setdefault(label.alternatives or f"\0{place}", []).append(label.item.id)
         return cls(
             id=query.id,
-            asked=content_hash(asked),
+            asked=_asked(row),
             labelled=_labelled(query.needs_nothing, labelled),
             required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
             needs_nothing=query.needs_nothing,
@@ -100,6 +113,8 @@ class QueryFact:
             tags=query.tags,
             text=query.request.text,
             others=tuple(one for one in labelled if one[1:] != _PLAIN),
+            scope=query.scope or "",
+            lists={name: tuple(row[name]) for name in LISTS if name in row},
         )
 
     def labels(self) -> list[LabelFact] | None:
@@ -174,6 +189,11 @@ class Snapshot:
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
             tells whether queries and labels that name renamed items are otherwise the same.
+        unasked: ids of queries of the dataset that are not among `queries`, each with why not, as `1 query is ...` goes
+            on; empty where the dataset is not at hand. See `comparability.unasked`.
+        inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
+            digits, empty = not known. See `unchanged`.
+        reused: whether the selector was not asked, and the answers are those of the baseline.
     """
 
     dataset: str
@@ -189,6 +209,9 @@ class Snapshot:
     disabled: Mapping[str, ItemFact] = field(default_factory=dict)
     source: str = "this run"
     judged: Dataset | None = None
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    inputs: str = ""
+    reused: bool = False
 
 
 def content_hash(value: Any) -> str:
@@ -199,6 +222,16 @@ def content_hash(value: Any) -> str:
 def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
     """Labels of one query as a snapshot has them, sorted."""
     return sorted((one.item.id, int(one.grade), one.via, one.alternatives) for one in labels)
+
+
+def asked_hash(query: DatasetQuery) -> str:
+    """Of what a selector is asked."""
+    return _asked(query.as_row())
+
+
+def _asked(row: Mapping[str, Any]) -> str:
+    own = {"split", "group", "tags", "needs", "labelled"}
+    return content_hash({name: value for name, value in row.items() if name not in own})
 
 
 def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
@@ -212,7 +245,14 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
         dataset: every query labelled, or said to need nothing.
         tokens: prompt tokens of every item that is there, in catalog order.
     """
-    items = {item.id: ItemFact.of(item, int(n)) for item, n in zip(dataset.there, tokens, strict=True)}
+    scopes: dict[ItemKey, list[str]] = {}
+    for scope, keys in sorted(dataset.scopes.items()):
+        for key in keys:
+            scopes.setdefault(key, []).append(scope)
+    items = {
+        item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
+        for item, n in zip(dataset.there, tokens, strict=True)
+    }
     queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
     return items, queries
 
@@ -224,7 +264,7 @@ def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[s
 
 
 def without_texts(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with nothing in it that someone wrote, but ids."""
+    """The snapshot with nothing in it that someone wrote, but ids, tags and names of scopes."""
     return replace(
         snapshot,
         items={name: replace(item, row=None) for name, item in snapshot.items.items()},

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.evidence import Labels
+from ctxbench.evaluation.gate.comparability import unasked
 from ctxbench.evaluation.gate.plugins import asked as asked_of
 from ctxbench.evaluation.gate.plugins import foreign_steps
 from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
@@ -160,6 +161,7 @@ class _Taking:
             spread=_spread(values),
             unsteady=_unsteady(times),
             judged=self.dataset,
+            unasked=unasked(self.prepared.opened[self.name], self.dataset),
         )
 
 
@@ -240,9 +242,10 @@ def of_run(folder: Path) -> list[Snapshot]:
     datasets = _datasets_of_run(folder, manifest)
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     found = []
-    for dataset in datasets:
+    for dataset, left_out in datasets:
         facts = facts_of(dataset, count_tokens(counter, dataset.catalog).tolist())
-        found += [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
+        parts = [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
+        found += [replace(part, unasked=left_out) for part in parts]
     return found
 
 
@@ -272,27 +275,28 @@ def _manifest(store: RunFolder) -> dict[str, Any]:
     return manifest
 
 
-def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[Dataset]:
-    """The datasets of a run, with the queries that were asked."""
+def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[tuple[Dataset, dict[str, str]]]:
+    """The datasets of a run, with the queries that were asked, and why others were not."""
     base = folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", "."))
     experiment = manifest["experiment"]
     wrong, found = [], []
     for name, about in manifest["datasets"].items():
         try:
-            dataset = open_dataset(str(about["reference"]), base=base)
+            whole = open_dataset(str(about["reference"]), base=base)
             split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-            dataset = asked(dataset, split=split, sample=sample, seed=int(experiment["seed"]))
+            dataset = asked(whole, split=split, sample=sample, seed=int(experiment["seed"]))
         except UserError as error:
             wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
             continue
-        found.append(dataset.judged())
+        found.append((dataset.judged(), unasked(whole, dataset.judged())))
         if dataset.hash != about["hash"]:
             what = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
             wrong.append(f"dataset {name} has changed since {folder} was made ({what})")
     if wrong:
         raise ParameterError(
-            f"{'; '.join(wrong)}; bring the datasets back as they were or run the experiment again, and to compare "
-            "across a change of the catalog write a baseline (`ctxbench check --accept`)"
+            f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: bring the "
+            "datasets back, or run both again. To compare across an edit, accept a baseline before it (`ctxbench check "
+            "GATE --accept`), and check after it"
         )
     return found
 

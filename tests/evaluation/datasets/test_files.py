@@ -360,6 +360,24 @@ def test_invalid_utf8_is_placed_and_hides_nothing_else(folder: Path) -> None:
     ]
 
 
+def test_merge_conflicts_and_other_encodings_of_labels_are_told_once(folder: Path) -> None:
+    whole = (folder / TEST).read_text(encoding="utf-8")
+    header, *rows = whole.splitlines(keepends=True)
+    (folder / TEST).write_text("".join([header, "<<<<<<< HEAD\n", *rows, "=======\n", ">>>>>>> other\n"]))
+    assert [message.partition(":")[2][:22] for message in faults_of(folder)] == ["2:0 a merge conflict: k"[:22]]
+    (folder / TEST).write_text(whole, encoding="utf-16")
+    assert faults_of(folder) == ["qrels/test.tsv:1:0 the file is UTF-16; save it as UTF-8"]
+
+
+def test_what_is_known_is_listed_once_and_the_closest_always(folder: Path) -> None:
+    path = folder / TEST
+    path.write_text(path.read_text().replace("create_issue", "create_isue").replace("q07\t", "q77\t"))
+    found = faults_of(folder)
+    assert sum("Known: reference" in message for message in found) == 1
+    assert sum("did you mean 'tool:" in message for message in found) == 2
+    assert sum("Known: q01" in message for message in found) == 1
+
+
 def test_faults_of_all_files_come_at_once_in_order(folder: Path) -> None:
     edit(folder / TEST, "get_forecast\t2", "get_forecast\t3")
     edit(folder / TUNING, "q05\t", "q55\t")
@@ -400,7 +418,7 @@ def test_missing_and_empty_files(folder: Path, remove: str, expected: list[str],
     (folder / remove).unlink()
     if empty:
         (folder / remove).touch()
-        expected = [{CARD: "dataset.yaml:1:0 expected a mapping", TEST: "qrels/test.tsv:1:0 the file is empty"}.get(
+        expected = [{CARD: "dataset.yaml:1:0 the file is empty", TEST: "qrels/test.tsv:1:0 the file is empty"}.get(
             remove, f"{remove}:0:0 the file is empty"
         )]  # fmt: skip
     found = faults_of(folder)

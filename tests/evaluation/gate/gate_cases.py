@@ -88,10 +88,14 @@ def snapshot(
         items: descriptions by name, or items; others that answers and labels name are added behind them.
         queries: by query id: fields of the query (`text`, `group`, `tags`, ...), and `helpful`: names.
         tokens: by name; `TOKENS` for the rest.
-        **given: fields of `Snapshot`; metrics are completeness, recall, items and tokens unless given.
+        **given: fields of `Snapshot`; metrics are completeness, recall, items and tokens unless given. And `scopes`:
+            names of items by the name of a set of them, which queries have as `scope`.
     """
     required, queries, tokens = required or {}, queries or {}, tokens or {}
     facts = {query: _fact(query, one) for query, one in answers.items() if one is not None}
+    scopes = {
+        name: [ItemKey.parse(item_id(one)) for one in several] for name, several in given.pop("scopes", {}).items()
+    }
     catalog = _catalog(items, facts, required, queries)
     asked, labels = [], []
     for query in answers:
@@ -99,11 +103,18 @@ def snapshot(
         helpful = fields.pop("helpful", ())
         labels += _labels(query, required.get(query, ()), helpful)
         own = {name: fields.pop(name) for name in tuple(fields) if name in DatasetQuery.__dataclass_fields__}
+        if "scope" in own:
+            fields["available"] = tuple(scopes[own["scope"]])
         request = Request(id=query, text=fields.pop("text", f"text of {query}"), **fields)
         nothing = not required.get(query)
         asked.append(DatasetQuery(request=request, **{"split": "test", "needs_nothing": nothing, **own}))
     dataset = Dataset(
-        name=given.pop("dataset", "d"), version="1", catalog=catalog, queries=tuple(asked), labels=tuple(labels)
+        name=given.pop("dataset", "d"),
+        version="1",
+        catalog=catalog,
+        queries=tuple(asked),
+        labels=tuple(labels),
+        scopes={name: tuple(keys) for name, keys in scopes.items()},
     )
     counts = {item_id(name): count for name, count in tokens.items()}
     known, wanted = facts_of(dataset, [counts.get(name, TOKENS) for name in catalog.ids])

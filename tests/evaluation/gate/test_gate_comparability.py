@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.evaluation.gate.comparability import comparable
+from ctxbench.evaluation.gate.comparability import comparable, unasked
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import without_texts
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.requests import SessionItem
+from ctxbench.selectors.patience import NOT_ASKED
 from tests.evaluation.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 SETTINGS = Settings()
@@ -77,6 +78,37 @@ def test_queries_gone_changed_or_relabelled_are_not_comparable_unless_allowed(he
     assert len(lenient.notices) == 1
 
 
+def test_queries_that_are_not_asked_are_told_apart_from_those_that_are_gone():
+    why = {"q2": "no longer labelled in full", "q3": "not in the split or sample that is asked now"}
+    head = snapshot({"q1": ["a"]}, required=NEEDS, unasked=why)
+    found = comparable(snapshot({**ANSWERS, "q4": []}, required=NEEDS, source="b", judged=None), head, LENIENT)
+    assert found.left_out == {"removed": ("q2", "q3", "q4")}
+    assert found.notices == (
+        "1 query of b is no longer labelled in full (q2), left out",
+        "1 query of b is not in the split or sample that is asked now (q3), left out",
+        "1 query of b is gone (q4), left out",
+    )
+    reasons = comparable(base(), head, SETTINGS).reasons
+    assert [reason.partition(";")[0] for reason in reasons] == [
+        "1 query of gate.baseline is no longer labelled in full (q2)",
+        "1 query of gate.baseline is not in the split or sample that is asked now (q3)",
+    ]
+
+
+def test_a_baseline_of_another_split_is_not_taken_for_one_of_another_dataset():
+    why = dict.fromkeys(ANSWERS, "not in the split or sample that is asked now")
+    (reason,) = comparable(base(), snapshot({"x": []}, unasked=why), LENIENT).reasons
+    assert reason.startswith("3 queries of gate.baseline are not in the split or sample that is asked now (q1, q2, q3)")
+
+
+def test_why_queries_are_not_asked():
+    whole = now(queries={"q2": {"partly_labelled": True}}).judged
+    outside = "not in the split or sample that is asked now"
+    assert unasked(whole, whole) == {}
+    assert unasked(whole, whole.judged()) == {"q2": "no longer labelled in full"}
+    assert unasked(whole, whole.take(["q1"])) == {"q2": "no longer labelled in full", "q3": outside}
+
+
 def test_queries_are_never_all_left_out():
     head = now(queries={name: {"text": "other"} for name in ANSWERS})
     assert "3 queries of gate.baseline are asked otherwise" in comparable(base(), head, LENIENT).reasons[0]
@@ -110,6 +142,16 @@ def test_a_query_that_the_selector_failed_on_is_never_the_same_not_even_a_new_on
     head = snapshot({**ANSWERS, "q4": answer("q4", error="time-out")}, required=NEEDS)
     reasons = comparable(base(), head, SETTINGS).reasons
     assert reasons == ("s failed on 1 query in this run, first q4: time-out; mend that, and run it again",)
+
+
+def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
+    errors = {"q2": "query 'q2': no answer within 1 s", **dict.fromkeys(("q3", "q4"), f"{NOT_ASKED}1 query in a row")}
+    head = snapshot({**ANSWERS, **{name: answer(name, error=text) for name, text in errors.items()}}, required=NEEDS)
+    (reason,) = comparable(base(), head, SETTINGS).reasons
+    assert reason == (
+        "s failed on 3 queries in this run, first q2: no answer within 1 s (after 1 of them the others were not "
+        "asked); mend that, and run it again"
+    )
 
 
 def test_what_failed_in_a_baseline_counts_only_where_it_is_compared():

@@ -17,6 +17,7 @@ from ctxbench.errors import InputError
 from ctxbench.evaluation.curation.rebase import rebase_dataset
 from ctxbench.evaluation.datasets import read_dataset, write_dataset
 from ctxbench.evaluation.gate.altered import what_changed
+from ctxbench.evaluation.gate.baseline import read_baseline
 from ctxbench.evaluation.gate.baseline_rows import RowError, query_of, query_row
 from ctxbench.evaluation.gate.edited import as_labelled, open_edited
 from ctxbench.evaluation.gate.gate import accept, check_gate
@@ -369,12 +370,45 @@ def test_a_query_that_is_asked_otherwise_gets_no_label_back(desk):
     assert one.left_out == {"removed": ("q08",)}
 
 
-def test_a_list_of_available_items_that_lost_one_asks_otherwise(desk):
+def test_a_list_of_available_items_that_lost_what_is_gone_asks_the_same(desk):
     desk.edit(FORECAST)
     assert desk.check().selectors[0].compared == 10
     desk.rebase()  # q10 lists what is available to it
+    assert 'get_forecast"' not in (desk.data / "queries.jsonl").read_text()
+    (one,) = desk.check().selectors
+    assert (one.compared, one.left_out) == (10, {})
+
+
+def test_a_list_of_available_items_that_lost_what_is_there_asks_otherwise(desk):
+    desk.write("queries.jsonl", '"tool:forge:create_issue"]', "]")
+    desk.write("queries.jsonl", '"tool:weather:get_forecast",]', '"tool:weather:get_forecast"]')
     (one,) = desk.check().selectors
     assert one.left_out == {"changed": ("q10",)}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["taken out", "gone"])
+def test_a_scope_that_lost_what_is_there_asks_otherwise_but_not_one_that_lost_what_is_gone(desk, there):
+    if not there:
+        desk.edit(ON_CALL)
+    desk.write("dataset.yaml", f"  - {CREATE}\n", "")
+    desk.edit(CREATE, **({"title": "Create"} if there else {}))
+    (one,) = desk.check().selectors
+    assert one.left_out == ({"changed": ("q08",)} if there else {})
+    if there:
+        reason = (
+            f"1 query of {desk.gate.with_suffix('.baseline')} is asked otherwise (q08): scope support lost {CREATE}"
+        )
+        assert one.reasons == (
+            f"{reason}; write the baseline anew with --accept, or leave them out with --allow-removed",
+        )
+
+
+def test_a_session_that_lost_what_is_gone_asks_the_same(desk):
+    desk.edit("rule:no%20secrets")
+    desk.rebase()
+    (one,) = desk.check().selectors
+    assert one.left_out == {}
+    assert one.compared == 10
 
 
 def test_a_query_that_is_said_to_need_nothing_now_is_labelled_otherwise(desk):
@@ -389,6 +423,19 @@ def test_without_anything_gone_a_dataset_is_the_very_same():
     dataset = read_dataset(TINY)
     known = snapshot({}, items=[one for one in dataset.catalog if one.enabled], dataset="tiny")
     assert as_labelled(dataset, known) is dataset
+
+
+def test_queries_of_another_split_and_without_labels_are_told_as_what_they_are(desk):
+    desk.write("qrels/test.tsv", f"q07\t{FORECAST}\t2\tdirect\t\n", "")
+    told = yaml.safe_load(desk.gate.read_text())
+    desk.gate.write_text(yaml.safe_dump({**told, "split": "test"}))
+    (one,) = desk.check().selectors
+    assert one.left_out == {"removed": ("q01", "q02", "q03", "q04", "q05", "q07")}
+    place = desk.gate.with_suffix(".baseline")
+    assert [reason.partition(";")[0] for reason in one.reasons] == [
+        f"5 queries of {place} are not in the split or sample that is asked now (q01, q02, q03, ...)",
+        f"1 query of {place} is no longer labelled in full (q07)",
+    ]
 
 
 # ---------------------------------------------------------------------------------------------- renames
@@ -407,6 +454,24 @@ def test_an_item_that_labels_follow_stays_available(desk):
     desk.edit(FORECAST, _id="tool:sky:get_forecast", server="sky")  # in the list of q10
     (one,) = desk.check().selectors
     assert (one.compared, one.lost) == (10, 0)
+
+
+@pytest.mark.parametrize(("still", "now"), [(False, "make_issue"), (True, "create_issue")])
+def test_results_of_a_renamed_tool_follow_it_unless_another_has_its_name(desk, still, now):
+    """Two servers have a tool `create_issue`."""
+    desk.write("queries.jsonl", '"text":"Thanks', '"tool_results":[{"tool":"create_issue","text":"x"}],"text":"Thanks')
+    accept(desk.gate)
+    if not still:
+        desk.edit(OTHER, _id="tool:forge:open", name="open", description="Other words.")
+        desk.write("qrels/tuning.tsv", OTHER, "tool:forge:open")
+        desk.write("qrels/test.tsv", OTHER, "tool:forge:open")
+        desk.write("queries.jsonl", OTHER, "tool:forge:open")
+        accept(desk.gate)
+    known = read_baseline(desk.gate.with_suffix(".baseline"))
+    desk.edit(CREATE, _id="tool:tracker:make_issue", name="make_issue")
+    found = next(query for query in open_edited(desk.data, bases=known).queries if query.id == "q05")
+    assert found.request.tool_results == ((now, "x"),)
+    assert desk.check().selectors[0].compared == 10
 
 
 # ---------------------------------------------------------------------------------------------- labels in a baseline

@@ -12,6 +12,7 @@ import pytest
 from ctxbench.errors import InputError, StorageError
 from ctxbench.evaluation.gate.baseline import read_baseline, write_baseline
 from ctxbench.evaluation.gate.baseline_layout import file_hash, head_hash
+from ctxbench.evaluation.metrics import parse_metric
 from tests.evaluation.gate.gate_cases import answer, offered, snapshot
 
 ALWAYS = [offered("rule:style", mode="always")]
@@ -201,6 +202,11 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("s", "0.8", '"high"', 1, "the score of tool:s:a must be a finite number or null, got 'high'"),
         ("s", "0.8", "true", 1, "the score of tool:s:a must be a finite number"),
         ("s", ',"values":{', ',"values":{"x":1e999,', 1, "the value of x must be a finite number"),
+        ("s", '"completeness":1', '"completeness":7', 1, "the value of completeness must be 0 or 1, got 7"),
+        ("s", '"completeness":1', '"completeness":0.5', 1, "the value of completeness must be 0 or 1, got 0.5"),
+        ("s", '"recall":1', '"recall":1.5', 1, "the value of recall must be from 0 to 1, got 1.5"),
+        ("s", '"recall":1', '"recall":-0.1', 1, "the value of recall must be from 0 to 1, got -0.1"),
+        ("s", '"tokens":', '"tokens":-', 1, "the value of tokens must be 0 or more, got -"),
         ("s", '["tool:s:a",0.8]', '["tool:s:a"]', 1, "a candidate is [id, score], got ['tool:s:a']"),
         ("s", '["tool:s:a",0.8]', '["tool:s:a",0.8,{"pair":"x"}]', 1, "expected an object with mode, origin or via"),
         ("s", '["tool:s:c",0.4,1]', '["tool:s:c",0.4,2]', 1, "tool:s:c is out by rule 2, which baseline.json"),
@@ -232,6 +238,62 @@ def test_a_damaged_line_is_told_with_what_was_expected(folder, name, old, new, l
     found = [fault for fault in caught.value.faults if fault.path == path and fault.line == line]
     assert any(part in fault.message for fault in found), str(caught.value)
     assert "`ctxbench check --accept`" in str(caught.value) or "JSON" in str(caught.value)
+
+
+def test_a_value_out_of_range_is_told_whatever_wrote_it(folder):
+    path = folder / "d" / "s.jsonl"
+    edit(path, '"completeness":1', '"completeness":7')
+    digest = file_hash(path.read_bytes())
+    edit_head(folder, lambda head: one(head).update(file=digest))
+    told(folder, ("d/s.jsonl", 1, "a damaged line: the value of completeness must be 0 or 1, got 7; bring it back"))
+
+
+def test_values_of_repeated_answers_are_shares(folder):
+    path = folder / "d" / "s.jsonl"
+    edit(path, '"completeness":1', '"completeness":0.5')
+    digest = file_hash(path.read_bytes())
+    edit_head(folder, lambda head: one(head).update(file=digest, repeats=2))
+    assert read_baseline(folder)[0].metrics[parse_metric("completeness")][0] == 0.5
+    edit(path, '"completeness":0.5', '"completeness":1.5')
+    told(folder, ("d/s.jsonl", 1, "the value of completeness must be from 0 to 1, got 1.5"))
+
+
+def test_a_share_may_be_above_1_by_rounding_only(folder):
+    path = folder / "d" / "s.jsonl"
+    edit(path, '"recall":1', '"recall":1.0000000000000002')
+    digest = file_hash(path.read_bytes())
+    edit_head(folder, lambda head: one(head).update(file=digest))
+    assert len(read_baseline(folder)) == 1
+
+
+@pytest.mark.parametrize("name", ["baseline.json", "d/items.jsonl", "d/queries.jsonl", "d/sessions.jsonl", "d/s.jsonl"])
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda data: data[:-20], "it ends too early, as if cut off"),
+        (lambda data: b"=======\n" + data, "a merge conflict; take one side of the whole folder"),
+        (lambda data: data + b">>>>>>> other\n", "a merge conflict; take one side of the whole folder"),
+        (lambda data: data.decode().encode("utf-16"), "is UTF-16, and must be UTF-8; bring it back from git"),
+        (lambda data: data.decode().encode("utf-16-le"), "is UTF-16, and must be UTF-8; bring it back from git"),
+        (lambda _: b"", "is empty"),
+    ],
+    ids=["cut", "=======", ">>>>>>>", "utf-16", "utf-16-le", "empty"],
+)
+def test_a_file_that_something_happened_to_is_one_fault_that_says_what(folder, name, change, part):
+    path = folder / name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(InputError) as caught:
+        read_baseline(folder)
+    (fault,) = caught.value.faults
+    assert (fault.path, part in fault.message) == (path, True), fault
+    assert "`ctxbench check --accept`" in fault.message
+
+
+@pytest.mark.parametrize("change", [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")])
+def test_a_byte_order_mark_and_other_line_ends_do_no_harm(folder, change):
+    for path in folder.rglob("*.json*"):
+        path.write_bytes(change(path.read_bytes()))
+    assert len(read_baseline(folder)) == 1
 
 
 def test_a_line_that_is_not_utf8(folder):

@@ -247,6 +247,7 @@ def test_our_own_selectors_and_files_are_asked_once(tmp_path):
 
 PLUGIN = """
 import os
+import asyncio
 import sys
 from dataclasses import dataclass
 import numpy as np
@@ -262,6 +263,10 @@ class Loud:
     def __call__(self, query, candidates, resources):
         if self.ends == "called":
             sys.exit(0)
+        if self.ends == "at once":
+            os._exit(0)
+        if self.ends == "cancelled":
+            raise asyncio.CancelledError
         os.write(1, b"look here")
         print("look at me")
         if self.fails:
@@ -304,6 +309,8 @@ def test_what_a_step_of_a_plugin_prints_is_no_output(loud, capfd):
         ("{fails: true}", r"selector 'p' failed on queries q01 to q03 with ValueError: no idea; .*\(loud_cuts:Loud\)"),
         ("{nan: true}", "has a NaN score"),
         ("{ends: called}", r"selector 'p' failed on queries q01 to q03 with SystemExit: 0; .*\(loud_cuts:Loud\)"),
+        ("{ends: at once}", r"on queries q01 to q03: os\._exit\(0\) was called \(loud_cuts\.py, line 20\).*:Loud\)"),
+        ("{ends: cancelled}", r"selector 'p' failed on queries q01 to q03 with CancelledError; .*\(loud_cuts:Loud\)"),
     ],
 )
 def test_a_step_of_a_plugin_that_fails_is_a_fault_that_is_named(loud, given, text):
@@ -365,3 +372,31 @@ def test_answers_that_are_kept_are_those_of_their_time(tmp_path):
         kept = offers_of(selector)
     assert fresh[0] == fresh[1] + 1 == fresh[2]
     assert (kept, first.asked, again.asked) == (fresh, 3, 0)
+
+
+DYING = """
+import json, pathlib, sys
+if pathlib.Path("broken").exists():
+    sys.exit("no model")
+for line in sys.stdin:
+    message = json.loads(line)
+    if "query" in message:
+        print(json.dumps({"query": message["query"], "items": []}), flush=True)
+"""
+
+
+def test_a_selector_that_no_longer_answers_is_given_up_and_a_run_asks_it_again(tmp_path):
+    (tmp_path / "dying.py").write_text(DYING)
+    (tmp_path / "broken").touch()
+    prepared = experiment(tmp_path, f"\n  - {{command: [{sys.executable}, dying.py], name: mine}}\n")
+    dead = "the process ended with exit code 1; its standard error ends: no model"
+    expected = {f"q{n:02d}": f"query 'q{n:02d}': {dead} (asked 2 times)" for n in range(1, 6)}
+    refused = f"not asked: 5 queries in a row had no answer; the last: {dead}"
+    expected |= {f"q{n:02d}": f"query 'q{n:02d}': {refused}" for n in range(6, 11)}  # over four slices
+    (found,) = take(prepared)
+    assert {query: fact.error for query, fact in found.answers.items()} == expected
+    run(prepared, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").load("tiny", "mine").answers.errors == expected
+    (tmp_path / "broken").unlink()
+    run(prepared, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").load("tiny", "mine").answers.errors == {}
