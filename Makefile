@@ -47,8 +47,9 @@ presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one 
 	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --no-text --markdown reports/presets-shipped.md
 	cp runs/tune-shipped/presets/together.yaml experiments/tuning/shipped-presets.yaml
 
-gate: $(VENV)/.demo  ## reports/gate.md: false alarms, power, causes and price of `ctxbench check`, measured
+gate: $(VENV)/.demo  ## reports/gate*.md: false alarms, power, causes, price and intervals of `ctxbench check`, measured
 	$(BIN)/python experiments/gate/measure.py
+	$(BIN)/python experiments/gate/gate_chance_intervals.py
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python -m ctxbench.reporting.strategies experiments/strategies.md

@@ -155,7 +155,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class Asked:
     """A selector asked about every query of a sample so many times; all arrays of shape (n,)."""
 
     values: Values
@@ -163,7 +163,7 @@ class _Asked:
     unsteady: BoolArray
 
     @classmethod
-    def of(cls, one: Population, sample: Sample, *, chance: float, repeats: int, rng: np.random.Generator) -> _Asked:
+    def of(cls, one: Population, sample: Sample, *, chance: float, repeats: int, rng: np.random.Generator) -> Asked:
         """A group that was drawn twice is asked twice, with noise of its own."""
         copies, at = int(sample.copy.max()) + 1, (sample.copy, sample.rows)
         kept = rng.random((copies, repeats, len(one.item_query))) >= chance
@@ -233,8 +233,8 @@ def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
         sample = drawn(several[0], n, rng)
         pairs = []
         for one in several:
-            base, head = (_Asked.of(one, sample, chance=each, repeats=repeats, rng=rng) for each in (CHANCE, chance))
-            pairs.append(_pair(dataset, one.selector, (base, head), sample, repeats))
+            base, head = (Asked.of(one, sample, chance=each, repeats=repeats, rng=rng) for each in (CHANCE, chance))
+            pairs.append(pair_of(dataset, one.selector, (base.values, head.values), sample.group, repeats))
             net = (base.first - head.first)[~(base.unsteady | head.unsteady)].sum()
             in_need = int((~np.isnan(one.need[sample.rows])).sum())
             tally.by_facts.append(bool(net > settings.allowed(in_need)))
@@ -262,11 +262,12 @@ def _count(tally: _Tally, found: Sequence[Sequence], truth: Sequence[Mapping[Met
             tally.covered.setdefault(one.metric, []).append(interval.low <= expected <= interval.high)
 
 
-def _pair(dataset: str, selector: str, asked: tuple[_Asked, _Asked], sample: Sample, repeats: int) -> Pair:
-    ids = [str(place) for place in range(len(sample.rows))]
+def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: IntArray, repeats: int) -> Pair:
+    """Snapshots of base and head with these values, shape (n_queries,), to be judged."""
+    ids = [str(place) for place in range(len(groups))]
     queries = {
         name: QueryFact(id=name, asked="", labelled="", group=str(own))
-        for name, own in zip(ids, sample.group.tolist(), strict=True)
+        for name, own in zip(ids, groups.tolist(), strict=True)
     }
     base, head = (
         Snapshot(
@@ -275,11 +276,11 @@ def _pair(dataset: str, selector: str, asked: tuple[_Asked, _Asked], sample: Sam
             items={},
             queries=queries,
             answers={},
-            metrics=one.values,
+            metrics=values,
             identity=Identity(selector={}, embedder="", tokens="", outside=True),
             repeats=repeats,
         )
-        for one in asked
+        for values in sides
     )
     return Pair(base=base, head=head, queries=ids)
 

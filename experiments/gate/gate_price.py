@@ -1,8 +1,12 @@
-"""What a check of `workbench` costs as a process, beside one that imports numpy; nothing has changed in it."""
+"""What a check of `workbench` costs as a process, beside one that imports numpy.
+
+Once with nothing changed, where no selector is asked, and once with another byte in the file of queries, where all are.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,11 +19,13 @@ from pathlib import Path
 from gate_world import HERE
 
 ROUNDS, WARM_UP = 10, 2
+_NAMES = ("unchanged", "touched")
 _GATE = """
 name: workbench
-datasets: [{dataset}]
+datasets: [DATA]
+baseline: gate.baseline
 selectors:
-  - {{selector: semantic, preset: normal}}
+  - {selector: semantic, preset: normal}
 """
 _PEAK = """
 import atexit, sys
@@ -27,8 +33,23 @@ def peak():
     print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
 atexit.register(peak)
 from ctxbench.cli.app import main
-main(["check"])
+main(["check", "NAME.yaml"])
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a check takes.
+
+    Attributes:
+        seconds: of the process, the median.
+        ratio: the median of the ratios of single rounds to importing numpy.
+        megabytes: peak memory.
+    """
+
+    seconds: float
+    ratio: float
+    megabytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,41 +57,47 @@ class Price:
     """What it costs.
 
     Attributes:
-        check, numpy: seconds of a process, medians.
-        ratio: the median of the ratios of single rounds.
-        megabytes: peak memory of the check.
+        unchanged, touched: of a check.
+        numpy: seconds of a process that imports it, the median.
         load: of the machine meanwhile.
     """
 
-    check: float
+    unchanged: Cost
+    touched: Cost
     numpy: float
-    ratio: float
-    megabytes: float
     load: float
 
 
 def price() -> Price:
     """Accept with vectors, then check and import numpy in turns, with compiled modules and no vectors but those."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "gate.yaml").write_text(_GATE.format(dataset=HERE.parents[1] / "datasets" / "workbench"))
+        for name in _NAMES:
+            shutil.copytree(HERE.parents[1] / "datasets" / "workbench", Path(folder) / name)
+            (Path(folder) / f"{name}.yaml").write_text(_GATE.replace("DATA", name))
+        with (Path(folder) / "touched" / "queries.jsonl").open("a") as queries:
+            queries.write("\n")
         place = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
         place.pop("PYTHONDONTWRITEBYTECODE", None)
-        _run(folder, place, ["-m", "ctxbench", "check", "--accept", "--vectors"])
+        _run(folder, place, ["-m", "ctxbench", "check", "unchanged.yaml", "--accept", "--vectors"])
         place["CTXBENCH_CACHE"] = str(Path(folder) / "cache")
-        taken = []
-        for _ in range(WARM_UP + ROUNDS):
-            check, _ = _run(folder, place, ["-m", "ctxbench", "check"])
-            numpy, _ = _run(folder, place, ["-c", "import numpy"])
-            taken.append((check, numpy))
-        _, told = _run(folder, place, ["-c", _PEAK])
-    checks, numpys = zip(*taken[WARM_UP:], strict=True)
-    return Price(
-        check=statistics.median(checks),
-        numpy=statistics.median(numpys),
-        ratio=statistics.median(a / b for a, b in zip(checks, numpys, strict=True)),
-        megabytes=int(told.split()[-1]) * 1024 / 1e6,
-        load=os.getloadavg()[0],
+        taken: dict[str, list[float]] = {name: [] for name in (*_NAMES, "numpy")}
+        for number in range(WARM_UP + ROUNDS):
+            for name, seconds in taken.items():
+                arguments = ["-c", "import numpy"] if name == "numpy" else ["-m", "ctxbench", "check", f"{name}.yaml"]
+                spent, _ = _run(folder, place, arguments)
+                if number >= WARM_UP:
+                    seconds.append(spent)
+        peaks = {name: _run(folder, place, ["-c", _PEAK.replace("NAME", name)])[1] for name in _NAMES}
+    unchanged, touched = (
+        Cost(
+            seconds=statistics.median(taken[name]),
+            ratio=statistics.median(a / b for a, b in zip(taken[name], taken["numpy"], strict=True)),
+            megabytes=int(peaks[name].split()[-1]) * 1024 / 1e6,
+        )
+        for name in _NAMES
     )
+    numpy = statistics.median(taken["numpy"])
+    return Price(unchanged=unchanged, touched=touched, numpy=numpy, load=os.getloadavg()[0])
 
 
 def _run(folder: str, place: dict[str, str], arguments: Sequence[str]) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""`ctxbench check` on a dataset that has not changed, with vectors in its baseline: no model, and little else."""
+"""`ctxbench check` with the vectors of all texts in its baseline: no model, and little else."""
 
 from __future__ import annotations
 
@@ -42,12 +42,16 @@ class Recording(LocalResources):
         return np.stack([self.known.setdefault(text, made_up(text)) for text in texts])
 
 
-@pytest.fixture
-def accepted(place, cache, process):
-    """A gate over `workbench`, whose baseline has vectors; nothing is in the cache."""
+@pytest.fixture(params=["unchanged", "touched"])
+def accepted(request, place, cache, process):
+    """A gate over `workbench`, whose baseline has vectors; nothing is in the cache.
+
+    With nothing changed no selector is asked; with another byte in the dataset it is.
+    """
     gate = place / "gate.yaml"
+    shutil.copytree(WORKBENCH, place / "data")
     gate.write_text(
-        f"name: workbench\ndatasets: [{WORKBENCH}]\nmetrics: [completeness, recall, tokens]\n"
+        "name: workbench\ndatasets: [data]\nmetrics: [completeness, recall, tokens]\n"
         "selectors:\n  - {selector: semantic, preset: normal}\n"
     )
     ready = open_experiment(gate)
@@ -59,12 +63,16 @@ def accepted(place, cache, process):
     done = process("check", "--accept", "--vectors")
     assert done.code == 0, done.err
     shutil.rmtree(cache)
-    return gate
+    if request.param == "touched":
+        with (place / "data" / "queries.jsonl").open("a") as queries:
+            queries.write("\n")
+    return request.param
 
 
 def test_check_with_stored_vectors_imports_no_model_and_no_statistics_library(accepted, modules, cache):
     loaded, done = modules("check")
     assert done.out.startswith("same")
+    assert ("not asked again" in done.out) is (accepted == "unchanged")
     assert "numpy" in loaded
     assert [name for name in HEAVY if name in loaded] == []
     assert not list(cache.rglob("*.sqlite"))  # neither was the store of this machine opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from ctxbench.evaluation.stats import (
     Comparison,
     Estimate,
     Scale,
-    compare_metric,
+    agreeing,
     correct,
     critical,
     estimates,
+    gain_loss_interval,
     grouped_compare,
     grouped_estimate,
 )
@@ -113,13 +114,30 @@ class _Rows:
         return "share" if self.repeated and scale == "yes/no" else scale
 
     def compare(self, metric: Metric, settings: Settings) -> Comparison:
-        alpha = round(1.0 - settings.confidence, 12)
-        if not self.repeated:
-            return compare_metric(metric, self.base, self.head, alpha=alpha, seed=settings.seed, groups=self.groups)
-        part = metric.parts[0]
-        return grouped_compare(
-            self.base[part], self.head[part], self.groups, scale=self.scale(metric), alpha=alpha, seed=settings.seed
-        )
+        """By groups; with the interval that holds where few queries differ, in agreement with the p-value."""
+        alpha, scale, part = round(1.0 - settings.confidence, 12), self.scale(metric), metric.parts[0]
+        base, head = self.base[part], self.head[part]
+        found = grouped_compare(base, head, self.groups, scale=scale, alpha=alpha, seed=settings.seed)
+        interval = gain_loss_interval(base, head, self.groups, scale=scale, level=1.0 - alpha)
+        return agreeing(replace(found, interval=interval))
+
+    def detectable(self, metric: Metric, comparison: Comparison, *, tolerance: float, family: int) -> float | None:
+        """See the function of this name.
+
+        A query that gets worse is taken to lose its yes, or as much of a share as the queries of the base which have
+        any have on average, or to cost more by the standard deviation of the amounts among queries of the base.
+        """
+        part, scale = metric.parts[0], self.scale(metric)
+        known = ~np.isnan(self.base[part] - self.head[part])
+        base, groups = np.sort(self.base[part][known]), len(np.unique(self.groups[known]))
+        higher = metric.declaration.better == "higher"
+        if scale == "amount":
+            room, size = float(comparison.base) if higher else math.inf, float(base.std()) if len(base) else 0.0
+        else:
+            left = base if higher else 1.0 - base
+            room = float(left.mean()) if len(left) else 0.0
+            size = float(left[left > 0].mean()) if room > 0 else 0.0
+        return detectable(comparison, groups=groups, tolerance=tolerance, family=family, size=size, room=room)
 
     def estimate(self, metric: Metric, settings: Settings, *, head: bool) -> Estimate:
         values = self.head if head else self.base
@@ -141,7 +159,7 @@ def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Setti
         head=head,
         comparison=comparison,
         tolerance=tolerance,
-        detectable=detectable(comparison, scale=rows.scale(metric), tolerance=tolerance, family=family, higher=higher),
+        detectable=rows.detectable(metric, comparison, tolerance=tolerance, family=family),
     )
 
 
@@ -159,54 +177,64 @@ def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdi
 
 
 def detectable(
-    comparison: Comparison, *, scale: Scale, tolerance: float, family: int, higher: bool = True
+    comparison: Comparison, *, groups: int, tolerance: float, family: int, size: float, room: float = math.inf
 ) -> float | None:
     """The smallest true change for the worse that would be judged worse with a chance of `POWER` on as many queries.
 
-    * yes/no: queries only get worse, each with the same chance q. k of them are judged worse if they exceed the
-      tolerance and the exact McNemar test tells them from none, 2^(1 - k) <= alpha / family: the smallest q for which
-      P(X >= k) >= POWER, X binomial(n, q). None if that is more than can get worse.
-    * shares and amounts: differences spread as those seen do. With se = sd / sqrt(n), the larger of (z_a + z_b) se and
-      tolerance + z_b se, z_a for alpha / family two-sided and z_b for the power (the normal approximation). None if
-      nothing differs, since nothing is known of the spread then, or if it is more than can get worse.
+    Assumed: all queries of a group get worse by `size` together, with the same chance q, and apart from that queries
+    differ as those seen do (which for a selector that always answers alike is not at all, if nothing changed). The
+    change is q x size, and the smallest that meets both of these:
 
-    Where queries come in groups, n is what they are worth (`Comparison.worth`): where nothing differs, as if each group
-    were to change as one. alpha / family is the strictest step of Holm's, so that more is told where several metrics
-    are worse together.
+    * told apart: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
+      family. So P(X >= k) >= POWER, X binomial(groups, q).
+    * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
+
+    Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
+    (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
+    Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
+    joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
+    if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
+
+    alpha / family is the strictest step of Holm's, so that more is told where several metrics are worse together; and
+    more is told where queries of a group change apart from each other.
 
     Args:
         comparison: on the queries at hand.
-        scale: of its values.
+        groups: how many they are of, at most as many as there are queries.
         tolerance: changes up to this are the same, in the unit of the metric.
         family: how many comparisons are corrected together, >= 1.
-        higher: whether higher is better.
+        size: how much worse a query gets that does, in the unit of the metric, >= 0.
+        room: how much worse the mean can get.
 
     Returns:
-        In the unit of the metric, >= 0; None where no such change can be named.
+        In the unit of the metric, >= 0; None where no such change can be named: more would have to get worse than can,
+        there are no queries, or `size` is 0 and nothing differs.
+
+    Source: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics 43,
+        1987; the binomial law for the exact test; the rest is ours. `python experiments/gate/gate_chance_intervals.py`
+        measures how often a change of that size is judged worse.
     """
-    n = comparison.n * comparison.worth
-    if n <= 0:
+    differ = comparison.higher + comparison.lower
+    if not groups or not (size or differ):
         return None
     alpha = comparison.alpha / family
-    room = math.inf if scale == "amount" and not higher else comparison.base if higher else 1.0 - comparison.base
-    if scale == "yes/no":
-        found = _binomial_chance(math.floor(n + _ROUNDING), alpha, tolerance)
-    elif comparison.higher + comparison.lower:
+    told, beyond = 0.0, tolerance
+    if size:
+        least = math.ceil(1.0 - math.log2(alpha) - _ROUNDING), math.floor(tolerance / size * groups + _ROUNDING) + 1
+        if max(least) > groups:
+            return None
+        told, beyond = (size * _binomial_chance(groups, one) for one in least)
+    if differ:
         sd = math.sqrt(max(comparison.square - comparison.difference**2, 0.0))
-        z_power = critical(2.0 * POWER - 1.0)
-        se = sd / math.sqrt(n)
-        found = max((critical(1.0 - alpha) + z_power) * se, tolerance + z_power * se)
-    else:
-        return None
-    return found if found is not None and found <= room + _ROUNDING else None
+        z_power, se = critical(2.0 * POWER - 1.0), sd / math.sqrt(comparison.n * comparison.worth)
+        told = (told + math.hypot(told, 2.0 * (critical(1.0 - alpha) + z_power) * se)) / 2.0
+        beyond = tolerance + math.hypot(beyond - tolerance, z_power * se)
+    found = max(told, beyond)
+    return found if found <= room + _ROUNDING else None
 
 
-def _binomial_chance(n: int, alpha: float, tolerance: float) -> float | None:
-    """The smallest q with P(X >= k) >= POWER, k what is worse beyond the tolerance and told apart; None if k > n."""
-    told = math.ceil(1.0 - math.log2(alpha) - _ROUNDING)
-    least = max(told, math.floor(tolerance * n + _ROUNDING) + 1)
-    if least > n:
-        return None
+def _binomial_chance(n: int, least: int) -> float:
+    """The smallest q with P(X >= least) >= POWER, X binomial(n, q), least <= n."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2.0

@@ -1,6 +1,7 @@
 """Statistics: intervals that say where they hold, and paired comparisons. numpy and the standard library only."""
 
 from ctxbench.evaluation.stats.by_metric import compare_metric, estimates
+from ctxbench.evaluation.stats.gains_losses import agreeing, gain_loss_interval
 from ctxbench.evaluation.stats.groups import by_group, grouped_compare, grouped_estimate, worth, worth_of
 from ctxbench.evaluation.stats.intervals import (
     LEVEL,
@@ -36,6 +37,7 @@ __all__ = [
     "Estimate",
     "Interval",
     "Scale",
+    "agreeing",
     "amount_interval",
     "bootstrap_interval",
     "by_group",
@@ -46,6 +48,7 @@ __all__ = [
     "difference_interval",
     "estimate",
     "estimates",
+    "gain_loss_interval",
     "grouped_compare",
     "grouped_estimate",
     "holm",

@@ -12,7 +12,7 @@ from ctxbench.evaluation.gate.judging import POWER, Pair, compare_all, detectabl
 from ctxbench.evaluation.gate.model import Verdict
 from ctxbench.evaluation.gate.settings import Settings, Tolerance
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.evaluation.stats import compare, compare_metric, grouped_compare, holm
+from ctxbench.evaluation.stats import agreeing, compare, compare_metric, gain_loss_interval, grouped_compare, holm
 from tests.evaluation.gate.gate_cases import snapshot
 
 COMPLETENESS, RECALL, TOKENS = map(parse_metric, ("completeness", "recall", "tokens"))
@@ -137,9 +137,9 @@ def test_queries_of_one_group_are_no_independent_evidence():
     groups = [i // 4 for i in range(80)]
     base, head = made(80, groups, completeness=ones(80)), made(80, groups, completeness=ones(80, 8))
     (one,) = judged(base, head, "completeness")
-    assert one.comparison == replace(
-        grouped_compare(ones(80), ones(80, 8), groups, scale="yes/no"), p_holm=one.comparison.p_holm
-    )
+    plain = grouped_compare(ones(80), ones(80, 8), groups, scale="yes/no")
+    interval = gain_loss_interval(ones(80), ones(80, 8), groups, scale="yes/no")
+    assert one.comparison == agreeing(replace(plain, interval=interval, p_holm=one.comparison.p_holm))
     assert one.verdict is Verdict.CANNOT_TELL  # two groups
     assert judged(made(80, completeness=ones(80)), made(80, completeness=ones(80, 8)), "completeness")[0].verdict is (
         Verdict.WORSE
@@ -215,9 +215,12 @@ def test_chance_alone_is_called_worse_no_more_often_than_is_said():
 # ---------------------------------------------------------------------------------------------- what could be told
 
 
-def yes_no(n, zeros=0, *, family=1, tolerance=0.0, higher=True):
+def yes_no(n, zeros=0, *, family=1, tolerance=0.0, higher=True, groups=None):
     comparison = compare(ones(n, zeros), ones(n, zeros), scale="yes/no")
-    return detectable(comparison, scale="yes/no", tolerance=tolerance, family=family, higher=higher)
+    good = (n - zeros) / max(n, 1)
+    room = good if higher else 1.0 - good
+    number = n if groups is None else groups
+    return detectable(comparison, groups=number, tolerance=tolerance, family=family, size=1.0, room=room)
 
 
 def at_least(k, n, q):
@@ -248,26 +251,62 @@ def test_no_more_can_get_worse_than_is_good():
     assert yes_no(100, zeros=95, higher=False) is not None
 
 
-def test_groups_are_worth_fewer_queries():
-    groups = np.repeat(np.arange(25), 4)
-    comparison = grouped_compare(ones(100), ones(100), groups, scale="yes/no")
-    assert detectable(comparison, scale="yes/no", tolerance=0.01, family=1) == pytest.approx(
-        yes_no(25, tolerance=0.01), rel=1e-9
-    )
+def test_a_group_counts_as_one_query():
+    assert yes_no(100, groups=25, tolerance=0.01) == yes_no(25, tolerance=0.01)
 
 
-def test_amounts_without_a_difference_say_nothing_of_their_spread():
+def test_without_a_size_and_a_difference_nothing_is_known():
     comparison = compare([5.0] * 50, [5.0] * 50, scale="amount")
-    assert detectable(comparison, scale="amount", tolerance=1.0, family=1, higher=False) is None
+    assert detectable(comparison, groups=50, tolerance=1.0, family=1, size=0.0) is None
 
 
-def test_amounts_are_told_by_the_spread_of_their_differences():
+def test_where_all_get_worse_alike_the_spread_of_the_differences_decides():
     away = np.tile([2.0, -2.0], 50)
     comparison = compare(np.full(100, 10.0), 10.0 + away, scale="amount")  # mean 0, sd 2, n 100: se 0.2
-    told = detectable(comparison, scale="amount", tolerance=0.0, family=1, higher=False)
+    told = detectable(comparison, groups=100, tolerance=0.0, family=1, size=0.0)
     assert told == pytest.approx((1.959964 + 0.841621) * 0.2, abs=1e-6)
-    tolerant = detectable(comparison, scale="amount", tolerance=1.0, family=1, higher=False)
+    tolerant = detectable(comparison, groups=100, tolerance=1.0, family=1, size=0.0)
     assert tolerant == pytest.approx(1.0 + 0.841621 * 0.2, abs=1e-6)
+
+
+def test_where_nothing_differs_a_size_decides_with_the_binomial_law():
+    equal = compare([100.0] * 60, [100.0] * 60, scale="amount")
+    found = detectable(equal, groups=60, tolerance=5.0, family=1, size=50.0)
+    assert at_least(7, 60, found / 50.0) == pytest.approx(POWER, abs=1e-9)  # 6 times 50 is 5 times 60: within
+    assert detectable(equal, groups=60, tolerance=0.0, family=1, size=50.0) == pytest.approx(50.0 * yes_no(60))
+
+
+def test_differences_that_are_there_already_hide_some():
+    plain = detectable(
+        compare([100.0] * 60, [100.0] * 60, scale="amount"), groups=60, tolerance=0.0, family=1, size=9.0
+    )
+    noisy = compare(np.full(60, 100.0), 100.0 + np.tile([3.0, -3.0], 30), scale="amount")
+    se = 3.0 / math.sqrt(60)
+    expected = (plain + math.sqrt(plain**2 + 4 * ((1.959964 + 0.841621) * se) ** 2)) / 2
+    assert detectable(noisy, groups=60, tolerance=0.0, family=1, size=9.0) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_number_is_named_for_every_metric_though_nothing_differs():
+    amounts = np.tile([100.0, 300.0], 50)  # sd 100
+    shares = np.tile([0.0, 0.5, 0.5, 1.0], 25)  # those that have any have 2/3
+    same = made(100, completeness=ones(100, 40), recall=shares, tokens=amounts)
+    found = {one.metric: one.detectable for one in judged(same, same, "completeness", "recall", "tokens")}
+    chance = yes_no(100, family=3)
+    assert found["completeness"] == pytest.approx(chance)
+    assert found["recall"] == pytest.approx(chance * 2 / 3)
+    assert at_least(11, 100, found["tokens"] / 100.0) == pytest.approx(POWER, abs=1e-9)  # 10 are 5% of 200
+    assert judged(made(100, tokens=[7.0] * 100), made(100, tokens=[7.0] * 100), "tokens")[0].detectable is None
+
+
+def test_intervals_hold_where_few_queries_differ_and_agree_with_the_p_value():
+    base = made(60, tokens=np.tile([1000.0, 3000.0], 30))
+    for many in (0, 3, 5, 6, 12):
+        head = made(60, tokens=np.tile([1000.0, 3000.0], 30) + np.repeat([40.0, 0.0], [many, 60 - many]))
+        (one,) = judged(base, head, "tokens")
+        low, high = one.comparison.interval.low, one.comparison.interval.high
+        assert (low >= 0) is (one.comparison.p <= 0.05) is (many >= 6)
+        assert high > 1000 * 2 / 60  # two more queries may cost 1000 more
+        assert one.comparison.interval.holds is (many >= 10)
 
 
 def test_what_is_detectable_is_found_as_often_as_is_said():
@@ -285,12 +324,11 @@ def test_what_is_detectable_is_found_as_often_as_is_said():
 
 
 def test_detectable_amounts_are_found_as_often_as_is_said():
+    """Simulation: 300 draws, about 80% judged worse (sd 2.3%)."""
     rng = np.random.default_rng(12)
-    seen = compare(np.full(80, 100.0), 100.0 + rng.normal(0, 5, 80), scale="amount")
-    change = detectable(seen, scale="amount", tolerance=0.0, family=1, higher=False)
-    sd = math.sqrt(seen.square - seen.difference**2)
-    found = [
-        compare(np.full(80, 100.0), 100.0 + rng.normal(change, sd, 80), scale="amount", seed=draw).distinguishable
-        for draw in range(60)
-    ]
-    assert np.mean(found) == pytest.approx(POWER, abs=0.15)
+    amounts = np.tile([100.0, 300.0], 50)
+    base = made(100, tokens=amounts)
+    change = judged(base, base, "tokens")[0].detectable
+    heads = amounts + 100.0 * (rng.random((300, 100)) < change / 100.0)
+    found = [judged(base, made(100, tokens=head), "tokens")[0].verdict is Verdict.WORSE for head in heads]
+    assert np.mean(found) == pytest.approx(POWER, abs=0.07)
