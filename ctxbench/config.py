@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
-from ctxbench.jsonio import YamlPath, line_of, load_yaml
 from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import Definition, find_definition, is_file, rooted
@@ -21,6 +20,7 @@ from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
 from ctxbench.selectors.presets import definition_hash, read_presets
 from ctxbench.stages import Resources
 from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import YamlPath, line_of, load_yaml
 
 DEFAULT_METRICS = (
     "completeness",

@@ -1,7 +1,6 @@
-"""Reading JSON, JSON lines and YAML with faults by file, line and column, and writing them.
+"""Reading JSON and JSON lines with faults by file, line and column, and writing them.
 
-What is read holds JSON's types only: no NaN, no infinity, no dates, no key twice. `write_atomic` and
-`atomic_folder` are those of `ctxbench.fileio`.
+What is read holds no NaN, no infinity and no key twice.
 """
 
 from __future__ import annotations
@@ -9,44 +8,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from ctxbench.errors import Fault, InputError
-from ctxbench.fileio import atomic_folder, iter_lines, read_text, write_atomic
-
-if TYPE_CHECKING:
-    import yaml
-
-__all__ = [
-    "YamlPath",
-    "atomic_folder",
-    "conflicts",
-    "dump_json",
-    "dump_jsonl",
-    "dump_yaml",
-    "iter_jsonl",
-    "iter_lines",
-    "line_of",
-    "load_yaml",
-    "parse_json",
-    "read_json",
-    "read_text",
-    "without_marks",
-    "write_atomic",
-]
-
-YamlPath: TypeAlias = tuple[str | int, ...]
-
-MERGED = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"
-_MARK = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)
-_FAST = 4_000  # brackets, and columns, up to which YAML cannot be nested too deeply for libyaml
-_MAX_YAML_NODES = 200_000  # aliases of aliases and merges of merges can stand for more nodes than fit in memory
-
-
-# ---------------------------------------------------------------------------------------------- reading
+from ctxbench.fileio import iter_lines, read_text
+from ctxbench.merge_conflicts import MERGED, conflicts, without_marks
 
 
 def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -102,7 +71,7 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
         return row
 
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=finite)
     except json.JSONDecodeError as error:
         if found := conflicts(text):
             raise InputError([Fault(MERGED, path, line + place - 1) for place in found]) from error
@@ -112,14 +81,14 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
         raise InputError([Fault("JSON is nested too deeply", path, line)]) from error
     except _NotFiniteError as error:
         places = [start for start, word in _words(text) if word == error.number]
-        where = _place(text, places[0] if places else 0, line)
+        where = place_of(text, places[0] if places else 0, line)
         raise InputError([Fault(f"{error.number} is no JSON number; expected a finite one", path, *where)]) from error
     except ValueError as error:  # an integer of more than 4,300 digits
         raise InputError([Fault(f"malformed JSON: {error}", path, line)]) from error
     if twice:
         raise InputError(
             [
-                Fault(f"key {key!r} stands twice in one object", path, *_place(text, start, line))
+                Fault(f"key {key!r} stands twice in one object", path, *place_of(text, start, line))
                 for start, key in _duplicate_keys(text)
             ]
         )
@@ -130,104 +99,6 @@ def _malformed(text: str, error: json.JSONDecodeError) -> str:
     """What is wrong with JSON; a string that does not end goes on to the end of the text."""
     cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
     return f"malformed JSON: it ends too early, as if cut off ({error.msg})" if cut else f"malformed JSON: {error.msg}"
-
-
-def without_marks(lines: Iterable[tuple[int, str]], path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
-    """Pass over the lines that git leaves where it could not merge, and add a fault for each such place."""
-    inside = False
-    for number, text in lines:
-        if not _MARK.fullmatch(text):
-            yield number, text
-            continue
-        if not inside or text.startswith("<"):
-            faults.append(Fault(MERGED, path, number))
-        inside = not text.startswith(">")
-
-
-def conflicts(text: str) -> list[int]:
-    """The 1-based lines at which conflicts start that git left in a text; of marks that are left over, the first."""
-    marks = [(text.count("\n", 0, mark.start()) + 1, mark.group()) for mark in _MARK.finditer(text)]
-    return [line for line, mark in marks if mark.startswith("<")] or [line for line, _ in marks[:1]]
-
-
-def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
-    """Read one YAML document by YAML 1.2's core rules: `yes` and `2026-03-23` are text, `1e-5` is a number.
-
-    Returns:
-        The data, in JSON's types (None for an empty file), and the 1-based line of every key and list entry by
-        its path: `lines["selectors", 0, "name"]`; `lines[()]` is where the document starts. A path that came in
-        by a merge key (`<<`) has no line of its own: `line_of` gives that of the closest known one.
-
-    Raises:
-        StorageError: the file is missing or cannot be read.
-        InputError: it is not UTF-8 or not YAML (line and column), it stands for more than 200,000 values, or a
-            mapping has a key twice or a tag names a type that JSON lacks (all of them).
-    """
-    import yaml
-
-    text = read_text(path)
-    loader = None
-    try:
-        loader, node = _composed(text)
-        lines: dict[YamlPath, int] = {(): 1}
-        if node is None:
-            return None, lines
-        faults: list[Fault] = []
-        if _size(node, {}) > _MAX_YAML_NODES:
-            raise InputError([Fault(f"YAML stands for more than {_MAX_YAML_NODES} values", path)])
-        _walk(node, (), lines, faults, path)
-        if faults:
-            raise InputError(list(dict.fromkeys(faults)))  # what an alias repeats is wrong once
-        return loader.construct_document(node), lines
-    except yaml.MarkedYAMLError as error:
-        if found := conflicts(text):
-            raise InputError([Fault(MERGED, path, line) for line in found]) from error
-        mark = error.problem_mark or error.context_mark
-        what = f"malformed YAML: {' '.join(filter(None, (error.context, error.problem)))}"
-        where = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise InputError([Fault(what, path, *where)]) from error
-    except yaml.reader.ReaderError as error:
-        where = _place(text, error.position, 1)
-        raise InputError([Fault(f"malformed YAML: {error.reason}", path, *where)]) from error
-    except RecursionError as error:
-        raise InputError([Fault("YAML is nested too deeply", path)]) from error
-    finally:
-        if loader is not None:
-            loader.dispose()
-
-
-def _composed(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
-    """The loader of a text and its node: by libyaml, ten times as fast, where PyYAML has it and the text is right.
-
-    PyYAML's own parser says what is wrong in the words that messages are made of, and stands any depth: libyaml's
-    binding ends the process. Each level of nesting takes a bracket, or a column (a list in a mapping half of one).
-    """
-    import yaml
-
-    brackets, widest = text.count("[") + text.count("{"), max(map(len, text.splitlines()), default=0)
-    if yaml.__with_libyaml__ and max(brackets, widest) < _FAST:
-        fast = _loader(yaml.CSafeLoader)(text)
-        try:
-            return fast, fast.get_single_node()
-        except (yaml.YAMLError, RecursionError):
-            fast.dispose()
-    slow = _loader(yaml.SafeLoader)(text)
-    try:
-        return slow, slow.get_single_node()
-    except BaseException:
-        slow.dispose()
-        raise
-
-
-def line_of(lines: Mapping[YamlPath, int], path: YamlPath) -> int:
-    """The 1-based line of a path, or of the closest thing around it that has one; 0 if nothing has."""
-    for end in range(len(path), -1, -1):
-        if path[:end] in lines:
-            return lines[path[:end]]
-    return 0
-
-
-# ---------------------------------------------------------------------------------------------- writing
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:
@@ -258,19 +129,6 @@ def dump_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{dump_json(row)}\n" for row in rows)
 
 
-def dump_yaml(data: Any, *, short: bool = False) -> str:
-    """Write YAML that `load_yaml` reads back equal, keys in their order, texts of several lines as blocks.
-
-    With `short`, a mapping or list that holds no other stands on one line, in braces or brackets.
-    """
-    import yaml
-
-    flow = None if short else False
-    return str(
-        yaml.dump(data, Dumper=_dumper(), default_flow_style=flow, sort_keys=False, allow_unicode=True, width=110)
-    )
-
-
 def _kind(value: object) -> str:
     """What a JSON value is called in a message."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
@@ -288,14 +146,19 @@ def _no_constant(number: str) -> float:
     raise _NotFiniteError(number)
 
 
-def _finite(number: str) -> float:
+def finite(number: str) -> float:
+    """The number that a text tells.
+
+    Raises:
+        ValueError: it is infinite, or the text tells none.
+    """
     value = float(number)
     if math.isinf(value):
         raise _NotFiniteError(number)
     return value
 
 
-def _place(text: str, offset: int, first_line: int) -> tuple[int, int]:
+def place_of(text: str, offset: int, first_line: int) -> tuple[int, int]:
     """The 1-based (line, column) of an offset."""
     before = text[:offset]
     return first_line + before.count("\n"), offset - (before.rfind("\n") + 1) + 1
@@ -322,127 +185,3 @@ def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
                 yield last[0], key
             open_objects[-1].add(key)
         last = (start, word)
-
-
-# ---------------------------------------------------------------------------------------------- YAML
-
-
-_TAG = "tag:yaml.org,2002:"
-_CORE = (  # YAML 1.2 core schema without its .nan and .inf; https://yaml.org/spec/1.2.2/#103-core-schema
-    (f"{_TAG}null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    (f"{_TAG}bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    (f"{_TAG}int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    (f"{_TAG}float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
-    (f"{_TAG}merge", r"<<", ["<"]),
-)  # fmt: skip
-_VALUES = {tag: re.compile(pattern) for tag, pattern, _ in _CORE if tag != f"{_TAG}merge"}
-
-
-@cache
-def _loader(parser: type[Any]) -> type[Any]:
-    class CoreLoader(parser):  # type: ignore[misc]
-        yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own form
-
-    for tag, pattern, first in _CORE:
-        CoreLoader.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), first)
-    CoreLoader.add_constructor(f"{_TAG}int", _yaml_int)
-    CoreLoader.add_constructor(f"{_TAG}float", _yaml_float)
-    return CoreLoader
-
-
-@cache
-def _dumper() -> type[yaml.SafeDumper]:
-    import yaml
-
-    class CoreDumper(yaml.SafeDumper):
-        """Puts in quotes what either version of YAML would read as something else than text."""
-
-    for tag, pattern, first in _CORE:
-        CoreDumper.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), first)
-
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        style = '"' if "\x85" in value else "|" if "\n" in value else None  # U+0085 would be read back as a line end
-        return dumper.represent_scalar(f"{_TAG}str", value, style=style)
-
-    CoreDumper.add_representer(str, text)
-    return CoreDumper
-
-
-def _yaml_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    text = str(loader.construct_scalar(node))
-    return int(_yaml_number(node, lambda: int(text, 0 if text[:2] in ("0x", "0o") else 10)))
-
-
-def _yaml_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
-    text = str(loader.construct_scalar(node))
-    return float(_yaml_number(node, lambda: _finite(text)))
-
-
-def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
-    import yaml
-
-    try:
-        return read()
-    except ValueError as error:
-        problem = f"{node.value[:40]!r} is no finite number"
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
-
-
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for, aliases and merges written out; `known` keeps those of nodes."""
-    import yaml
-
-    if id(node) in known:
-        if not known[id(node)]:
-            problem = "an alias refers to what it stands in"
-            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
-        return known[id(node)]
-    known[id(node)] = 0  # being counted
-    size = 1
-    if isinstance(node, yaml.CollectionNode):
-        size += sum(_size(entry[1] if isinstance(entry, tuple) else entry, known) for entry in node.value)
-    known[id(node)] = size
-    return size
-
-
-def _is_json(node: yaml.Node) -> bool:
-    """Whether the tag of a node, written or not, is a type of JSON and fits what stands there."""
-    import yaml
-
-    if isinstance(node, yaml.ScalarNode):
-        pattern = _VALUES.get(node.tag)
-        return node.tag == f"{_TAG}str" or (pattern is not None and pattern.fullmatch(node.value) is not None)
-    return bool(node.tag == f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}")
-
-
-def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: list[Fault], file: Path | str) -> None:
-    """Note the line of every path below `node`, the keys that are twice or no plain values, and tags of other types."""
-    import yaml
-
-    mark = node.start_mark
-    lines.setdefault(path, mark.line + 1)
-    if not _is_json(node):
-        tag = node.tag.replace(_TAG, "!!")
-        what = f"tag {tag} does not fit: a value is what JSON has; leave the tag out, or put a text in quotes"
-        faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
-        return
-    if isinstance(node, yaml.SequenceNode):
-        for index, entry in enumerate(node.value):
-            _walk(entry, (*path, index), lines, faults, file)
-    elif isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            mark = key.start_mark
-            if key.tag == f"{_TAG}merge":
-                _walk(value, (), {}, faults, file)
-                continue
-            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                what = "a key must be a plain text; put it in quotes if it is meant so"
-                faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
-            elif key.value in seen:
-                what = f"key {key.value!r} stands twice in one mapping"
-                faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
-            else:
-                seen.add(key.value)
-                lines[(*path, key.value)] = mark.line + 1
-                _walk(value, (*path, key.value), lines, faults, file)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, suggest
-from ctxbench.jsonio import line_of, load_yaml
 from ctxbench.redaction_rules import KINDS, RULES, Rule, is_name
+from ctxbench.yamlio import line_of, load_yaml
 
 _WORD = re.compile(r"[^\W_]+")
 _LEARNT_FROM = 6  # characters of an id that is only digits or only letters; shorter ones hit too much else

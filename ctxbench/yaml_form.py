@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault
-from ctxbench.jsonio import YamlPath, line_of
+from ctxbench.yamlio import YamlPath, line_of
 
 
 def is_file_name(name: str) -> bool:

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # A module may import what stands in a lower layer, and in its own layer what stands to the left of it. A name
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
-    "errors arrays fileio jsonio yaml_form cache items candidates requests query selection registry stages pipeline",
+    "errors arrays fileio merge_conflicts jsonio yamlio yaml_form",
+    "cache items candidates requests query selection registry stages pipeline",
     "text chunking tokens calibrations redaction_rules redaction embedding index sources",
     "steps",
     "selectors config session",
@@ -26,7 +27,8 @@ LAYERS = (
 )
 INSIDE_EVALUATION = (
     "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.sampling datasets.rows "
-    "datasets.files importers datasets.store datasets fetching labelling.exposure labelling.weights "
+    "datasets.files datasets.reading datasets.writing importers datasets.store datasets fetching labelling.exposure "
+    "labelling.weights "
     "labelling.regrading labelling.answers traces usage provenance slices evidence results curation preparing "
     "summary dataset_run runner latency labelling sweep"
 )

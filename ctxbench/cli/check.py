@@ -231,12 +231,12 @@ def _accept_command(asked: Asked, done: Checked) -> str:
 
 def _places(done: Checked) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
+    from ctxbench.evaluation.datasets.lines import DatasetLines
     from ctxbench.evaluation.datasets.store import dataset_folder
-    from ctxbench.evaluation.gate.item_lines import ItemLines
-    from ctxbench.jsonio import line_of
     from ctxbench.reporting.gate.annotations import Place, Places
+    from ctxbench.yamlio import line_of
 
-    experiment, references, lines = done.file.experiment, done.references, ItemLines()
+    experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 
     def finding(find: Callable[[Path, str], tuple[Path, int]]) -> Callable[[str, str], Place]:
         def found(dataset: str, name: str) -> Place:
@@ -250,7 +250,7 @@ def _places(done: Checked) -> Places:
         gate=_in_repository(done.file.path),
         selectors={one.name: one.line for one in experiment.selectors},
         embedder=line_of(experiment.lines, ("embedder",)),
-        item=finding(lines.find),
+        item=finding(lines.item),
         query=finding(lines.query),
         labels=finding(lines.labels),
     )

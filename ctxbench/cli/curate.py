@@ -145,8 +145,8 @@ def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:
     """Write a dataset made of another, in its place or with what labelling left beside that one."""
     from ctxbench.evaluation.curation.carrying import Carried, carry_labelling
-    from ctxbench.evaluation.datasets.files import create_dataset, write_dataset
     from ctxbench.evaluation.datasets.store import dataset_folder
+    from ctxbench.evaluation.datasets.writing import create_dataset, write_dataset
 
     if in_place:
         write_dataset(dataset, folder)

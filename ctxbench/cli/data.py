@@ -46,7 +46,7 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     elif as_json:
         print_json({**dataset.card, "hash": dataset.hash})
     else:
-        from ctxbench.jsonio import dump_yaml
+        from ctxbench.yamlio import dump_yaml
 
         card = {**dataset.card, "hash": dataset.hash}
         if "scopes" in card:
@@ -80,7 +80,7 @@ def validate(name: str, *, as_json: bool) -> int:
         UnknownNameError: it is neither a folder nor the name of a dataset.
         StorageError: its source is not installed.
     """
-    from ctxbench.evaluation.datasets.files import validate as faults_of
+    from ctxbench.evaluation.datasets.reading import validate as faults_of
 
     folder = _folder_of(name)
     faults = faults_of(folder)
@@ -100,7 +100,7 @@ def validate(name: str, *, as_json: bool) -> int:
 
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
-    from ctxbench.evaluation.datasets.files import read_dataset
+    from ctxbench.evaluation.datasets.reading import read_dataset
 
     counts = read_dataset(folder).counts
     text = f"{counts['items']:,} items, {counts['queries']:,} queries, {counts['labels']:,} labels"
@@ -123,9 +123,9 @@ def _folder_of(name: str) -> Path:
 
 def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -> None:
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
-    from ctxbench.evaluation.datasets.files import create_dataset
     from ctxbench.evaluation.datasets.store import import_dataset as imported
     from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.evaluation.datasets.writing import create_dataset
 
     with progress() as shown:
         if out is None or source is not None:

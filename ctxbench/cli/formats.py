@@ -68,7 +68,8 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     """Write a TREC run as answers that `ctxbench score` reads."""
     from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.evaluation.importers.formats.trec import answers_of_run, read_run
-    from ctxbench.jsonio import dump_jsonl, write_atomic
+    from ctxbench.fileio import write_atomic
+    from ctxbench.jsonio import dump_jsonl
 
     with progress() as shown:
         opened = open_dataset(dataset, notify=shown.say)
@@ -85,7 +86,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
 def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
     """Make a dataset, write it, and print what was counted on the way."""
-    from ctxbench.evaluation.datasets.files import create_dataset
+    from ctxbench.evaluation.datasets.writing import create_dataset
 
     converted = make()
     dataset = converted.dataset

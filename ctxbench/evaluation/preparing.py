@@ -26,12 +26,13 @@ from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.results import LONGEST_NAME, file_name
 from ctxbench.index.resources import LocalResources
 from ctxbench.items import Catalog
-from ctxbench.jsonio import dump_json, line_of
+from ctxbench.jsonio import dump_json
 from ctxbench.pipeline import Pipeline
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.text import js_trim
 from ctxbench.tokens import TokenCounter, open_counter
+from ctxbench.yamlio import line_of
 
 T = TypeVar("T")
 

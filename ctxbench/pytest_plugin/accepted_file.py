@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.fileio import read_bytes, read_text, write_atomic
-from ctxbench.jsonio import dump_yaml, load_yaml
 from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import dump_yaml, load_yaml
 
 FORMAT = 1
 _HEAD = "# What these tests were offered when it was accepted. Written by pytest --ctxbench-accept; read the diff.\n"

@@ -105,9 +105,9 @@ def open_setup(setup: Setup, root: Path) -> Opened:
 
 def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]:
     """A selector, its preset if one is named, and what it is called."""
-    from ctxbench.jsonio import load_yaml
     from ctxbench.selectors.definitions import find_definition, read_definition
     from ctxbench.selectors.presets import read_presets
+    from ctxbench.yamlio import load_yaml
 
     file, mark, preset = selector.partition("#")
     if not mark:

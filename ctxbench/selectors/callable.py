@@ -120,9 +120,7 @@ class CallableSource:
         try:
             with confined():
                 return Reply(answer=use(self._function(*arguments)))
-        except _NotAnAnswerError as error:
-            return Reply(error=str(error))
-        except EndedError as error:
+        except (_NotAnAnswerError, EndedError) as error:
             return Reply(error=str(error))
         except KeyboardInterrupt as error:
             error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
-from ctxbench.jsonio import line_of, load_yaml
 from ctxbench.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.parameters import Parameter, Value, faults_between, read_parameter, set_values, shown
+from ctxbench.yamlio import line_of, load_yaml
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _FILES = ("calibration", "graph")  # parameters of steps that are paths

@@ -17,10 +17,10 @@ from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, suggest
 from ctxbench.fileio import read_text, write_atomic
-from ctxbench.jsonio import YamlPath, dump_yaml, line_of, load_yaml
 from ctxbench.pipeline import PipelineError
 from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
 from ctxbench.selectors.parameters import Parameter, Value, shown
+from ctxbench.yamlio import YamlPath, dump_yaml, line_of, load_yaml
 
 FORMAT = 1
 _KEYS = ("format", "tuned", "test_split", "definitions", "presets")

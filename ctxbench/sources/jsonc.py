@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ctxbench.jsonio import YamlPath, parse_json, read_text
+from ctxbench.fileio import read_text
+from ctxbench.jsonio import parse_json
+from ctxbench.yamlio import YamlPath
 
 _TOKEN = re.compile(  # what is never closed goes to its end at once: looking on behind every mark would take for ever
     r'(?P<kept>"(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*.*?\*/|(?P<open>/\*.*)', re.DOTALL

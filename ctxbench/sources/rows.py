@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from ctxbench.errors import Fault, ParameterError, suggest
 from ctxbench.items import ItemKey
-from ctxbench.jsonio import YamlPath
+from ctxbench.yamlio import YamlPath
 
 T = TypeVar("T")
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.fileio import atomic_folder
 from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.jsonio import atomic_folder, dump_jsonl, dump_yaml
+from ctxbench.jsonio import dump_jsonl
 from ctxbench.sources.catalogs import CORPUS
+from ctxbench.yamlio import dump_yaml
 
 CAPTURE = "capture.yaml"
 FORMAT = 1

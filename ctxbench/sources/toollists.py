@@ -10,10 +10,10 @@ from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.items import Item
-from ctxbench.jsonio import YamlPath, line_of
 from ctxbench.sources.jsonc import entry_lines, read_jsonc
 from ctxbench.sources.snapshots import Part, Source
 from ctxbench.sources.tools import SERVER_KEYS, HostedToolError, is_definition, read_definition
+from ctxbench.yamlio import YamlPath, line_of
 
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name

@@ -17,9 +17,9 @@ from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.gate.taking import take
 from ctxbench.evaluation.metrics import Grade
 from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.jsonio import load_yaml
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
+from ctxbench.yamlio import load_yaml
 
 NOTHING = "nothing"  # expected where no query is offered anything else
 

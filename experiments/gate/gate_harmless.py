@@ -38,10 +38,10 @@ from ctxbench.evaluation.gate.model import Check, Verdict
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.gate.taking import take
 from ctxbench.index.resources import LocalResources
-from ctxbench.jsonio import load_yaml
 from ctxbench.query import Query
 from ctxbench.stages import Resources
 from ctxbench.steps.retrieve import Dense
+from ctxbench.yamlio import load_yaml
 
 SIZE = 1e-6  # of the noise, either way
 THREADS = (1, 2, 3, 4)

@@ -18,9 +18,9 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.index.resources import LocalResources
-from ctxbench.jsonio import load_yaml
 from ctxbench.pipeline import Pipeline
 from ctxbench.tokens import open_counter
+from ctxbench.yamlio import load_yaml
 
 HERE = Path(__file__).parents[1]
 BEHIND: dict[str, dict[str, Any]] = {

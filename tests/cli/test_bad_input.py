@@ -398,7 +398,7 @@ def test_no_room_for_an_imported_dataset(process, place, tiny, cache):
     start = NO_ROOM.format(size=100) + (
         "import sys\n"
         "from ctxbench.evaluation.datasets import store\n"
-        "from ctxbench.evaluation.datasets.files import read_dataset\n"
+        "from ctxbench.evaluation.datasets.reading import read_dataset\n"
         "class Far:\n"
         "    provides, version, install = ('far',), '1', ''\n"
         "    def available(self): return True\n"

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from ctxbench.evaluation.datasets.files import read_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
 
 COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 

@@ -15,7 +15,7 @@ from ctxbench.cli.data import import_dataset
 from ctxbench.cli.fetch import fetch_source
 from ctxbench.errors import StorageError
 from ctxbench.evaluation import fetching
-from ctxbench.evaluation.datasets.files import read_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.store import list_datasets, open_dataset
 from ctxbench.evaluation.importers.livemcpbench import LiveMCPBench
 from ctxbench.evaluation.importers.metatool import MetaTool

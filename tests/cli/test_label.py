@@ -15,8 +15,9 @@ from ctxbench.cli.label import label
 from ctxbench.cli.review import apply_patch, review
 from ctxbench.errors import InputError, ParameterError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Request
 

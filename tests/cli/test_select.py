@@ -140,7 +140,7 @@ def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache,
 
 def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
     from ctxbench.evaluation.datasets import store
-    from ctxbench.evaluation.datasets.files import read_dataset
+    from ctxbench.evaluation.datasets.reading import read_dataset
 
     class Importer:
         provides = ("far",)

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.cli.traces import import_traces, settings_for
 from ctxbench.errors import ParameterError, StorageError
-from ctxbench.evaluation.datasets.files import read_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.labelling.exposure import read_exposures
 
 TURN = {

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import write_dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.tuning.work import Work
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Request

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ctxbench.config import read_experiment
-from ctxbench.evaluation.datasets.files import read_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.selection import selections
 from ctxbench.selectors.command import CommandOptions
 from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema

@@ -9,9 +9,9 @@ import pytest
 
 from ctxbench.errors import InputError, ParameterError
 from ctxbench.items import Item
-from ctxbench.jsonio import load_yaml
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.snapshots import Part, capture, refuse_other, write_snapshot
+from ctxbench.yamlio import load_yaml
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOOL = Item(type="tool", server="git", name="log", description="Shows it.", schema={"type": "object"})

@@ -9,7 +9,8 @@ from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, suggest
 from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.jsonio import dump_json, line_of, load_yaml
+from ctxbench.jsonio import dump_json
+from ctxbench.yamlio import line_of, load_yaml
 
 
 @dataclass(frozen=True, slots=True)

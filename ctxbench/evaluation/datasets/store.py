@@ -12,11 +12,13 @@ from ctxbench import registry
 from ctxbench.cache import cache_dir
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset, name_fault
-from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_files
+from ctxbench.evaluation.datasets.files import CARD
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_files
 from ctxbench.evaluation.importers.base import Importer
 from ctxbench.evaluation.importers.files import FileImporter
 from ctxbench.fileio import atomic_folder, recover_folder
-from ctxbench.jsonio import load_yaml
+from ctxbench.yamlio import load_yaml
 
 Notify: TypeAlias = Callable[[str], None]
 

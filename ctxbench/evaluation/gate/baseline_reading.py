@@ -40,7 +40,8 @@ from ctxbench.evaluation.gate.described import flat_steps
 from ctxbench.evaluation.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.fileio import is_utf16, read_bytes, recover_folder
-from ctxbench.jsonio import conflicts, parse_json
+from ctxbench.jsonio import parse_json
+from ctxbench.merge_conflicts import conflicts
 
 T = TypeVar("T")
 

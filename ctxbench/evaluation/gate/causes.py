@@ -57,15 +57,12 @@ from functools import partial
 
 from ctxbench.candidates import MARGIN
 from ctxbench.evaluation.gate.altered import what_changed
-from ctxbench.evaluation.gate.cause_groups import grouped
 from ctxbench.evaluation.gate.cause_of import Causes
 from ctxbench.evaluation.gate.mending import mended
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Change
 from ctxbench.evaluation.gate.replay import Case, Row, kept, replayable, with_setting
 from ctxbench.evaluation.gate.sides import Compared, Side
 from ctxbench.evaluation.gate.snapshots import Snapshot
-
-__all__ = ["explain", "grouped", "shapley", "what_changed"]
 
 _FACTORS = ("own", "rivals", "cut")
 _STATES = tuple(itertools.product((False, True), repeat=3))  # which factors are as at the head

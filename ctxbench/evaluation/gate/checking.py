@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ctxbench.evaluation.gate.comparability import Comparable, comparable, named, queries_text
+from ctxbench.evaluation.gate.comparability import Comparable, comparable, queries_text
 from ctxbench.evaluation.gate.differences import Differences, differences
 from ctxbench.evaluation.gate.judging import Pair, compare_all
 from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, Judged, PinFailure, SelectorCheck, Verdict
 from ctxbench.evaluation.gate.pins import broken
+from ctxbench.evaluation.gate.questions import named
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.stats import mcnemar_exact
@@ -219,7 +220,8 @@ def _explained(
     """The changes with their causes, and grouped by them."""
     if not changes:
         return (), ()
-    from ctxbench.evaluation.gate.causes import explain, grouped  # most checks find nothing to explain
+    from ctxbench.evaluation.gate.cause_groups import grouped  # most checks find nothing to explain
+    from ctxbench.evaluation.gate.causes import explain
 
     explained = explain(base, head, changes, renamed)
     return explained, grouped(explained, base, head, renamed)
@@ -229,7 +231,7 @@ def _differs(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:
     """What is under test and differs, in words."""
     if _decided_alike(base, head):
         return ""
-    from ctxbench.evaluation.gate.causes import what_changed
+    from ctxbench.evaluation.gate.altered import what_changed
 
     found = what_changed(base, head, renamed)
     return str(found) if found else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from ctxbench.errors import Fault
 from ctxbench.evaluation.curation.renames import propose_renames
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.gate.questions import Questions, scopes_of
+from ctxbench.evaluation.gate.questions import Questions, named, scopes_of
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import ItemFact, Snapshot
 from ctxbench.evaluation.gate.table_answers import TableAnswers, failures
@@ -19,7 +19,6 @@ from ctxbench.selectors.patience import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 
-_SHOWN = 3  # ids that a reason names
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 _UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"
 _COUNTED = frozenset({"tokens", "total_tokens"})  # metrics that another counter of tokens changes
@@ -84,11 +83,6 @@ def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable
             *_values_on_one_side(base, head, queries, settings),
         ),
     )
-
-
-def named(ids: Sequence[str]) -> str:
-    """The first few of some ids."""
-    return ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
 
 
 def queries_text(count: int) -> str:

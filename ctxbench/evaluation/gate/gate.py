@@ -12,6 +12,7 @@ from ctxbench.evaluation.gate.baseline import BaselineWritten, keeps_texts_out, 
 from ctxbench.evaluation.gate.baseline_layout import VECTORS
 from ctxbench.evaluation.gate.baseline_reading import read_baseline
 from ctxbench.evaluation.gate.checking import Paired, check, pair_up
+from ctxbench.evaluation.gate.comparability import queries_text
 from ctxbench.evaluation.gate.gate_file import GateFile, examine_gate
 from ctxbench.evaluation.gate.model import Check
 from ctxbench.evaluation.gate.pins import broken, unknown_pins
@@ -53,9 +54,9 @@ def check_gate(
 ) -> Checked:
     """Hold what every selector of a gate file answers now against the baseline.
 
-    None is asked where nothing that decides an answer has changed (`unchanged`), unless they are timed. No model is
-    loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a
-    dataset may have been edited by hand (`edited.open_edited`).
+    None is asked where nothing that decides an answer of any has changed (`unchanged`), unless they are timed. No model
+    is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a dataset may
+    have been edited by hand (`edited.open_edited`).
 
     Args:
         path: of the gate file.
@@ -189,7 +190,7 @@ def _refuse_errors(snapshots: Sequence[Snapshot]) -> None:
     for one in snapshots:
         wrong = [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]
         if wrong:
-            n = f"{len(wrong):,} quer{'y' if len(wrong) == 1 else 'ies'}"
-            failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {wrong[0][0]}: {wrong[0][1]}")
+            n, (first, why) = queries_text(len(wrong)), wrong[0]
+            failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
     if failed:
         raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")

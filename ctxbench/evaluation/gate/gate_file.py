@@ -14,8 +14,8 @@ from ctxbench.errors import Fault, InputError, ParameterError, UserError, sugges
 from ctxbench.evaluation.gate.settings import METRICS, Pin, Settings, Tolerance
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.items import ITEM_TYPES, ItemKey
-from ctxbench.jsonio import YamlPath, line_of, load_yaml
 from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import YamlPath, line_of, load_yaml
 
 # Each selector is held against its own baseline, so there is no other to compare it with.
 _KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")

@@ -22,7 +22,7 @@ from ctxbench.evaluation.gate.snapshots import QueryFact, Snapshot, asked_hash
 from ctxbench.items import ItemKey
 from ctxbench.requests import SessionItem
 
-_SHOWN = 3  # items of a scope that a message names
+_SHOWN = 3  # ids that a message names
 
 
 def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
@@ -89,8 +89,8 @@ class Questions:
         pairs = {(self._base.queries[one.id].scope, one.scope) for one in queries if one.id in self._base.queries}
         for old, new in sorted(pairs):
             was, given = self._before.get(old, frozenset()), self._now.get(new, frozenset())
-            parts = [f"lost {_named(was - given)}"] if was - given else []
-            parts += [f"gained {_named(given - was)}"] if given - was else []
+            parts = [f"lost {named(sorted(was - given))}"] if was - given else []
+            parts += [f"gained {named(sorted(given - was))}"] if given - was else []
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
 
@@ -176,5 +176,6 @@ def names_of(tool: ItemKey) -> tuple[str, str, str]:
     return tool.name, f"{tool.server}/{tool.name}" if tool.server else tool.name, tool.id
 
 
-def _named(ids: Collection[str]) -> str:
-    return ", ".join(sorted(ids)[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
+def named(ids: Sequence[str]) -> str:
+    """The first few of some ids."""
+    return ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")

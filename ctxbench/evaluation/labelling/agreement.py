@@ -11,8 +11,8 @@ import numpy as np
 
 from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.errors import Fault, InputError, ParameterError
-from ctxbench.evaluation.datasets.files import read_labels
 from ctxbench.evaluation.datasets.labels import Label
+from ctxbench.evaluation.datasets.reading import read_labels
 from ctxbench.evaluation.labelling.pool import Pool
 from ctxbench.items import ItemKey
 from ctxbench.requests import Batch

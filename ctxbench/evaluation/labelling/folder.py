@@ -9,7 +9,9 @@ from pathlib import Path
 
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import CARD, read_dataset, write_dataset
+from ctxbench.evaluation.datasets.files import CARD
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.labelling.answers import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
 from ctxbench.evaluation.labelling.predict import Predictor
 from ctxbench.evaluation.labelling.queue import Queue, extended, make_queue

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from ctxbench.errors import InputError, ParameterError, StorageError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import CARD, QRELS, QUERIES, read_dataset, write_files
+from ctxbench.evaluation.datasets.files import CARD, QRELS, QUERIES
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_files
 from ctxbench.evaluation.labelling.answers import FOLDER, LOG
 from ctxbench.evaluation.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.evaluation.traces.building import SOURCE, Builder, writable
@@ -23,9 +25,9 @@ from ctxbench.evaluation.traces.report import TraceReport
 from ctxbench.evaluation.traces.settings import TraceSettings
 from ctxbench.fileio import atomic_folder
 from ctxbench.items import Catalog, ItemKey
-from ctxbench.jsonio import load_yaml
 from ctxbench.redaction import Redactor, redactor
 from ctxbench.sources.catalogs import CORPUS
+from ctxbench.yamlio import load_yaml
 
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5

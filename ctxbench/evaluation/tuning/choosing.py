@@ -14,8 +14,8 @@ from ctxbench.evaluation.sweep.lines import REACH, Measure
 from ctxbench.evaluation.tuning.optima import FEWEST, Found, Optimum, measures_of
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.policy_file import PolicyFile
-from ctxbench.jsonio import YamlPath, line_of
 from ctxbench.selectors.parameters import Value, shown
+from ctxbench.yamlio import YamlPath, line_of
 
 
 class PolicyError(ParameterError):

@@ -14,11 +14,11 @@ from ctxbench.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.evaluation.tuning.tunables import Tunable
-from ctxbench.jsonio import line_of
 from ctxbench.pipeline import PipelineError
 from ctxbench.selectors.definitions import Definition, find_definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Parameter
+from ctxbench.yamlio import line_of
 
 OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
     name="answers",

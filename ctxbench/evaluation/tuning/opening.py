@@ -26,10 +26,10 @@ from ctxbench.evaluation.tuning.sides import TEST, TUNING, Side
 from ctxbench.evaluation.tuning.tunables import Tunable
 from ctxbench.evaluation.tuning.uncut import found_in, seen_by
 from ctxbench.index.resources import LocalResources
-from ctxbench.jsonio import line_of
 from ctxbench.pipeline import Pipeline
 from ctxbench.selectors.external import FileSelector
 from ctxbench.tokens import TokenCounter, open_counter
+from ctxbench.yamlio import line_of
 
 T = TypeVar("T")
 MOST = 0.9  # share of the scores of answers that may be 0 or less

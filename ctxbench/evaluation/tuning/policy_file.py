@@ -13,9 +13,9 @@ from ctxbench.errors import InputError, ParameterError, UnknownNameError, sugges
 from ctxbench.evaluation.metrics import METRICS, Metric, parse_metric
 from ctxbench.evaluation.tuning.policies import Constraint, Policy
 from ctxbench.fileio import read_text
-from ctxbench.jsonio import YamlPath, load_yaml
 from ctxbench.selectors.parameters import Value
 from ctxbench.yaml_form import YamlForm, is_file_name
+from ctxbench.yamlio import YamlPath, load_yaml
 
 _KEYS = (
     *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "folds", "trials"),

@@ -21,8 +21,8 @@ from ctxbench.evaluation.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMEN
 from ctxbench.evaluation.tuning.searching import Base, Rival, Searched, first_n, search
 from ctxbench.evaluation.tuning.sides import COMPLETE, TEST, TUNING, Side, Told
 from ctxbench.evaluation.tuning.tunables import Tunable
-from ctxbench.jsonio import line_of
 from ctxbench.selectors.parameters import Value
+from ctxbench.yamlio import line_of
 
 FEW = 200  # queries in need on the tuning split, below which nested cross-validation says what choosing is worth
 READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ctxbench.errors import Fault, InputError, suggest
-from ctxbench.jsonio import YamlPath, line_of
 from ctxbench.sources.jsonc import entry_lines, read_jsonc
 from ctxbench.sources.mcp.secrets import Secrets, in_arguments, in_url
 from ctxbench.sources.mcp.variables import Variables
+from ctxbench.yamlio import YamlPath, line_of
 
 _KEYS = ("mcpServers", "servers")
 _URLS = ("url", "serverUrl", "httpUrl")

@@ -11,8 +11,8 @@ import pytest
 
 from ctxbench.errors import InputError, ParameterError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset, split_of
-from ctxbench.evaluation.datasets.files import read_dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.requests import Request, SessionItem
 

@@ -11,8 +11,9 @@ import pytest
 from ctxbench import registry
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.store import Listing, import_dataset, importers, list_datasets, open_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 
 TINY = Path(__file__).parents[2] / "data" / "tiny"
 

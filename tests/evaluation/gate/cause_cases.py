@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.evaluation.gate.causes import explain, grouped
+from ctxbench.evaluation.gate.cause_groups import grouped
+from ctxbench.evaluation.gate.causes import explain
 from ctxbench.evaluation.gate.comparability import comparable
 from ctxbench.evaluation.gate.differences import differences
 from ctxbench.evaluation.gate.model import CauseGroup, Change

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from ctxbench.evaluation.gate.altered import what_changed
 from ctxbench.evaluation.gate.cause_groups import cost
-from ctxbench.evaluation.gate.causes import what_changed
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind
 from ctxbench.selection import Pair
 from tests.evaluation.gate.cause_cases import explained, groups, scored

@@ -22,8 +22,8 @@ from ctxbench.evaluation.gate.taking import take
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.preparing import open_experiment
 from ctxbench.index.resources import LocalResources
-from ctxbench.jsonio import dump_yaml, load_yaml
 from ctxbench.tokens import open_counter
+from ctxbench.yamlio import dump_yaml, load_yaml
 from tests.evaluation.gate.gate_cases import answer, identity, item, item_id, snapshot
 
 SMOKE = Path(__file__).parents[3] / "datasets" / "smoke"

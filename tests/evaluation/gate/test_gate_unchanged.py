@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,7 @@ def comparable(check):
     """All that is said of a check, but for whether anything was asked."""
     told = check_dict(check)
     for one in told["selectors"]:
-        for name in [name for name in one if name in ("reused", "asked_again")]:
-            del one[name]
+        del one["reused"]
     return told
 
 
@@ -144,7 +144,6 @@ def test_a_baseline_without_texts_is_reused(gate):
 def test_a_byte_of_the_dataset_has_it_asked(gate, name):
     gate.accepted()
     path = gate.data / name
-    assert path.exists(), sorted(gate.data.rglob("*"))
     path.write_bytes(path.read_bytes() + b"\n")
     assert not gate.reused
 
@@ -228,7 +227,7 @@ def test_a_baseline_that_says_nothing_of_its_inputs_is_asked(gate):
     told = json.loads(head.read_text())
     assert told["datasets"]["tiny"]["inputs"] == inputs_of(read_gate(gate.path).experiment, "data")
     file = read_gate(gate.path)
-    bases = [module.replace(one, inputs="") for one in read_baseline(file.baseline)]
+    bases = [replace(one, inputs="") for one in read_baseline(file.baseline)]
     write_baseline(file.baseline, bases)
     assert "inputs" not in json.loads(head.read_text())["datasets"]["tiny"]
     assert not gate.reused

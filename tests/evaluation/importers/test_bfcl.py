@@ -12,7 +12,8 @@ import pytest
 
 from ctxbench.errors import StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.importers import bfcl
 from ctxbench.evaluation.importers.bfcl import BFCL
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from ctxbench.errors import InputError
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.importers.livemcpbench import LiveMCPBench
 
 

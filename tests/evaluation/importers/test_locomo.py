@@ -9,7 +9,8 @@ import pytest
 
 from ctxbench.errors import InputError
 from ctxbench.evaluation.datasets.dataset import split_of
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.importers.locomo import LoCoMo
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from ctxbench.cli.review import apply_patch
 from ctxbench.errors import ParameterError
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
 from ctxbench.evaluation.datasets.labels import Label
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.labelling.folder import opened
 from ctxbench.evaluation.labelling.predict import Predictor
 from ctxbench.evaluation.labelling.review import regraded, write_patch

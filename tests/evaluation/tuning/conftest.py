@@ -14,9 +14,9 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.evaluation.calibrating.fitting import fit
 from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.files import write_dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.tuning.opening import open_tuning
 from ctxbench.evaluation.tuning.policy_file import read_policies
 from ctxbench.index.resources import LocalResources

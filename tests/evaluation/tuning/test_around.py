@@ -143,7 +143,8 @@ def test_a_front_rises_in_both(rival):
 def test_a_measure_that_applies_to_no_query_has_no_mean(rival, shop, tmp_path):
     from dataclasses import replace
 
-    from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+    from ctxbench.evaluation.datasets.reading import read_dataset
+    from ctxbench.evaluation.datasets.writing import write_dataset
 
     dataset = read_dataset(shop)
     bare = tuple(replace(query, needs_nothing=True) for query in dataset.queries)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctxbench.errors import InputError
-from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.evaluation.tuning.opening import open_tuning
 from ctxbench.evaluation.tuning.policy_file import read_policies
 from ctxbench.evaluation.tuning.sides import TEST, TUNING

@@ -172,7 +172,8 @@ def test_all_choices_on_all_datasets_come_first(ready, shop, other, monkeypatch)
 
 
 def test_other_labels_of_the_test_split_change_no_choice(ready, shop, tmp_path):
-    from ctxbench.evaluation.datasets.files import read_dataset, write_dataset
+    from ctxbench.evaluation.datasets.reading import read_dataset
+    from ctxbench.evaluation.datasets.writing import write_dataset
 
     dataset = read_dataset(shop)
     test = {query.id for query in dataset.queries if query.split == "test"}

@@ -10,7 +10,7 @@ from ctxbench.jsonio import iter_jsonl
 from ctxbench.sources.catalogs import CORPUS
 
 
-class ItemLines:
+class DatasetLines:
     """Finds what stands in a dataset's files by its id; each file is read once, when it is first asked for.
 
     Lines are 1-based; 0 where it is not there, or the file cannot be read: what is looked for is a convenience.
@@ -19,7 +19,7 @@ class ItemLines:
     def __init__(self) -> None:
         self._read: dict[Path, dict[str, int]] = {}
 
-    def find(self, folder: Path, item: str) -> tuple[Path, int]:
+    def item(self, folder: Path, item: str) -> tuple[Path, int]:
         """The catalog of a dataset and the line of an item in it."""
         return self._row(folder / CORPUS, item)
 

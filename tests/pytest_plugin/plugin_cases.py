@@ -1,0 +1,79 @@
+"""A team's repository, and items for single parts of the plugin."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+ROWS = [
+    {"_id": "rule:refunds", "text": "Give refund an order within a week.", "description": "Refund an order"},
+    {"_id": "tool:orders:get", "description": "Look an order up"},
+    {"_id": "tool:mail:send", "description": "Write a mail to a customer"},
+    {"_id": "rule:style", "text": "Be kind.", "include": "always"},
+    {"_id": "rule:secret", "text": "Sing.", "include": "manual"},
+    {"_id": "tool:wiki:find", "description": "Search pages of the wiki"},
+    {"_id": "tool:wiki:add", "description": "Add pages to the wiki"},
+]
+EDITED = [{**row, "description": "Refund an order"} if row["_id"] == "tool:mail:send" else row for row in ROWS]
+# the first two that the search finds
+SELECTOR = """
+name: two
+pipeline:
+  analyse: sentences
+  retrieve: {dense: {depth: 100}}
+  refine: [{first: {n: 2}}]
+"""
+INI = """
+[pytest]
+addopts = -p no:cacheprovider
+filterwarnings = error
+ctxbench_catalog = catalog.jsonl
+ctxbench_selector = two.yaml
+ctxbench_embedder = hashing
+"""
+
+SECTION = " ctxbench ="  # the heading of what the plugin says at the end
+
+
+class Team:
+    """A team's repository. Not pytest's `pytester`: that takes modules imported meanwhile out of this process."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def write(self, **files):
+        """Write Python files by name."""
+        for name, text in files.items():
+            (self.path / f"{name}.py").write_text(dedent(text).lstrip())
+
+    def pytest(self, *arguments, plugins=("-p", "ctxbench.pytest_plugin")):
+        """Run pytest with our plugin alone."""
+        command = [sys.executable, "-m", "pytest", *plugins, *arguments]
+        done = subprocess.run(command, cwd=self.path, capture_output=True, text=True, check=False)
+        return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0.0)
+
+
+def put(team, rows):
+    """Write the catalog."""
+    (team.path / "catalog.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def text_of(done):
+    """What a run of pytest printed."""
+    return done.stdout.str()
+
+
+FEW = [
+    {"_id": "tool:alpha", "description": "beta gamma"},
+    {"_id": "tool:delta", "description": "beta epsilon"},
+    {"_id": "tool:long", "description": "beta", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
+    {"_id": "rule:zeta", "text": "Eta theta.", "include": "always"},
+    {"_id": "rule:hand", "text": "Beta.", "include": "manual"},
+    {"_id": "rule:off", "text": "Beta.", "enabled": False},
+    {"_id": "rule:other", "text": "Quite."},
+]
+ONE = "name: one\npipeline:\n  retrieve: {dense: {depth: 3}}\n  refine: [{first: {n: 1}}]\n"

@@ -1,0 +1,75 @@
+"""What a setup names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from ctxbench.errors import UserError
+from ctxbench.pytest_plugin import Setup
+from ctxbench.pytest_plugin.asking import ask
+from ctxbench.pytest_plugin.opening import open_setup
+from ctxbench.requests import Request
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from tests.pytest_plugin.plugin_cases import ONE
+
+
+@pytest.mark.parametrize(
+    ("setup", "said"),
+    [
+        (Setup(), "nothing says which catalog to select from"),
+        (Setup(catalog="gone.jsonl"), "no catalog"),
+        (Setup(catalog="items.jsonl", selector="semantic/norml"), "unknown preset 'norml' of selector 'semantic'"),
+        (Setup(catalog="items.jsonl", selector="gone.yaml#x"), "cannot read .*gone.yaml"),
+        (Setup(catalog="items.jsonl", embedder="hash"), "unknown embedder 'hash'; did you mean 'hashing'"),
+        (Setup(catalog="items.jsonl", tokens="o20k"), "o20k"),
+        (Setup(gate="gone.yaml"), "cannot read .*gone.yaml"),
+    ],
+)
+def test_a_faulty_setup_says_what_is_wrong(root, setup, said):
+    with pytest.raises(UserError, match=said):
+        open_setup(setup, root)
+
+
+def test_a_preset_is_named_behind_its_file(root):
+    with_presets = "\n".join(
+        [
+            ONE.replace("n: 1", "n: $n"),
+            "parameters:",
+            "  n: {default: 1, range: [1, 3]}",
+            "presets: {many: {set: {n: 3}}}",
+        ]
+    )
+    (root / "own.yaml").write_text(with_presets)
+    semantic = definition("semantic")
+    preset = TunedPreset(
+        set=semantic.in_force(semantic.values("normal")),
+        selector="semantic",
+        definition=definition_hash(semantic),
+        parameters=parameter_texts(semantic),
+    )
+    write_presets(root / "tuned.yaml", tuned={"dataset": "desk"}, presets={"small": preset}, test_split="")
+    base = Setup(catalog="items.jsonl", embedder="hashing")
+    labels = {
+        name: open_setup(replace(base, selector=name), root).label
+        for name in ("own.yaml#many", "tuned.yaml#small", "semantic/normal", "")
+    }
+    assert labels == {
+        "own.yaml#many": "one/many",
+        "tuned.yaml#small": "tuned/small",
+        "semantic/normal": "semantic/normal",
+        "": "semantic",
+    }
+    many = ask(open_setup(replace(base, selector="own.yaml#many"), root), Request(id="q", text="beta"))
+    assert len(many.added) == 3
+
+
+def test_the_page_lists_every_option(request):
+    page = (Path(__file__).parents[2] / "experiments" / "gate" / "README.md").read_text("utf-8")
+    names = [f"ctxbench_{field.name}" for field in fields(Setup)]
+    assert re.findall(r"^\| `(ctxbench_\w+)` \|", page, re.MULTILINE) == names
+    assert {request.config.getini(name) for name in names} == {""}  # all of them are ini options
