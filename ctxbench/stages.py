@@ -61,11 +61,13 @@ class Step:
     def describe(self) -> dict[str, Any]:
         """Name, version and every parameter: what manifests, cache keys and labels are made from.
 
-        A step that reads a file says in `content` what stood in it: the path alone would hide an edit.
+        A step that reads a file says in `content` what stood in it: the path alone would hide an edit. One that is not
+        of ctxbench, or that uses a chunking rule which is not, says so in `code`.
         """
         version = getattr(self.call, "version", 1)
         row = {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
-        also = {"code": registry.foreign_code(type(self.call)), "content": getattr(self.call, "content", None)}
+        code = registry.foreign_code(type(self.call)) or getattr(self.call, "code", None)
+        also = {"code": code, "content": getattr(self.call, "content", None)}
         return {**row, **{name: value for name, value in also.items() if value}}
 
     @property

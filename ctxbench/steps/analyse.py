@@ -145,7 +145,7 @@ class History:
         chunk_rule(self.rule, parameter="rule")
 
     @property
-    def content(self) -> str | None:
+    def code(self) -> str | None:
         """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
         return foreign_code(type(chunk_rule(self.rule, parameter="rule")))
 
@@ -189,7 +189,7 @@ class ToolResults:
         chunk_rule(self.rule, parameter="rule")
 
     @property
-    def content(self) -> str | None:
+    def code(self) -> str | None:
         """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
         return foreign_code(type(chunk_rule(self.rule, parameter="rule")))
 

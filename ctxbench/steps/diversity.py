@@ -58,7 +58,7 @@ class Mmr:
         return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools)
 
     @property
-    def content(self) -> str | None:
+    def code(self) -> str | None:
         """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
         return foreign_code(type(self.chunking.rule))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from ctxbench.arrays import BoolArray, IntArray
 from ctxbench.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.errors import ParameterError, suggest
+from ctxbench.fileio import read_bytes
 from ctxbench.index.dense import dense_index
 from ctxbench.items import ITEM_TYPES, Catalog
 from ctxbench.query import Query
@@ -134,12 +136,13 @@ class Expansion:
 
     @property
     def content(self) -> str | None:
-        """What the graph in the file is, if one is named: what it was made of, and a hash of its lists."""
+        """What the graph in the file is, if one is named: what it was made of, and hashes of its lists and the file."""
         if not self.graph:
             return None
         from ctxbench.index.graph_store import read_meta
 
-        return ", ".join(f"{name} {value}" for name, value in sorted(read_meta(self.graph).items()))
+        about = {**read_meta(self.graph), "file": hashlib.sha256(read_bytes(self.graph)).hexdigest()[:16]}
+        return ", ".join(f"{name} {value}" for name, value in sorted(about.items()))
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Hold the graph in the file to a catalog and the embedder's identity; no model is loaded.

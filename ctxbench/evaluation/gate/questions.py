@@ -150,8 +150,8 @@ class Questions:
         parts = [text.split(" ") for text in (session_of(answer) if answer is not None else ())]
         held = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
         old = [SessionItem(self._key(one.key), one.mode) for one in session]
-        same = [one for one in held if self._left([one.key.id])] == [one for one in old if self._left([one.key.id])]
-        return tuple(held if same else old)
+        left = [sorted((one.key.id, one.mode) for one in side if self._left([one.key.id])) for side in (held, old)]
+        return tuple(held if left[0] == left[1] else old)
 
     def _left(self, ids: Iterable[str]) -> list[str]:
         """Without what is gone."""

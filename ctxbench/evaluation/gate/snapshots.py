@@ -231,7 +231,10 @@ def asked_hash(query: DatasetQuery) -> str:
 
 def _asked(row: Mapping[str, Any]) -> str:
     own = {"split", "group", "tags", "needs", "labelled"}
-    return content_hash({name: value for name, value in row.items() if name not in own})
+    kept = {name: value for name, value in row.items() if name not in own}
+    if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
+        kept["session"] = sorted(kept["session"], key=dump_json)
+    return content_hash(kept)
 
 
 def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:

@@ -201,6 +201,20 @@ def test_a_list_that_lost_what_is_gone_is_the_same_and_one_that_lost_what_is_the
     assert not alike(base, snapshot({"q": held, "r": []}, items=ITEMS, queries={"q": {field: rest}}))
 
 
+@pytest.mark.parametrize("names", ["dab", "bad", "adb"])
+def test_a_session_in_another_order_is_the_same_also_without_what_is_gone(names):
+    def holding(names, items):
+        value = tuple(SessionItem(item(name).key, "always" if name == "d" else "manual") for name in names)
+        held = [offered(one.key.name, mode=one.mode) for one in sorted(value, key=lambda one: one.key.id)]
+        return snapshot({"q": held, "r": []}, items=items, queries={"q": {"session": value}})
+
+    left = {name: text for name, text in ITEMS.items() if name != "a"}
+    for written in (names, "abd"):
+        assert alike(holding(names, ITEMS), holding(written, ITEMS))
+        assert alike(holding(names, ITEMS), holding(written.replace("a", ""), left))
+        assert not alike(holding(names, ITEMS), holding(written.replace("a", ""), ITEMS))
+
+
 @pytest.mark.parametrize("field", ["session", "removed", "explicit"])
 def test_a_list_that_gained_what_is_new_asks_otherwise(field):
     few = {name: text for name, text in ITEMS.items() if name != "a"}

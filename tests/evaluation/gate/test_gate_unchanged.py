@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ctxbench.errors import StorageError
 from ctxbench.evaluation.gate import unchanged as module
 from ctxbench.evaluation.gate.baseline import write_baseline
 from ctxbench.evaluation.gate.baseline_reading import read_baseline
@@ -135,6 +136,16 @@ def test_a_baseline_without_texts_is_reused(gate):
     gate.write()
     accept(gate.path, texts=False)
     assert gate.reused
+
+
+def test_damaged_vectors_are_noticed_before_they_are_needed(gate):
+    gate.write(selectors=SELECTORS["dense"])
+    accept(gate.path, vectors=True)
+    path = gate.path.with_name("gate.baseline") / "vectors.npz"
+    assert gate.check().verdict is Verdict.SAME
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StorageError, match=r"vectors\.npz is damaged"):
+        gate.check()
 
 
 # ---------------------------------------------------------------------------------------------------- anything changed
