@@ -118,70 +118,120 @@ def prepare(
         InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
             not suit a dataset; all faults at once.
     """
-    faults = list(faults)
-
-    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
-        try:
-            return what()
-        except InputError as error:
-            faults.extend(error.faults)
-        except UserError as error:
-            faults.append(Fault(str(error), experiment.path, line_of(experiment.lines, where)))
-        return None
-
-    datasets: dict[str, Dataset] = {}
-    opened: dict[str, Dataset] = {}
-    references: dict[str, str] = {}
-    drawn: dict[str, int] = {}
-    measured: dict[str, int] = {}
+    reading = _Opening(experiment, list(faults))
+    open_one = partial(opening, base=experiment.base, notify=notify)
+    opened: dict[str, _Opened] = {}
     for place, name in enumerate(experiment.datasets):
-        where = ("datasets", place)
-        dataset = found = attempt(partial(opening, name, base=experiment.base, notify=notify), *where)
-        if dataset is not None and experiment.split:
-            dataset = attempt(partial(dataset.split, experiment.split), "split")
-        whole = dataset
-        if dataset is not None and experiment.sample:
-            dataset = attempt(partial(asked, dataset, sample=experiment.sample, seed=experiment.seed), "sample")
-        if dataset is not None and dataset.name in datasets:
-            line = line_of(experiment.lines, where)
-            faults.append(Fault(f"two datasets are called {dataset.name!r}; rename one", experiment.path, line))
-        elif dataset is not None and found is not None:
-            datasets[dataset.name] = dataset
-            opened[dataset.name] = found
-            measured[dataset.name] = len(whole.judged()) if whole is not None else 0
-            references[dataset.name] = dataset_reference(name, experiment.base)
-            drawn[dataset.name] = attempt(partial(_drawn, dataset, experiment.base / name), *where) or 0
-            if not len(dataset.judged()):
-                what = f"dataset {dataset.name} has no query that is labelled or needs nothing; nothing can be measured"
-                faults.append(Fault(what, experiment.path, line_of(experiment.lines, where)))
+        one = reading.dataset(place, name, open_one)
+        if one is not None and one.asked.name in opened:
+            reading.fault(f"two datasets are called {one.asked.name!r}; rename one", "datasets", place)
+        elif one is not None:
+            opened[one.asked.name] = one
+    datasets = {name: one.asked for name, one in opened.items()}
     for place, text in enumerate(experiment.metrics):
-        attempt(partial(parse_metric, text), "metrics", place)
-    embedder = attempt(lambda: open_embedder(experiment.embedder), "embedder")
-    counter = attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
+        reading.attempt(partial(parse_metric, text), "metrics", place)
+    embedder = reading.attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    counter = reading.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
-        name: attempt(partial(count_tokens, counter, d.there), "tokens") for name, d in datasets.items() if counter
+        name: reading.attempt(partial(count_tokens, counter, one.there), "tokens")
+        for name, one in datasets.items()
+        if counter is not None
     }
-    for spec in experiment.selectors:
-        if len(file_name(spec.name)) > LONGEST_NAME:
-            what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
-            faults.append(Fault(what, experiment.path, spec.line))
+    reading.check_names()
     if embedder is not None and counter is not None:
-        faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
-    if faults or embedder is None or counter is None:
-        own = sorted((fault for fault in faults if fault.path == experiment.path), key=lambda fault: fault.line)
-        raise InputError([*own, *(fault for fault in faults if fault.path != experiment.path)])
+        reading.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
+    if reading.faults or embedder is None or counter is None:
+        raise InputError(reading.in_order())
     return Prepared(
         experiment=experiment,
         datasets=datasets,
-        opened=opened,
-        references=references,
-        measured=measured,
-        drawn=drawn,
+        opened={name: one.whole for name, one in opened.items()},
+        references={name: one.reference for name, one in opened.items()},
+        measured={name: one.measured for name, one in opened.items()},
+        drawn={name: one.drawn for name, one in opened.items()},
         metrics=parse_metrics(experiment.metrics),
         embedder=embedder,
         counter=counter,
         item_tokens={name: counts for name, counts in counted.items() if counts is not None},
     )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Opened:
+    """A dataset of an experiment; the fields are those of `Prepared`, of one.
+
+    Attributes:
+        asked: what of it is asked.
+        whole: it, with the queries of other splits and outside of the sample.
+        reference, measured, drawn: see there.
+    """
+
+    asked: Dataset
+    whole: Dataset
+    reference: str
+    measured: int
+    drawn: int
+
+
+@dataclass
+class _Opening:
+    """Opens what an experiment names, and collects what is wrong.
+
+    Attributes:
+        experiment: as read.
+        faults: found so far.
+    """
+
+    experiment: Experiment
+    faults: list[Fault]
+
+    def fault(self, message: str, *where: str | int) -> None:
+        """Note what is wrong at a place of the file."""
+        self.faults.append(Fault(message, self.experiment.path, line_of(self.experiment.lines, where)))
+
+    def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:
+        """What a call returns; None if it raises what is the user's fault, which is noted."""
+        try:
+            return what()
+        except InputError as error:
+            self.faults.extend(error.faults)
+        except UserError as error:
+            self.fault(str(error), *where)
+        return None
+
+    def dataset(self, place: int, name: str, opening: Callable[[str], Dataset]) -> _Opened | None:
+        """One of the datasets, cut to the split and the sample."""
+        experiment, where = self.experiment, ("datasets", place)
+        whole = found = self.attempt(partial(opening, name), *where)
+        if found is not None and experiment.split:
+            found = self.attempt(partial(found.split, experiment.split), "split")
+        of_split = found
+        if found is not None and experiment.sample:
+            found = self.attempt(partial(asked, found, sample=experiment.sample, seed=experiment.seed), "sample")
+        if whole is None or of_split is None or found is None:
+            return None
+        if not len(found.judged()):
+            what = f"dataset {found.name} has no query that is labelled or needs nothing; nothing can be measured"
+            self.fault(what, *where)
+        return _Opened(
+            asked=found,
+            whole=whole,
+            reference=dataset_reference(name, experiment.base),
+            measured=len(of_split.judged()),
+            drawn=self.attempt(partial(_drawn, found, experiment.base / name), *where) or 0,
+        )
+
+    def check_names(self) -> None:
+        """Names of selectors become those of folders."""
+        for spec in self.experiment.selectors:
+            if len(file_name(spec.name)) > LONGEST_NAME:
+                what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
+                self.faults.append(Fault(what, self.experiment.path, spec.line))
+
+    def in_order(self) -> list[Fault]:
+        """What is wrong in the experiment by line, then the rest."""
+        own = sorted((one for one in self.faults if one.path == self.experiment.path), key=lambda one: one.line)
+        return [*own, *(one for one in self.faults if one.path != self.experiment.path)]
 
 
 def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
