@@ -1,6 +1,50 @@
-"""`python -m ctxbench` is `ctxbench`."""
+"""Where `ctxbench` and `python -m ctxbench` start: Ctrl-C ends cleanly also while what they need is imported."""
 
-from ctxbench.cli.app import main
+import os
+
+TYPE_CHECKING = False  # `typing` takes a while to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main() -> None:
+    """Run `ctxbench`, as `ctxbench.cli.app.main` says."""
+    try:
+        import signal  # all imports stand inside: each takes time in which Ctrl-C may come
+
+        ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored, or another's
+        if ours:
+            signal.signal(signal.SIGINT, _stopped)  # what is raised in the midst of an import may be lost there
+        from ctxbench.cli.app import main as run
+
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            _run(run)
+        finally:  # CPython remembers a Ctrl-C inside an `exec` of text, and would end by the signal, not with our code
+            exec("")  # noqa: S102 - the next one makes it forget
+    except KeyboardInterrupt:
+        _stopped()
+
+
+def _run(run: "Callable[[], None]") -> None:
+    """Run it; where code of others ran as well, end with our code before they can."""
+    import sys
+
+    try:
+        run()
+    except SystemExit as end:
+        foreign = sys.modules.get("ctxbench.selectors.foreign")
+        if foreign is not None:
+            foreign.leave(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+
+
+def _stopped(*_: object) -> None:
+    """End at once: nothing was begun, or all is done."""
+    os.write(2, b"stopped: nothing is half-written\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -289,10 +289,8 @@ class _Reader(YamlForm):
         choices = ("selector", "presets", "pipeline", *EXTERNAL_KINDS)
         kinds = [key for key in choices if key in entry and not (key == "selector" and "presets" in entry)]
         if len(kinds) != 1:
-            self.fault(
-                f"a selector needs exactly one of {', '.join(choices)}; got {', '.join(map(str, entry)) or 'none'}",
-                *where,
-            )
+            got = ", ".join(kinds) or (f"none, only {', '.join(map(str, entry))}" if entry else "none")
+            self.fault(f"a selector needs exactly one of {', '.join(choices)}; got {got}", *where)
             return []
         try:
             if kinds[0] in ("selector", "presets"):

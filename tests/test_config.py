@@ -500,7 +500,7 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
         ("5", "a selector is a name or a mapping, got 5"),
         ("[bm25]", "a selector is a name or a mapping"),
         ("{}", "needs exactly one of selector, presets, pipeline, answers, callable, command, url; got none"),
-        ("{name: x}", "a selector needs exactly one of"),
+        ("{name: x}", "callable, command, url; got none, only name"),
         ("{selector: bm25, url: 'http://localhost:1'}", "a selector needs exactly one of"),
         ("{selector: 5}", "selector must be a name, got 5"),
         ("{selector: }", "selector must be a name, got None"),
@@ -533,6 +533,11 @@ def test_a_faulty_selector_is_one_fault_with_its_line(entry, message, given):
     ((line, found),) = selector_faults(given, "everything", entry)
     assert line == 4
     assert message in found
+
+
+def test_of_several_ways_in_only_the_ways_are_listed(given):
+    ((_, found),) = selector_faults(given, "everything", "{callable: 'a.py:f', command: x, name: mine}")
+    assert found.endswith("; got callable, command")
 
 
 def test_every_value_of_a_grid_is_checked(given):

@@ -393,5 +393,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _fail(message: str, exit_code: int) -> NoReturn:
     from ctxbench.reporting.workflow import harmless
 
-    print(harmless(f"error: {message}"), file=sys.stderr)  # noqa: T201
+    try:
+        print(harmless(f"error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
+    except OSError:  # nobody can read it; the exit code is left
+        drop_output(sys.stderr)
     raise SystemExit(exit_code) from None

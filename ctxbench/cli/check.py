@@ -6,18 +6,19 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from ctxbench.cli.check_places import in_repository, places_of
 from ctxbench.cli.light import drop_output
 from ctxbench.cli.output import print_json, print_json_text
 from ctxbench.cli.progress import progress
-from ctxbench.errors import ParameterError, StorageError, UserError, faults_of
+from ctxbench.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.fileio import write_atomic
 from ctxbench.reporting.workflow import harmless
 
@@ -88,19 +89,23 @@ def run(asked: Asked, outputs: Outputs) -> None:
         _refuse_contradictions(asked, outputs)
         _refuse_folders(outputs)
     except ParameterError as error:
-        if outputs.json and not (outputs.annotations or asked.accept):
+        if outputs.json and not outputs.annotations:
             _tell_refusal(error, asked, Outputs(json=True))
         raise
     from ctxbench.evaluation.gate.plugins import without_another_end
 
     if asked.accept:
-        with without_another_end():
-            _accept(asked, as_json=outputs.json)
+        try:
+            with without_another_end():
+                _accept(asked, as_json=outputs.json)
+        except UserError as error:
+            _tell_refusal(error, asked, Outputs(json=outputs.json))
+            raise
         return
     try:
         with without_another_end():
-            found, accept, places = _checked(asked)
-            _tell(found, asked, outputs, accept=accept, places=places)
+            found = _checked(asked)
+            _tell(found, asked, outputs)
     except UserError as error:
         _tell_refusal(error, asked, outputs)
         raise
@@ -108,7 +113,7 @@ def run(asked: Asked, outputs: Outputs) -> None:
         sys.stderr.write(harmless(traceback.format_exc()))
         _tell_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), asked, outputs)
         raise typer.Exit(2) from None
-    code = found.exit_code(strict=asked.strict)
+    code = found.check.exit_code(strict=asked.strict)
     if code:
         raise typer.Exit(code)
 
@@ -170,10 +175,15 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
     with progress() as shown, redirect_stdout(sys.stderr):
         done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
     if as_json:
+        from ctxbench.reporting.gate.as_json import worth_dict
+
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
-        print_json({"baseline": done.folder.as_posix(), **files})
+        accepted = [worth_dict(one) for one in done.worth]
+        print_json({"baseline": done.folder.as_posix(), **files, "accepted": accepted, "error": None})
         return
+    from ctxbench.reporting.gate import texts
+
     for path in done.written:
         _say(f"written: {path}")
     for path in done.removed:
@@ -182,6 +192,8 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
         _say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
         _say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
+    for one in done.worth:
+        _say(f"accepted: {texts.worth(one)}")
     kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
     _say(f"accepted: {done.folder}, {kept}; {changed}")
@@ -206,8 +218,25 @@ def _gate(asked: Asked) -> Path:
     return path
 
 
-def _checked(asked: Asked) -> tuple[Check, str, Places]:
-    """What was found, the command that would accept it, and where things stand. Plugins that print do so on stderr."""
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What was found.
+
+    Attributes:
+        check: with texts only if they may stand in outputs.
+        places: where things stand.
+        accept: the command that would accept it; empty where it would fail, or there is nothing to accept.
+        first: what must be done before that; empty = nothing.
+    """
+
+    check: Check
+    places: Places
+    accept: str = ""
+    first: str = ""
+
+
+def _checked(asked: Asked) -> _Found:
+    """Check. Plugins that print do so on stderr. What is held against a baseline without texts is told without."""
     from ctxbench.evaluation.gate.gate import check_gate, check_runs
     from ctxbench.reporting.gate.annotations import Places
     from ctxbench.reporting.gate.texts import without_texts
@@ -215,12 +244,31 @@ def _checked(asked: Asked) -> tuple[Check, str, Places]:
     with progress() as shown, redirect_stdout(sys.stderr):
         if len(asked.places) == 2:
             base, head = map(Path, asked.places)
-            found, accept, places = check_runs(base, head, allow_removed=asked.allow_removed), "", Places()
+            found = _Found(check=check_runs(base, head, allow_removed=asked.allow_removed), places=Places())
+            texts = asked.texts
         else:
             options = {"allow_removed": asked.allow_removed, "latency": asked.latency}
             done = check_gate(_gate(asked), **options, notify=shown.say, progress=shown)
-            found, accept, places = done.check, _accept_command(asked, done), _places(done)
-    return found if asked.texts else without_texts(found), accept, places
+            accept = "" if done.failed else _accept_command(asked, done)
+            first = _first(done) if accept else ""
+            found = _Found(check=done.check, places=places_of(done), accept=accept, first=first)
+            texts = asked.texts and done.texts
+    return found if texts else replace(found, check=without_texts(found.check))
+
+
+def _first(done: Checked) -> str:
+    """What must be done before it can be accepted: labels that name what is gone are judged, and not accepted."""
+    from ctxbench.evaluation.gate.edited import open_edited
+    from ctxbench.reporting.gate.accepting import acceptable
+
+    if not acceptable(done.check):
+        return ""
+    try:
+        for reference in done.file.experiment.datasets:
+            open_edited(reference, bases=(), base=done.file.experiment.base)
+    except InputError:
+        return "labels must fit the catalog again (`ctxbench data rebase`, or put back what is gone)"
+    return ""
 
 
 def _accept_command(asked: Asked, done: Checked) -> str:
@@ -229,47 +277,15 @@ def _accept_command(asked: Asked, done: Checked) -> str:
     return shlex.join(["ctxbench", "check", *asked.places, "--accept", *options])
 
 
-def _places(done: Checked) -> Places:
-    """Where pins, selectors, items and queries stand, as far as that is in the repository."""
-    from ctxbench.evaluation.datasets.lines import DatasetLines
-    from ctxbench.evaluation.datasets.store import dataset_folder
-    from ctxbench.reporting.gate.annotations import Place, Places
-    from ctxbench.yamlio import line_of
-
-    experiment, references, lines = done.file.experiment, done.references, DatasetLines()
-
-    def finding(find: Callable[[Path, str], tuple[Path, int]]) -> Callable[[str, str], Place]:
-        def found(dataset: str, name: str) -> Place:
-            own = experiment.base / references[dataset]
-            path, line = find(own if own.is_dir() else dataset_folder(references[dataset]), name)
-            return _in_repository(path), line
-
-        return found
-
-    return Places(
-        gate=_in_repository(done.file.path),
-        selectors={one.name: one.line for one in experiment.selectors},
-        embedder=line_of(experiment.lines, ("embedder",)),
-        item=finding(lines.item),
-        query=finding(lines.query),
-        labels=finding(lines.labels),
-    )
-
-
-def _in_repository(path: Path) -> str:
-    """The path from the root of the checkout, or from here; empty for a file elsewhere."""
-    root, found = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve(), path.resolve()
-    return found.relative_to(root).as_posix() if found.is_relative_to(root) else ""
-
-
 # --------------------------------------------------------------------------------------------------------- telling
 
 
-def _tell(found: Check, asked: Asked, outputs: Outputs, *, accept: str, places: Places) -> None:
+def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
     """Files first, so that they are there even if whoever reads standard output leaves."""
     from ctxbench.reporting.gate.document import document
 
-    told = document(found, strict=asked.strict, accept=accept)
+    found = what.check
+    told = document(found, strict=asked.strict, accept=what.accept, first=what.first)
     if outputs.markdown is not None:
         _summarise(told, outputs.markdown)
     if outputs.junit is not None:
@@ -286,7 +302,7 @@ def _tell(found: Check, asked: Asked, outputs: Outputs, *, accept: str, places: 
     if outputs.annotations:
         from ctxbench.reporting.gate.annotations import workflow_commands
 
-        text += workflow_commands(found, places=places, strict=asked.strict)
+        text += workflow_commands(found, places=what.places, strict=asked.strict)
     _print(text)
 
 
@@ -312,7 +328,7 @@ def _tell_refusal(error: Exception, asked: Asked, outputs: Outputs) -> None:
     if outputs.annotations:
         from ctxbench.reporting.gate.annotations import refusal as commands
 
-        _print(commands(faults_of(error), file=_in_repository))
+        _print(commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
         from ctxbench.reporting.gate.document import refusal as told
 

@@ -6,7 +6,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 import typer.core
@@ -66,6 +66,10 @@ class Command(_Light, typer.core.TyperCommand):
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
-def drop_output() -> None:
-    """Send what is left to be printed nowhere, or Python would fail on it once more at the very end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_output(stream: TextIO | None = None) -> None:
+    """Send what is left to be printed nowhere, or Python would fail on it once more at the very end.
+
+    Args:
+        stream: standard output if not given.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 
@@ -46,6 +47,7 @@ class Bm25Index:
         if any(tokens):
             import bm25s
 
+            logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG, which a user's tests would show
             self._index = bm25s.BM25(k1=k1, b=b, delta=1.0, method=variant, dtype="float64")
             self._index.index(tokens, show_progress=False)
 

@@ -17,7 +17,7 @@ _RECORDER = pytest.StashKey[Recorder]()
 _OPTIONS = {
     "gate": "a gate file that says which catalog, selector, embedder and token counter assert_offers uses",
     "catalog": "what assert_offers selects from: a file of items, a folder, or a dataset's name",
-    "selector": "which selector it asks: name, name/preset, a YAML file, file#preset",
+    "selector": "which selector it asks: name, name/preset, the YAML file of a pipeline, file#preset",
     "embedder": "the embedder, as ctxbench select takes it",
     "tokens": "the counter of prompt tokens",
 }
@@ -70,9 +70,12 @@ def assert_offers(
 
     `assert_offers.as_accepted("a request")` compares with what was accepted by `pytest --ctxbench-accept`.
     """
+    wrong = ""
     try:
         _ctxbench_open(ctxbench_setup)
     except UserError as error:
-        pytest.fail(f"assert_offers cannot be set up: {error}", pytrace=False)
+        wrong = str(error)
+    if wrong:  # out here, so that the report has no "During handling of the above exception"
+        pytest.fail(f"assert_offers cannot be set up: {wrong}", pytrace=False)
     recorder = request.config.stash[_RECORDER]
     return AssertOffers(ctxbench_setup, _ctxbench_open, place=Place.of(request.node.nodeid), recorder=recorder)

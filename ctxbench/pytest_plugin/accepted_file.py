@@ -35,7 +35,8 @@ class Accepted:
         key: which.
         decided_by: hash of all that decided it (selector, model, code, catalog, request) and of the ids that were
             offered, so that a file whose ids were edited by hand is known from one that was written.
-        offered: scores by item id, in the one order, to six decimals; None for what the session held.
+        offered: scores by item id, in the one order, to six decimals; None for what the session held,
+            and of a selector that gives none.
     """
 
     key: Key

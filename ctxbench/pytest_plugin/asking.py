@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ctxbench.errors import SelectorError
@@ -58,9 +58,15 @@ class Asked:
 
     @cached_property
     def ranking(self) -> tuple[Explained, ...]:
-        """Everything that has a score, chosen or not, by score, ties in catalog order."""
+        """Everything that has a score, chosen or not, by score, ties in catalog order.
+
+        Of a selector that gives an order and no scores, everything in that order, what it chose first.
+        """
         position = self.opened.catalog.position
-        scored = [one for one in (*self.added, *self.left_out) if one.offered.score is not None]
+        found = (*self.added, *self.left_out)
+        scored = [one for one in found if one.offered.score is not None]
+        if not scored:
+            return found
         return tuple(sorted(scored, key=lambda one: (-(one.offered.score or 0.0), position(one.offered.id))))
 
     @property
@@ -98,8 +104,17 @@ def ask(opened: Opened, request: Request) -> Asked:
         if answers.errors:
             raise SelectorError(f"selector {opened.label} gave no answer to {request.text!r}: {answers.errors[0]}")
         (selection,) = selections(answers.query, answers.candidates)
+        if not answers.scored:  # those of the table are made up of the order
+            selection = _without_scores(selection)
         chosen, left_out = _with_items(opened, selection.chosen), _with_items(opened, selection.left_out)
     return Asked(opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch)
+
+
+def _without_scores(selection: Selection) -> Selection:
+    chosen, left_out = (
+        tuple([replace(one, score=None) for one in rows]) for rows in (selection.chosen, selection.left_out)
+    )
+    return replace(selection, chosen=chosen, left_out=left_out)
 
 
 def _in_any_order(catalog: Catalog) -> str:

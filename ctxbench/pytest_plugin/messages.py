@@ -47,7 +47,7 @@ def out(what: str, item: str, asked: Asked) -> list[str]:
     if pair := winning_pair(one):
         lines.append(f"its best pair: {pair}")
     place = asked.ranking.index(one) if one in asked.ranking else 0
-    if front := [f"{other.offered.id} {other.offered.score:.3f}" for other in asked.ranking[:place]]:
+    if front := [f"{other.offered.id}{_scored(' ', other)}" for other in asked.ranking[:place]]:
         more = f" and {len(front) - _IN_FRONT} more" if len(front) > _IN_FRONT else ""
         lines.append(f"in front of it: {', '.join(front[:_IN_FRONT])}{more}")
     few = 0 < len(front) <= 2 * _IN_FRONT
@@ -104,7 +104,12 @@ def _standing(one: Explained, asked: Asked) -> str:
     if one not in asked.ranking:
         return f"no score ({one.offered.mode})"
     by = "" if one.offered.origin == "search" else f", by {one.offered.origin}"
-    return f"rank {asked.ranking.index(one) + 1} of {len(asked.ranking)} found, score {one.offered.score:.3f}{by}"
+    return f"rank {asked.ranking.index(one) + 1} of {len(asked.ranking)} found{_scored(', score ', one)}{by}"
+
+
+def _scored(before: str, one: Explained) -> str:
+    """A score behind some words; empty where the selector gives none."""
+    return "" if one.offered.score is None else f"{before}{one.offered.score:.3f}"
 
 
 def _words_of(one: Explained) -> str:

@@ -105,12 +105,14 @@ def open_setup(setup: Setup, root: Path) -> Opened:
 
 def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]:
     """A selector, its preset if one is named, and what it is called."""
-    from ctxbench.selectors.definitions import find_definition, read_definition
+    from ctxbench.selectors.definitions import find_definition, is_file, read_definition
     from ctxbench.selectors.presets import read_presets
     from ctxbench.yamlio import load_yaml
 
     file, mark, preset = selector.partition("#")
     if not mark:
+        if is_file(selector):
+            _refuse_outside(root / selector, selector)
         found, named = find_definition(selector, base=root)
         return found, named, found.name if named is None else f"{found.name}/{named}"
     path = root / file
@@ -119,6 +121,22 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
         found = read_definition(path)
         return found, preset, f"{found.name}/{preset}"
     return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
+
+
+def _refuse_outside(path: Path, selector: str) -> None:
+    """Say where a selector outside belongs.
+
+    Raises:
+        ParameterError: the file holds no pipeline.
+    """
+    from ctxbench.yamlio import load_yaml
+
+    data, _ = load_yaml(path)
+    if not isinstance(data, Mapping) or "pipeline" not in data:
+        raise ParameterError(
+            f"{selector} holds no pipeline: ctxbench_selector takes the YAML file of one, with name and pipeline; a "
+            "callable, command or endpoint of your own stands in a gate file, which ctxbench_gate names"
+        )
 
 
 def _of_gate(setup: Setup, path: Path) -> Opened:

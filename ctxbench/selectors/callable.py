@@ -163,15 +163,16 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
     try:
         with confined():
             found: Any = importlib.import_module(place) if path is None else _module_of(path)
-    except ModuleNotFoundError as error:
-        raise ParameterError(f"callable {spec!r}: {error.msg}") from error
     except EndedError as error:
         raise ParameterError(f"callable {spec!r}: while {place} was imported, {error}") from error
     except KeyboardInterrupt as error:
-        error.add_note(f"{place} was being imported{_place(error, path, base)}")
+        error.add_note(f"{place} was being imported{_place(error, path, base, imported=True)}")
         raise
     except BaseException as error:
-        raised = _raised(error, path, base)
+        where = _place(error, path, base, imported=True)
+        if isinstance(error, ModuleNotFoundError) and not where:
+            raise ParameterError(f"callable {spec!r}: {error.msg}") from error  # it is the named module that is missing
+        raised = f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
         raise ParameterError(f"callable {spec!r}: importing {place} raised {raised}") from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -357,18 +358,39 @@ def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
 
 def _raised(error: BaseException, source: Path | None, base: Path) -> str:
     """Type, message, and the deepest line of the user's own file that led to it."""
+    return f"{_message(error)}{'' if isinstance(error, SyntaxError) else _place(error, source, base)}"
+
+
+def _message(error: BaseException) -> str:
     message = str(error)
-    text = f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
-    return text if isinstance(error, SyntaxError) else f"{text}{_place(error, source, base)}"
+    return f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
 
 
-def _place(error: BaseException, source: Path | None, base: Path) -> str:
-    """The deepest line of the user's own file that led to an error, in brackets; empty if there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
-    ours = str(Path(__file__).parent)
-    foreign = own or [frame for frame in frames if not frame.filename.startswith((ours, "<frozen"))]
-    return f" ({shown_path(Path(foreign[-1].filename), base)}, line {foreign[-1].lineno})" if foreign else ""
+def _place(error: BaseException, source: Path | None, base: Path, *, imported: bool = False) -> str:
+    """The deepest line of the user's own file that led to an error, in brackets; empty if there is none.
+
+    Args:
+        error: what was raised.
+        source: the file that is named; where the error comes from no line of it, any file but ours will do.
+        base: what paths are shown relative to.
+        imported: it was raised by an import, so that any file of the user's is as good as the one that is named.
+    """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _of_python_or_ours(frame.filename)]
+    if imported:
+        own = [frame for frame in frames if not _installed(frame.filename)]
+    else:
+        own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
+    found = own or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
+    return f" ({shown_path(Path(found[-1].filename), base)}, line {found[-1].lineno})" if found else ""
+
+
+def _of_python_or_ours(file: str) -> bool:
+    return file.startswith((str(Path(__file__).parent), "<frozen"))
+
+
+def _installed(file: str) -> bool:
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return file.startswith("<") or any(map(Path(file).is_relative_to, places))
 
 
 def _hash(items: list[Any] | None) -> str:

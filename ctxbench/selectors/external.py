@@ -277,7 +277,7 @@ _SETTINGS: dict[str, type[CommandOptions | HttpOptions]] = {"command": CommandOp
 def _kind(config: Mapping[str, Any]) -> str:
     found = [kind for kind in KINDS if kind in config]
     if len(found) != 1:
-        got = ", ".join(found) or (", ".join(map(str, config)) or "nothing")
+        got = ", ".join(found) or (f"none, only {', '.join(map(str, config))}" if config else "none")
         raise ParameterError(f"a selector of your own needs exactly one of {', '.join(KINDS)}; got {got}")
     return found[0]
 

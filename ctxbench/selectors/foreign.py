@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
@@ -21,13 +22,28 @@ class EndedError(SystemExit):
 
 @contextlib.contextmanager
 def confined() -> Iterator[None]:
-    """Code of others inside: `exit_held` and `stdout_to_stderr`.
+    """Code of others inside: `exit_held`, `stdout_to_stderr`, and no Ctrl-C is lost.
 
     Raises:
         EndedError: as `exit_held`.
+        KeyboardInterrupt: Ctrl-C was pressed inside, also if it was caught there; the second ends the process.
     """
-    with exit_held(), stdout_to_stderr():
+    _END.others = True
+    with _Stop(), exit_held(), stdout_to_stderr():
         yield
+
+
+def leave(code: int) -> None:
+    """End this process with our code, if code of others ran in it; else return, for Python to end it.
+
+    Threads of theirs and what they registered to run at the end could print behind our data, and end the process with
+    a code of their own.
+    """
+    if _END.others:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+                stream.flush()
+        _END.now(code, "")
 
 
 @contextlib.contextmanager
@@ -117,9 +133,14 @@ class _Lent:
 
 
 class _End:
-    """Stands for `os._exit` of this process while code of others runs."""
+    """Stands for `os._exit` of this process while code of others runs; once they have called it, until `leave`.
+
+    Attributes:
+        others: whether any ran.
+    """
 
     def __init__(self) -> None:
+        self.others = False
         self._lock = threading.Lock()
         self._inside = 0
         self._process = os.getpid()
@@ -128,22 +149,34 @@ class _End:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Take the place of `os._exit`; the last to leave puts it back."""
+        """Take the place of `os._exit`; the last to leave puts it back, unless a thread may call it again."""
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._process, self._real = os.getpid(), os._exit
-                vars(os)["_exit"] = self._refuse
+                self._process = os.getpid()
+                self._put(self._refuse)
         try:
             yield
         finally:
             with self._lock:
                 called, self._called = self._called, ""
                 self._inside -= 1
-                if not self._inside:
-                    vars(os)["_exit"] = self._real
+                if not self._inside and not (called and _own_process()):
+                    self._put(self._real)
         if called:  # in another thread, or it was caught
             raise EndedError(called)
+
+    def _put(self, what: Callable[[int], NoReturn]) -> None:
+        for module in filter(None, map(sys.modules.get, ("os", os.name))):  # `posix` or `nt` has it, too
+            vars(module)["_exit"] = what
+
+    def now(self, status: int, message: str) -> NoReturn:
+        """End this process, with a last message on standard error."""
+        with contextlib.suppress(Exception):  # it may be closed, or in the midst of a write
+            sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            os.write(2, message.encode())
+        self._real(status)
 
     def _refuse(self, status: int) -> NoReturn:
         if os.getpid() != self._process:
@@ -151,6 +184,50 @@ class _End:
         place = _place(cast(FrameType, inspect.currentframe()).f_back)
         self._called = f"os._exit({status!r}) was called{place}, which would have ended ctxbench"
         raise EndedError(self._called)
+
+
+class _Stop:
+    """Notes Ctrl-C while code of others runs, which may catch the KeyboardInterrupt and go on.
+
+    On leaving it is raised again, with the lines where it came; at a second Ctrl-C the process ends at once, with 130.
+    Only in the main thread, where signals arrive, and only where Python's own handler is in place: a program around
+    us that handles or ignores Ctrl-C goes on to do so, and the outermost of several notes for all.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._installed = False
+        self._noted: KeyboardInterrupt | None = None
+
+    def __enter__(self) -> None:
+        """Take the place of Python's own handler."""
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._installed = True
+            signal.signal(signal.SIGINT, self._note)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put it back, whatever stands there now, and tell what was noted."""
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._noted is not None and not isinstance(error, KeyboardInterrupt):
+            raise self._noted from None
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child does as it always does
+            raise KeyboardInterrupt
+        if self._noted is not None:
+            _END.now(130, "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n")
+        self._noted = KeyboardInterrupt()
+        raise self._noted
+
+
+def _own_process() -> bool:
+    """Whether `ctxbench` was started, and not a program that uses this package: it ends by `leave`."""
+    started = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return "ctxbench.__main__" in sys.modules or getattr(started, "name", "") == "ctxbench.__main__"
 
 
 def _place(frame: FrameType | None) -> str:

@@ -185,6 +185,13 @@ def test_output_that_finds_no_room_is_an_error(process, words):
     assert done.err == "error: cannot write the output: No space left on device; make room and try again\n"
 
 
+@needs_full_device
+def test_an_error_that_nobody_can_read_keeps_its_code(process):
+    with FULL.open("w") as full:
+        done = process("check", "nothing.yaml", capture_output=False, stdout=subprocess.DEVNULL, stderr=full)
+    assert done.code == 2
+
+
 @pytest.mark.parametrize("words", [["data", "show", "{tiny}"], ["data", "show", "{tiny}", "--json"]], ids=["", "json"])
 def test_a_reader_that_leaves_is_no_error(words, tiny):
     code = "import sys\nfrom ctxbench.cli.app import main\nsys.stdin.readline()\nmain(sys.argv[1:])"

@@ -81,10 +81,13 @@ def test_accepting_writes_a_baseline_once(cli, gate, snapshot):
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert "written: gate.baseline/baseline.json" in lines
+    assert lines[-2] == "accepted: bm25 on tiny: completeness 75.0%, recall 75.0%, 95 tokens a query, 10 queries"
     assert lines[-1] == "accepted: gate.baseline, 0 files unchanged; look at its diff, and commit it"
     before = snapshot()
     done = cli("check", "--accept")
-    assert done.out.splitlines() == [f"accepted: gate.baseline, {len(lines) - 1} files unchanged; nothing to commit"]
+    assert done.out.splitlines()[1:] == [
+        f"accepted: gate.baseline, {len(lines) - 2} files unchanged; nothing to commit"
+    ]
     assert snapshot() == before
 
 
@@ -94,6 +97,23 @@ def test_accepting_tells_a_program_what_was_written(cli, gate):
     assert told["baseline"] == "gate.baseline"
     assert "gate.baseline/baseline.json" in told["written"]
     assert told["unchanged"] == told["removed"] == []
+    (one,) = told["accepted"]
+    assert (one["dataset"], one["selector"], one["queries"], one["offered"]) == ("tiny", "bm25", 10, 26)
+    assert (list(one["metrics"]), one["metrics"]["completeness"]) == (["completeness", "recall", "tokens"], 0.75)
+    gate(selector={"selector": "bm25", "set": {"n": -1}})
+    done = cli("check", "--accept", "--json")
+    assert (done.code, done.json["verdict"], done.json["exit_code"]) == (2, "not comparable", 2)
+    assert "n must be 0 to 100, got -1" in done.json["error"]["message"]
+    done = cli("check", "--accept", "--strict", "--json")
+    assert (done.code, "--accept judges nothing" in done.json["error"]["message"]) == (2, True)
+
+
+def test_a_selector_that_offers_nothing_is_seen_when_it_is_accepted(cli, gate, place):
+    (place / "empty.py").write_text("def select(request):\n    return []\n")
+    gate(selector={"callable": "empty.py:select", "name": "empty", "send": "nothing"})
+    (told,) = (line for line in cli("check", "--accept").out.splitlines() if "empty on tiny" in line)
+    worth = "completeness 12.5%, recall 12.5%, 0.0 tokens a query, 10 queries"  # a session holds what one query needs
+    assert told == f"accepted: empty on tiny: {worth}, nothing offered to any"
 
 
 def test_vectors_are_stored_only_if_asked(cli, gate, place, cache):
@@ -186,12 +206,29 @@ def test_what_cannot_be_told_fails_only_strictly(cli, accepted, emptied):
     assert (done.json["verdict"], done.json["exit_code"]) == ("cannot tell", 1)
 
 
+def test_labels_that_would_be_refused_are_to_be_mended_before_accepting(cli, gate, data):
+    gate(metrics=["recall"], max_lost_required=0)
+    assert cli("check", "--accept").code == 0
+    rows = (data / "corpus.jsonl").read_text().splitlines()
+    (data / "corpus.jsonl").write_text("".join(f"{row}\n" for row in rows if NEEDED not in row))
+    done = cli("check")
+    assert done.code == 1, done.err
+    first = "labels must fit the catalog again (`ctxbench data rebase`, or put back what is gone)"
+    assert f"to accept it, if it is meant: {first}, then ctxbench check --accept" in flat(done.out)
+    assert f"if it is meant, {first}, then accept it: ctxbench check --accept" in flat(done.out)
+    done = cli("check", "--accept")
+    assert done.code == 2
+    assert done.err.count(f"names item '{NEEDED}'") == 1
+
+
 def test_pins_fail_on_their_own_and_name_their_line(cli, accepted, gate, place):
     gate(pins=[{"query": "q02", "must_include": ["tool:weather:get_forecast"]}])
     done = cli("check", "--annotations")
     assert done.code == 1
     line = next(n for n, text in enumerate((place / "gate.yaml").read_text().splitlines(), 1) if "- must" in text)
     assert f"::error file=gate.yaml,line={line},title=bm25 on tiny%3A pin%2C q02::" in done.out
+    assert "--accept" not in done.out  # which would change nothing
+    assert "change or take out the pin (gate.yaml, line" in flat(done.out)
 
 
 def test_labels_that_changed_are_not_judged_unless_they_may_go(cli, accepted, data, place):
@@ -251,6 +288,7 @@ def test_a_selector_that_answers_otherwise_each_time_is_asked_again_and_its_spre
     done = cli("check")
     assert done.code == 2
     assert "the callable raised ValueError: no luck" in flat(done.out)
+    assert "--accept" not in done.out  # which would be refused
 
 
 def test_a_selector_that_is_not_in_the_baseline_is_named(cli, accepted, gate):
@@ -411,13 +449,26 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
             assert words not in text
     assert "q02" in done.out
     assert "\n  ctxbench check --accept --no-text\n" in done.out  # and accepting again would write none
-    assert "code freeze date" in cli("check").out
+    plain = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")  # as the workflow runs it
+    told = [plain.out, cli("check", "--json").out, (place / "s.md").read_text(), (place / "j.xml").read_text()]
+    assert not any(words in text for text in told for words in ("code freeze date", "pull request 12", "Release 4.2"))
     again = cli("check", "--accept").out
     assert "no texts of requests and items are written, as in the baseline that was there" in again
     assert not any("code freeze date" in path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))
     shutil.rmtree(place / "gate.baseline")
     cli("check", "--accept")
     assert any("code freeze date" in path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))
+    gate(selector={"selector": "bm25", "name": "bm25", "set": {"n": 0}})
+    assert "code freeze date" in cli("check").out
+
+
+def test_an_old_sentence_is_no_part_of_a_report_without_texts(cli, accepted, emptied, place):
+    emptied()
+    assert 'may have been found by: "' in flat(cli("check").out)
+    done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    told = [done.out, cli("check", "--no-text", "--json").out, (place / "s.md").read_text()]
+    told.append((place / "j.xml").read_text())
+    assert all("take the edit of" in flat(text) and "found by" not in flat(text) for text in told)
 
 
 def test_the_command_that_accepts_is_that_of_the_gate_file(cli, gate):

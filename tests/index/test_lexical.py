@@ -126,3 +126,9 @@ def test_which_items_share_a_word_with_a_text():
     assert index.scores("banana elder")[0] > 0  # this variant scores what shares nothing, too
     assert index.shares_word("fig").tolist() == [False] * 4
     assert Bm25Index(Catalog([]), k1=1.5, b=0.75).shares_word("apple").tolist() == []
+
+
+def test_the_library_logs_nothing_that_a_test_of_users_would_show(caplog):
+    with caplog.at_level("DEBUG"):
+        Bm25Index(CATALOG, k1=1.5, b=0.75).scores("apple")
+    assert caplog.records == []

@@ -95,6 +95,16 @@ def test_a_setup_that_cannot_be_opened_is_an_error_without_a_traceback(team):
     done.stdout.fnmatch_lines(["assert_offers cannot be set up: unknown selector 'semantc'; did you mean 'semantic'*"])
     assert "Traceback" not in text_of(done)
     assert "opening.py" not in text_of(done)
+    assert text_of(done).count("assert_offers cannot be set up: unknown selector") == 1
+    assert "During handling" not in text_of(done)
+
+
+def test_a_selector_outside_is_sent_to_a_gate_file(team):
+    team.write(test_any="def test_any(assert_offers): assert_offers('refund', max_items=3)")
+    (team.path / "mine.yaml").write_text("callable: mine.py:select\n")
+    done = team.pytest("-o", "ctxbench_selector=mine.yaml")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["assert_offers cannot be set up: mine.yaml holds no pipeline: *ctxbench_gate names"])
 
 
 def test_a_team_may_say_in_python_what_is_asked(team):

@@ -17,6 +17,7 @@ selectors:
   - {callable: "own.py:raises"}
   - {callable: "own.py:junk"}
   - {callable: "own.py:unknown"}
+  - {callable: "own.py:ordered"}
 """
 OWN = """
 def own(request, items):
@@ -31,6 +32,10 @@ def junk(request, items):
 
 def unknown(request, items):
     return ["rule:nonsense"]
+
+def ordered(request, items):
+    ids = [item["_id"] for item in items if item.get("include", "agent") == "agent"]
+    return {"items": [{"id": ids[0]}], "ranking": [{"id": one} for one in ids]}
 """
 
 
@@ -100,6 +105,22 @@ def test_a_selector_of_the_teams_that_fails_is_an_error_with_the_reason(gated):
             f"{start} unknown gave no answer to 'refund': *'rule:nonsense', which the catalog does not hold*",
         ]
     )
+
+
+def test_a_selector_that_gives_an_order_has_ranks_and_no_scores(gated):
+    gated.write(
+        test_any="""
+        def test_out(assert_offers):
+            assert_offers.using(selector="ordered")("refund", include=["tool:mail:send"], exclude=["rule:refunds"])
+
+        def test_in(assert_offers):
+            found = assert_offers.using(selector="ordered")("refund", max_items=1)
+            assert [one.score for one in (*found.chosen, *found.left_out) if one.origin == "search"].count(None) > 2
+        """
+    )
+    done = gated.pytest()
+    done.assert_outcomes(passed=1, failed=1)
+    assert "-1.0" not in done.stdout.str()
 
 
 def test_vectors_beside_a_baseline_are_used(gated, monkeypatch, tmp_path):

@@ -76,9 +76,9 @@ def test_what_is_sent_is_what_the_schema_says():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "needs exactly one of answers, callable, command, url; got nothing"),
-        ({"name": "x"}, "needs exactly one of answers, callable, command, url; got name"),
-        ({"answers": "a", "url": "b"}, "needs exactly one of answers, callable, command, url; got answers, url"),
+        ({}, "needs exactly one of answers, callable, command, url; got none"),
+        ({"name": "x"}, "needs exactly one of answers, callable, command, url; got none, only name"),
+        ({"answers": "a", "url": "b"}, "exactly one of answers, callable, command, url; got answers, url"),
         ({"answers": 3}, "answers must be of type str, got 3"),
         ({"answers": "a.jsonl", "timeout": 3}, "a selector by answers has no option 'timeout'; Known: answers, name"),
         (
@@ -102,6 +102,11 @@ def test_a_faulty_configuration_is_an_error_in_words(tmp_path, config, message):
     with pytest.raises(ParameterError) as caught:
         external_from_config(config, base=tmp_path)
     assert message in str(caught.value)
+
+
+def test_of_several_ways_in_only_the_ways_are_listed(tmp_path):
+    with pytest.raises(ParameterError, match=r"; got callable, command$"):
+        external_from_config({"callable": "m.py:f", "command": "x", "name": "mine"}, base=tmp_path)
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path):

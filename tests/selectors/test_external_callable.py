@@ -337,7 +337,10 @@ def test_a_function_of_a_module_is_described_by_that():
         ("mine.py", r"callable must be module:function or file\.py:function, got 'mine\.py'"),
         ("mine.py:", "callable must be module:function"),
         ("none.py:f", r"callable 'none\.py:f': there is no file none\.py"),
-        ("no_such_module_here:f", "No module named 'no_such_module_here'"),
+        ("no_such_module_here:f", "callable 'no_such_module_here:f': No module named 'no_such_module_here'$"),
+        ("lacking.py:f", r"raised ModuleNotFoundError: No module named 'no_such_module_2' \(lacking\.py, line 2\)$"),
+        ("lacking:f", r"raised ModuleNotFoundError: No module named 'no_such_module_2' \(lacking\.py, line 2\)$"),
+        ("deep.py:f", r"deep\.py raised JSONDecodeError: .* \(deep_helper\.py, line 3\)$"),
         ("mine.py:missing", r"mine\.py has no 'missing'"),
         ("mine.py:NUMBER", "NUMBER is not callable, it is 3"),
         ("mine.py:Class", "callable must be a function or an object that can be called"),
@@ -350,5 +353,8 @@ def test_a_callable_that_cannot_be_found_is_an_error(tmp_path, spec, message):
     (tmp_path / "mine.py").write_text("NUMBER = 3\nclass Class: pass\nasync def wait(request, items): return []\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "failing.py").write_text("x = 0\n1 / x\n")
+    (tmp_path / "lacking.py").write_text("import json\nimport no_such_module_2\n")
+    (tmp_path / "deep.py").write_text("import deep_helper\n")
+    (tmp_path / "deep_helper.py").write_text("import json\n\njson.loads('{')\n")
     with pytest.raises(ParameterError, match=message):
         external_from_config({"callable": spec}, base=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -126,3 +127,107 @@ def test_streams_in_memory_are_redirected_too(capsys):
         sys.stdout.write("x\n")
         sys.stdout.buffer.write(b"y\n")
     assert capsys.readouterr() == ("", "x\ny\n")
+
+
+# ---------------------------------------------------------------------------------------------- Ctrl-C
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+CALLED = """
+import os, signal, sys, threading
+from ctxbench.items import Catalog
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.callable import CallableSource
+from ctxbench.selectors.external import External
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def swallows(request, items):
+    try:
+        press()
+    except BaseException:
+        print("swallowed", request["id"], flush=True)
+    return []
+
+def never_ends(request, items):
+    while True:
+        try:
+            press()
+        except:
+            print("swallowed", request["id"], flush=True)
+
+def says_otherwise(request, items):
+    try:
+        press()
+    finally:
+        raise ValueError("mine")
+
+def ask(function):
+    batch = Batch.of(Catalog([]), [Request(id="q1", text=""), Request(id="q2", text="")])
+    with External(CallableSource(function), name="mine") as selector:
+        return selector.select(batch)
+"""
+
+
+def called(text):
+    """How a process ends that runs this after `CALLED`."""
+    return subprocess.run(
+        [sys.executable, "-c", CALLED + textwrap.dedent(text)], check=False, capture_output=True, text=True, timeout=60
+    )
+
+
+@posix
+@pytest.mark.parametrize("function", ["swallows", "says_otherwise"])
+def test_ctrl_c_that_is_caught_by_code_of_others_is_raised_again_when_it_returns(function):
+    done = called(
+        f"""
+        try:
+            ask({function})
+        except KeyboardInterrupt as stopped:
+            print(stopped.__notes__, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        """
+    )
+    assert done.stdout == "['the callable was stopped (<string>, line 9)'] True\n"
+    assert done.stderr == ("swallowed q1\n" if function == "swallows" else "")  # and q2 was not asked
+
+
+@posix
+def test_a_second_ctrl_c_ends_the_process_at_once():
+    done = called("sys.stdout.write('before')\nask(never_ends)\nprint('not reached')")
+    assert (done.returncode, done.stdout) == (130, "before")
+    again = "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n"
+    assert done.stderr == f"swallowed q1\n{again}"
+
+
+@posix
+def test_ctrl_c_that_is_ignored_or_handled_by_a_program_stays_so():
+    done = called(
+        """
+        for handler in (signal.SIG_IGN, lambda *_: print("mine", file=sys.stderr)):
+            signal.signal(signal.SIGINT, handler)
+            assert ask(swallows).errors == {}
+            assert signal.getsignal(signal.SIGINT) is handler
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "mine\nmine\n")
+
+
+@posix
+def test_in_another_thread_no_handler_can_be_set_and_none_is():
+    done = called(
+        """
+        def work():
+            ask(lambda request, items: [])
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_handler_is_put_back_whatever_was_set_inside():
+    before = signal.getsignal(signal.SIGINT)
+    with confined(), confined():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is before

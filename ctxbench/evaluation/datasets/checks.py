@@ -13,7 +13,17 @@ from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.items import Item, ItemKey
 
 Place: TypeAlias = tuple[Path | None, int]
-_MEND = "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`)"
+_MEND = (
+    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item that has "
+    "another name now (the same with --accept-renames)"
+)
+_LINES = 5  # lines of a file that are named
+_LISTS = {
+    "session": "session",
+    "removed": "list of removed items",
+    "explicit": "list of items named by the user",
+    "available": "list of available items",
+}  # where a query names items, and what that is called
 _SUGGESTED = 50  # faults that name the closest known name: among thousands of names a search takes a tenth of a second
 
 
@@ -56,30 +66,111 @@ class Contents:
 
 def check_contents(contents: Contents) -> list[Fault]:
     """Everything that does not fit: scopes first, then queries, then labels, each in order."""
-    return [*_Scopes(contents).faults(), *_Queries(contents).faults(), *_Labels(contents).faults()]
+    mentions = _Mentions(contents)
+    return [fault for part in (_Scopes, _Queries, _Labels) for fault in part(contents, mentions).faults()]
+
+
+class _Mentions:
+    """Where items are named that the catalog does not hold: each is told once, with all places."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._found: dict[ItemKey, dict[str, list[Place]]] | None = None
+        self._said: set[ItemKey] = set()
+
+    def first(self, key: ItemKey) -> bool:
+        """Whether an item is told for the first time."""
+        new = key not in self._said
+        self._said.add(key)
+        return new
+
+    def others(self, key: ItemKey, kind: str) -> str:
+        """What else names it, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`, but for the first."""
+        if self._found is None:
+            self._found = self._all()
+        told = []
+        for other, places in self._found.get(key, {}).items():
+            left = places[1:] if other == kind else places
+            if left:
+                more = "more " if other == kind else ""
+                told.append(f"{len(left):,} {more}{other}{'' if len(left) == 1 else 's'}{_at(left)}")
+        several = len(told) > 1 or (told and not told[0].startswith("1 "))
+        return f", as do{'' if several else 'es'} {_listed(told)}" if told else ""
+
+    def _all(self) -> dict[ItemKey, dict[str, list[Place]]]:
+        found: dict[ItemKey, dict[str, list[Place]]] = {}
+        contents = self._contents
+
+        def name(kind: str, keys: Iterable[ItemKey], place: Place, *, there: bool = False) -> None:
+            for key in dict.fromkeys(keys):
+                if key not in contents.items or (there and key in contents.gone):
+                    found.setdefault(key, {}).setdefault(kind, []).append(place)
+
+        for scope, keys in contents.scopes.items():
+            name("scope", keys, contents.place_scope(scope))
+        for i, query in enumerate(contents.queries):
+            for what, keys in _lists(query).items():
+                name(_LISTS[what], keys, contents.place_query(i), there=what != "available")
+        for i, label in enumerate(contents.labels):
+            name("label", [label.item], contents.place_label(i))
+        return found
+
+
+def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
+    """The items that a query itself names."""
+    request = query.request
+    listed: dict[str, Sequence[ItemKey]] = {
+        "session": [item.key for item in request.session or ()],
+        "removed": request.removed,
+        "explicit": request.explicit,
+        "available": request.available or (),
+    }
+    if query.scope is not None:
+        del listed["available"]
+    return listed
+
+
+def _at(places: Iterable[Place]) -> str:
+    """Files with the first of their lines, in brackets; empty for what did not come from a file."""
+    files: dict[str, list[str]] = {}
+    for path, line in places:
+        if path is not None and line:
+            files.setdefault(path.name, []).append(str(line))
+    told = []
+    for name, lines in files.items():
+        left = len(lines) - _LINES
+        shown = [*lines[:_LINES], f"{left:,} more"] if left > 1 else lines
+        told.append(f"{name}, line{'' if len(lines) == 1 else 's'} {_listed(shown)}")
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 class _Part:
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: Contents, mentions: _Mentions) -> None:
         self.contents = contents
+        self._mentions = mentions
         self._ids: list[str] | None = None
         self._suggested = 0
         self._listed: set[str] = set()
 
-    def unknown_items(self, keys: Iterable[ItemKey], *, there: bool = False) -> Iterable[str]:
+    def unknown_items(self, keys: Iterable[ItemKey], kind: str, *, there: bool = False) -> Iterable[str]:
         """A message for each key that the catalog does not hold; with `there`, for those that are gone as well.
 
-        The first says what to do about all of them.
+        Each is told where it is named first, with what else names it. The first says what to do about all of them.
         """
         contents = self.contents
         if not contents.items_complete:
             return
         for key in keys:
-            if key not in contents.items or (there and key in contents.gone):
+            if (key not in contents.items or (there and key in contents.gone)) and self._mentions.first(key):
                 self._ids = self._ids or [known.id for known in contents.items if known not in contents.gone]
                 mend = "" if "item" in self._listed else self.mend
                 closest = self.suggest("item", key.id, self._ids)
-                yield f"names item {key.id!r}, which corpus.jsonl does not hold{closest}{mend}"
+                others = self._mentions.others(key, kind)
+                yield f"names item {key.id!r}, which corpus.jsonl does not hold{others}{closest}{mend}"
 
     @property
     def mend(self) -> str:
@@ -108,7 +199,7 @@ class _Part:
 class _Scopes(_Part):
     def faults(self) -> Iterable[Fault]:
         for name, keys in self.contents.scopes.items():
-            for message in (*self.unknown_items(keys), *self.twice(keys)):
+            for message in (*self.unknown_items(keys, "scope"), *self.twice(keys)):
                 yield Fault(f"scope {name!r} {message}", *self.contents.place_scope(name))
 
 
@@ -149,29 +240,23 @@ class _Queries(_Part):
 
     def _items(self, query: DatasetQuery) -> Iterable[str]:
         request = query.request
-        listed = {
-            "session": [item.key for item in request.session or ()],
-            "removed": request.removed,
-            "explicit": request.explicit,
-            "available": request.available or (),
-        }
         if query.scope is not None:
-            del listed["available"]
             if query.scope not in self.contents.scopes:
                 if self.contents.scopes_complete:
                     known = self.suggest("scope", query.scope, self.contents.scopes)
                     yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
             elif request.available != tuple(self.contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
-        for what, keys in listed.items():
+        for what, keys in _lists(query).items():
             there = what != "available"
-            for message in (*self.unknown_items(keys, there=there), *self.twice(keys)):
+            for message in (*self.unknown_items(keys, _LISTS[what], there=there), *self.twice(keys)):
                 yield f"({what}) {message}"
 
 
 class _Labels(_Part):
-    def __init__(self, contents: Contents) -> None:
-        super().__init__(contents)
+    def __init__(self, contents: Contents, mentions: _Mentions) -> None:
+        super().__init__(contents, mentions)
+        self._mended = False
         self.query = {query.id: query for query in reversed(contents.queries)}
         self.scope = {name: frozenset(keys) for name, keys in contents.scopes.items()}
 
@@ -207,7 +292,7 @@ class _Labels(_Part):
         contents = self.contents
         if label.query not in self.query and contents.queries_complete:
             yield f"is for a query that queries.jsonl does not hold{self.suggest('query', label.query, self.query)}"
-        yield from self.unknown_items([label.item])
+        yield from self.unknown_items([label.item], "label")
 
     def _values(self, label: Label) -> Iterable[str]:
         if label.grade not in (0, 1, 2):
@@ -246,7 +331,9 @@ class _Labels(_Part):
             why = "is not among the items available to it" if enabled else "is not enabled"
             if reachable:
                 why = "is included by hand only (manual), and its session does not hold it"
-            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it{self.mend}"
+            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
+            message += "" if self._mended else self.mend
+            self._mended = True
             yield Fault(message, *self.contents.place_label(members[0]))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +27,7 @@ class Setting:
         was, now: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
         code: whether it is no setting of the user's, but the version or the code of something.
+        words: how it is said where the values say less than words do (hashes of files); empty elsewhere.
     """
 
     name: str
@@ -33,9 +36,10 @@ class Setting:
     now: str
     scoring: bool = True
     code: bool = False
+    words: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.was} -> {self.now}"
+        return self.words or f"{self.name} {self.was} -> {self.now}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,9 +153,14 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
 
 
 def edit(before: ItemFact | None, after: ItemFact | None) -> str:
-    """What was done to an item, for a person: `description and text edited`, `enabled true -> false`."""
+    """What was done to an item, for a person: `description and text edited`, `enabled true -> false`.
+
+    Without texts, no more is known than that it is not the same.
+    """
     if before is None or after is None:
         return "edited"
+    if before.row is None or after.row is None:
+        return "its content hash is another"
     fields = edited_fields(before, after)
     short = [one for one in fields if one in _SHORT]
     rest = [one for one in fields if one not in _SHORT]
@@ -238,16 +247,80 @@ def _named(settings: Sequence[Setting], before: Mapping[str, Any], after: Mappin
         yield Setting(name=name, path=one.path, was=one.was, now=one.now, scoring=one.scoring, code=one.code)
 
 
+_WAYS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
+_OF_FILES = ("sha256", "modules", "files", "unnamed")  # said in words
+
+
 def _told(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Setting]:
     """What differs in two descriptions that are no pipelines; the identities of models stand on their own."""
+    one, other = (next((way for way in _WAYS if way in side), "") for side in (before, after))
+    if one and other and one != other:
+        yield _in_words(other, f"{path}{other}", f"{_as_way(before, one)} -> {_as_way(after, other)}")
+        return
+    if one and one != "pipeline":
+        yield from _files_told(before, after, one, path)
     for key in dict.fromkeys([*before, *after]):
         was, now, where = before.get(key), after.get(key), f"{path}{key}"
-        if key == "identities" or dump_json(was) == dump_json(now):
+        if key == "identities" or (one and key in _OF_FILES) or dump_json(was) == dump_json(now):
             continue
-        if isinstance(was, Mapping) and isinstance(now, Mapping):
+        if key == one and one != "pipeline":
+            yield _in_words(key, where, f"{key}: {' -> '.join(_apart(_line(was), _line(now)))}")
+        elif isinstance(was, Mapping) and isinstance(now, Mapping):
             yield from _told(was, now, f"{where}.")
         else:
-            yield Setting(name=where, path=where, was=_shown(was), now=_shown(now))
+            yield Setting(name=where, path=where, was=_unhashed(was), now=_unhashed(now))
+
+
+def _files_told(before: Mapping[str, Any], after: Mapping[str, Any], way: str, path: str) -> Iterator[Setting]:
+    """Which files of a selector of the user's were edited. Those of another command or file are told by its name."""
+    files = [str(side[way]).rpartition(":")[0] if way == "callable" else _line(side[way]) for side in (before, after)]
+    if files[0] == files[1] and before.get("sha256") != after.get("sha256"):
+        where = f"{path}sha256" if way == "answers" else f"{path}{way}.sha256"
+        yield _in_words(files[0], where, f"{files[0]} was edited")
+    if before[way] == after[way] and {"unnamed"} & {*before, *after} and before.get("unnamed") != after.get("unnamed"):
+        what = "cannot be told from another version of itself: name a function as module:function"
+        yield _in_words(files[0], f"{path}unnamed", f"callable {before[way]} {what}")
+    program = before[way][0] if way == "command" and isinstance(before[way], list) and before[way] else None
+    for key, kind in (("modules", "module "), ("files", "")):
+        was, now = (side[key] if isinstance(side.get(key), Mapping) else {} for side in (before, after))
+        for name in dict.fromkeys([*was, *now]):
+            if name in was and name in now:
+                done = "" if was[name] == now[name] else "is another program" if name == program else "was edited"
+            elif before[way] != after[way]:
+                done = ""
+            else:
+                done = "is new" if name in now else "is no longer used" if key == "modules" else "is gone"
+            if done:
+                yield _in_words(name, f"{path}{key}.{name}", f"{kind}{name} {done}")
+
+
+def _in_words(name: str, path: str, words: str) -> Setting:
+    return Setting(name=name, path=path, was="", now="", words=words)
+
+
+def _as_way(description: Mapping[str, Any], way: str) -> str:
+    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {_shown(_line(description[way]))}"
+
+
+def _line(value: Any) -> str:
+    """A command as it is typed; any other text as it is."""
+    if isinstance(value, list | tuple):
+        return shlex.join(map(str, value))
+    return value if isinstance(value, str) else dump_json(value)
+
+
+def _apart(was: str, now: str) -> tuple[str, str]:
+    """Two texts, each short; without what they begin with alike if they differ only behind what is shown."""
+    if _shown(was) == _shown(now):
+        alike = next((at for at, pair in enumerate(zip(was, now, strict=False)) if len({*pair}) > 1), 0)
+        first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
+        was, now = (f"...{text[first:]}" for text in (was, now))
+    return _shown(was), _shown(now)
+
+
+def _unhashed(value: Any) -> str:
+    """A value short; of a hash its first eight digits."""
+    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else _shown(value)
 
 
 def _parameters(step: FlatStep) -> str:

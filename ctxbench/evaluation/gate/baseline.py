@@ -16,7 +16,7 @@ from typing import Any
 
 from ctxbench.arrays import Float32Array
 from ctxbench.errors import ParameterError, StorageError, UserError
-from ctxbench.evaluation.gate.baseline_head import OWN_VERSIONS, head, rules_of
+from ctxbench.evaluation.gate.baseline_head import OWN_VERSIONS, Worth, head, rules_of
 from ctxbench.evaluation.gate.baseline_kept import kept
 from ctxbench.evaluation.gate.baseline_layout import (
     HEAD,
@@ -50,6 +50,7 @@ class BaselineWritten:
         removed: files of selectors and datasets that are gone, and of vectors that were not given this time.
         texts: whether texts were written.
         pins: those of the gate file that what was written does not hold.
+        worth: what the answers of each selector on each dataset are worth.
     """
 
     folder: Path
@@ -58,6 +59,7 @@ class BaselineWritten:
     removed: tuple[Path, ...]
     texts: bool = True
     pins: tuple[PinFailure, ...] = ()
+    worth: tuple[Worth, ...] = ()
 
 
 def keeps_texts_out(folder: Path) -> bool:

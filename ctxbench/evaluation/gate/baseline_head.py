@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,46 @@ from ctxbench.evaluation.gate.baseline_layout import (
     inside,
 )
 from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.metrics import Metric, summarise
 from ctxbench.evaluation.stats import Estimate, estimates, grouped_estimate
 
 OWN_VERSIONS = ("ctxbench", "code")  # the same on all machines of a team; those of Python and libraries are not
 _DIGITS = 6  # of means and intervals, which are for reading: a check computes them from the values by query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What the answers of a selector on a dataset are worth.
+
+    Attributes:
+        dataset, selector: names.
+        queries: how many.
+        offered: items added over all of them; 0 = it offers nothing to any.
+        metrics: means of those judged; NaN where one applies to no query.
+    """
+
+    dataset: str
+    selector: str
+    queries: int
+    offered: int
+    metrics: Mapping[Metric, float]
+
+
+def worth_of(one: Snapshot, metrics: Sequence[Metric]) -> Worth:
+    """What is accepted, in a few numbers; a metric that cannot be computed is left out.
+
+    Args:
+        one: as it is written.
+        metrics: what a check judges.
+    """
+    means = summarise(list(metrics), one.metrics)
+    return Worth(
+        dataset=one.dataset,
+        selector=one.selector,
+        queries=len(one.queries),
+        offered=sum(item.origin != "session" for answer in one.answers.values() for item in answer.offered),
+        metrics={metric: found.value for metric, found in means.items()},
+    )
 
 
 def head(

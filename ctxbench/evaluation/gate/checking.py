@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ctxbench.evaluation.gate.amounts import level, moved, size
 from ctxbench.evaluation.gate.comparability import Comparable, comparable, queries_text
 from ctxbench.evaluation.gate.differences import Differences, differences
-from ctxbench.evaluation.gate.judging import Pair, compare_all
+from ctxbench.evaluation.gate.judging import Pair, beyond, compare_all
 from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, Judged, PinFailure, SelectorCheck, Verdict
 from ctxbench.evaluation.gate.pins import broken
 from ctxbench.evaluation.gate.questions import named
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
+from ctxbench.evaluation.gate.table_answers import offered_ids
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.stats import mcnemar_exact
 
 _SHOWN = 3  # selectors that may have taken the place of another
@@ -125,7 +128,7 @@ class _Compared:
     def checked(self, settings: Settings, metrics: tuple[Judged, ...]) -> SelectorCheck:
         """The whole of what is to be said."""
         same, differ = self.comparable, self.differences
-        pins = broken(settings.pins, self.head, renamed=same.renamed)
+        pins = broken(settings.pins, self.head, renamed=same.renamed, before=self.base)
         if same.reasons:
             return SelectorCheck(
                 dataset=self.head.dataset,
@@ -138,7 +141,8 @@ class _Compared:
             )
         changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
         pins = self._pins_explained(settings, pins, changes)
-        allowed = settings.allowed(sum(bool(self.head.queries[query].required) for query in same.queries))
+        needing = [query for query in same.queries if self.head.queries[query].required]
+        allowed = settings.allowed(len(needing))
         by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
         facts = _Facts(lost=differ.lost, gained=differ.gained, allowed=allowed, by_group=by_group)
         verdict, reasons = _verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
@@ -156,6 +160,8 @@ class _Compared:
             pins=pins,
             lost=differ.lost,
             gained=differ.gained,
+            needing=len(needing),
+            unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
             notices=(*same.notices, *self._notices(metrics)),
             differs=_differs(self.base, self.head, same.renamed),
@@ -193,7 +199,7 @@ class _Compared:
             yield f"{what}: in the metrics, but not among items lost and gained"
         for side, which in ((base, "baseline"), (head, "now")):
             spread = [
-                f"{metric.metric} {side.spread[metric.metric]:.3g}"
+                f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
                 for metric in metrics
                 if metric.metric in side.spread
             ]
@@ -202,8 +208,36 @@ class _Compared:
         for one in metrics:
             if not one.comparison.n:
                 yield f"{one.metric} applies to none of the {queries_text(len(self.comparable.queries))}"
+        yield from _impossible(base, head, self.comparable)
         if self.differences.changes and _decided_alike(base, head):
             yield _undetermined(head)
+
+
+def _impossible(base: Snapshot, head: Snapshot, comparable: Comparable) -> Iterator[str]:
+    """That queries which could be complete at the base cannot be, whatever is offered: items are gone or disabled.
+
+    An item that was not offered before is not lost, so that nothing else would tell.
+    """
+    old = {new: name for name, new in comparable.renamed.items()}
+    gone: dict[str, None] = {}
+    queries = []
+    for query in comparable.queries:
+        groups = head.queries[query].required
+        lacking = [one for one in groups if not _can_be_met(one, head, query)]
+        as_was = [tuple(old.get(name, name) for name in one) for one in (groups if lacking else ())]
+        if lacking and all(_can_be_met(one, base, query) for one in as_was):
+            queries.append(query)
+            gone |= dict.fromkeys(name for one in lacking for name in one if old.get(name, name) in base.items)
+    if queries:
+        what = "no item is left that would meet what they require"
+        if len(queries) == 1:
+            what = "no item is left that would meet what it requires"
+        yield f"{queries_text(len(queries))} can no longer be complete: {what} ({named([*gone])}; {named(queries)})"
+
+
+def _can_be_met(group: Sequence[str], side: Snapshot, query: str) -> bool:
+    """Whether one of some alternatives can be offered, or is held by the session."""
+    return any(one in side.items for one in group) or not {*group}.isdisjoint(offered_ids(side.answers, query))
 
 
 def _undetermined(head: Snapshot) -> str:
@@ -293,7 +327,7 @@ def _verdict(
         what = f"{facts.too_many}, by a selector that is not deterministic"
         unsure.append(f"{what}: it may be chance ({groups}, p = {facts.p:.2g})")
     for metric in by[Verdict.WORSE]:
-        worse.append(f"{_moved(metric)}, more than the {_amount(metric.tolerance)} tolerated{_evidence(metric)}")
+        worse.append(f"{_moved(metric)}, more than {_tolerated(metric)}{_evidence(metric)}")
     if worse:
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.CANNOT_TELL]:
@@ -305,7 +339,13 @@ def _verdict(
 
 def _moved(one: Judged) -> str:
     found = one.comparison
-    return f"{one.metric} {_amount(found.base)} -> {_amount(found.other)} ({found.difference:+.4g})"
+    metric = parse_metric(one.metric)
+    levels = f"{level(metric, found.base)} -> {level(metric, found.other)}"
+    return f"{one.metric} {levels} ({moved(metric, found.difference)})"
+
+
+def _tolerated(one: Judged) -> str:
+    return f"the {size(parse_metric(one.metric), one.tolerance)} tolerated"
 
 
 def _evidence(one: Judged) -> str:
@@ -314,9 +354,12 @@ def _evidence(one: Judged) -> str:
 
 
 def _untold(one: Judged) -> str:
-    what = f"{_moved(one)}: more than the {_amount(one.tolerance)} tolerated, but not told apart from chance"
     needed = "" if one.comparison.needed is None else f"; {one.comparison.needed:,} queries would tell"
-    return f"{what} on {queries_text(one.comparison.n)} (p = {one.comparison.p_holm:.2g}){needed}"
+    return f"{_moved(one)}: more than {_tolerated(one)}, but {_by_chance(one)}{needed}"
+
+
+def _by_chance(one: Judged) -> str:
+    return f"not told apart from chance on {queries_text(one.comparison.n)} (p = {one.comparison.p_holm:.2g})"
 
 
 def _same(metrics: Sequence[Judged], facts: _Facts) -> str:
@@ -324,13 +367,13 @@ def _same(metrics: Sequence[Judged], facts: _Facts) -> str:
     if facts.lost or facts.gained:
         lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
         parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} net allowed")
-    moved = [one for one in metrics if one.comparison.n and one.comparison.difference]
-    parts += [f"{_moved(one)} within the {_amount(one.tolerance)} tolerated" for one in moved]
+    for one in metrics:
+        if beyond(one.comparison, one.tolerance):  # for the worse, it would not be the same
+            what = f"{_moved(one)}: for the better by more than {_tolerated(one)}"
+            parts.append(f"{what}, but {_by_chance(one)}")
+        elif one.comparison.n and one.comparison.difference:
+            parts.append(f"{_moved(one)} within {_tolerated(one)}")
     return "; ".join(parts) or "no required item lost, no metric moved"
-
-
-def _amount(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def _texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:

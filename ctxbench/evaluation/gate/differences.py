@@ -256,9 +256,12 @@ class _Side:
     def rank(self, item: str, place: Mapping[str, int], old: Mapping[str, str]) -> int | None:
         """1-based place among what the search found, by score and then by place in the catalog.
 
-        None where it did not find the item, or where better ones may have stayed out unnoted.
+        Of a selector that gives an order and no scores, the place in that order, what it chose first. None where it
+        did not find the item, or where better ones may have stayed out unnoted.
         """
         found = {name: one for name, one in {**self.offered, **self.near}.items() if one.origin == "search"}
+        if item in found and self.score.keys().isdisjoint(found):
+            return 1 + list(found).index(item)
         if item not in found or item not in self.score:
             return None
         noted = [self.score[name] for name, one in self.near.items() if one.origin == "search" and name in self.score]

@@ -9,6 +9,7 @@ from pathlib import Path
 from ctxbench.errors import InputError, ParameterError
 from ctxbench.evaluation.dataset_run import Progress
 from ctxbench.evaluation.gate.baseline import BaselineWritten, keeps_texts_out, write_baseline
+from ctxbench.evaluation.gate.baseline_head import worth_of
 from ctxbench.evaluation.gate.baseline_layout import VECTORS
 from ctxbench.evaluation.gate.baseline_reading import read_baseline
 from ctxbench.evaluation.gate.checking import Paired, check, pair_up
@@ -19,6 +20,7 @@ from ctxbench.evaluation.gate.pins import broken, unknown_pins
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.gate.stored_vectors import accepted_vectors
+from ctxbench.evaluation.gate.table_answers import failures
 from ctxbench.evaluation.gate.taking import of_run, silent
 from ctxbench.evaluation.gate.unchanged import unchanged
 from ctxbench.evaluation.preparing import nothing_said
@@ -36,6 +38,7 @@ class Checked:
         references: by dataset, what opens it from the gate file's folder: its folder, or its name.
         texts: whether the baseline holds texts.
         vectors: whether it holds vectors.
+        failed: whether a selector failed on a query now, so that `accept` would refuse.
     """
 
     check: Check
@@ -43,6 +46,7 @@ class Checked:
     references: Mapping[str, str]
     texts: bool
     vectors: bool
+    failed: bool = False
 
 
 def check_gate(
@@ -92,6 +96,7 @@ def check_gate(
         references=now.references,
         texts=any(item.row is not None for base in bases for item in base.items.values()),
         vectors=(file.baseline / VECTORS).exists(),
+        failed=any(failures(one.answers) for one in now.snapshots),
     )
 
 
@@ -131,7 +136,11 @@ def accept(
     done = write_baseline(
         file.baseline, snapshots, texts=texts, vectors=resources.given if vectors and resources is not None else None
     )
-    return replace(done, pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)))
+    return replace(
+        done,
+        pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)),
+        worth=tuple(worth_of(one, file.settings.metrics) for one in snapshots),
+    )
 
 
 def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:

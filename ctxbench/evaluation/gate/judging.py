@@ -49,9 +49,10 @@ class Pair:
 def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged, ...]]:
     """Judge every metric of every pair, p-values Holm-corrected over all of them.
 
-    * same: the means differ by no more than the tolerance; or no query of both sides has a value.
+    * same: the means differ by no more than the tolerance, or by more for the better, but are not told apart; or no
+      query of both sides has a value.
     * worse, better: they differ by more, and are told apart.
-    * cannot tell: they differ by more, and are not told apart.
+    * cannot tell: they differ by more for the worse, and are not told apart.
 
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
     answer is yes or no.
@@ -164,13 +165,18 @@ def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Setti
 
 
 def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdict:
-    """Whether `higher` is better, the difference is large enough, and told apart."""
-    rounding = _ROUNDING * max(1.0, abs(comparison.base), abs(comparison.other))
-    if not comparison.n or abs(comparison.difference) <= tolerance + rounding:
+    """By whether the difference is large enough, told apart, and for the better, where `higher` may be better."""
+    if not beyond(comparison, tolerance):
         return Verdict.SAME
-    if not comparison.distinguishable:
-        return Verdict.CANNOT_TELL
-    return Verdict.BETTER if (comparison.difference > 0) is higher else Verdict.WORSE
+    if (comparison.difference > 0) is higher:
+        return Verdict.BETTER if comparison.distinguishable else Verdict.SAME
+    return Verdict.WORSE if comparison.distinguishable else Verdict.CANNOT_TELL
+
+
+def beyond(comparison: Comparison, tolerance: float) -> bool:
+    """Whether means differ, in either direction, by more than a tolerance in their unit; False without a query."""
+    rounding = _ROUNDING * max(1.0, abs(comparison.base), abs(comparison.other))
+    return bool(comparison.n) and abs(comparison.difference) > tolerance + rounding
 
 
 # ---------------------------------------------------------------------------------------------- what could be told

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -86,8 +86,9 @@ def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, pr
         resources: where vectors and token counts of both sides come from.
         progress: told about every round.
     """
-    if head.identity.outside or base.identity.outside:
-        return "it is a selector outside, which answers in a process of its own"
+    for side in (head, base):
+        if side.identity.outside:
+            return _why_not(side)
     if head.judged is None:
         return f"{head.source} has no dataset at hand"
     before, now = rebuilt(base.identity.selector), rebuilt(head.identity.selector)
@@ -119,6 +120,22 @@ def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, pr
         head=np.array(taken["head"]).T,
         notices=(*lacking, *_notices(base, head, as_described=before[1])),
     )
+
+
+_OUTSIDE = {
+    "answers": "its answers are read from a file, which tells nothing of how long they took",
+    "callable": "it is a callable of your own, and no baseline keeps its code to be timed beside that of now",
+    "command": "it is a command of your own, and no baseline keeps its program to be timed beside that of now",
+    "url": "it is asked over HTTP, and only what answers there now could be timed",
+}
+
+
+def _why_not(side: Snapshot) -> str:
+    """Why a selector outside is not timed in turns with another state of itself."""
+    described = [side.identity.selector]
+    described += [one for one in side.identity.selector.values() if isinstance(one, Mapping)]  # both of `like`
+    found = [why for one in described for way, why in _OUTSIDE.items() if way in one]
+    return found[0] if found else "it is a selector outside, of which only the state of now could be timed"
 
 
 def _told(progress: Progress, what: str, text: str, done: int, total: int) -> None:

@@ -48,9 +48,10 @@ def judge_all(samples: Sequence[Samples], settings: Settings) -> list[LatencyJud
 
     A request's time is its median over rounds; what is judged is the ratio of head to base, one a request.
 
-    * same: the estimate of the ratio is within the tolerance, from 1 / (1 + t) to 1 + t.
+    * same: the estimate of the ratio is within the tolerance, from 1 / (1 + t) to 1 + t; or it is below, and ranks do
+      not tell the two apart.
     * worse, better: it is beyond, and ranks tell the two apart.
-    * cannot tell: it is beyond, and they do not, or there are fewer than 6 requests, which no ranks could tell apart.
+    * cannot tell: it is above, and they do not, or there are fewer than 6 requests, which no ranks could tell apart.
 
     Args:
         samples: of each.
@@ -78,10 +79,10 @@ def _judged(
     told = len(logs) >= _FEWEST and p_values[1] <= alpha
     if abs(centre) <= math.log1p(tolerance) + _ROUNDING:
         verdict = Verdict.SAME
-    elif not told:
-        verdict = Verdict.CANNOT_TELL
+    elif centre > 0:
+        verdict = Verdict.WORSE if told else Verdict.CANNOT_TELL
     else:
-        verdict = Verdict.WORSE if centre > 0 else Verdict.BETTER
+        verdict = Verdict.BETTER if told else Verdict.SAME
     sides = (samples.base, samples.head)
     base_s, head_s = (float(np.median(np.median(side, axis=1))) for side in sides)
     base, head = (tuple(map(tuple, side.tolist())) for side in sides)
@@ -172,10 +173,13 @@ def _reason(found: LatencyJudged) -> str:
     allowed = f"the {found.tolerance * 100:.4g}% tolerated"
     n = len(found.queries)
     requests = f"{n} request{'' if n == 1 else 's'}"
+    untold = f"but not told apart from chance on {requests} (p = {found.p_holm:.2g})"
     match found.verdict:
+        case Verdict.SAME if found.ratio * (1 + found.tolerance) < 1 - _ROUNDING:
+            return f"{what}: for the better by more than {allowed}, {untold}"
         case Verdict.SAME:
             return f"{what}, within {allowed}"
         case Verdict.CANNOT_TELL:
-            return f"{what}: beyond {allowed}, but not told apart from chance on {requests} (p = {found.p_holm:.2g})"
+            return f"{what}: beyond {allowed}, {untold}"
         case _:
             return f"{what}, beyond {allowed}, p = {found.p_holm:.2g} on {requests}"

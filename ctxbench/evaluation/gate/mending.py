@@ -37,6 +37,7 @@ _UNDONE = {
     "disabled": "enable {} again",
 }
 _SIZES = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
+FOUND_BY = "say again what it may have been found by: "  # in front of a sentence that someone wrote, in quotes
 
 
 def mended(change: Change, cause: Cause, compared: Compared) -> str:
@@ -51,7 +52,7 @@ def mended(change: Change, cause: Cause, compared: Compared) -> str:
         return f"give {item} its old name back, or say in its description what that said: names are searched"
     if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
         lost = lost_words(change, compared)
-        other = f"say again what it may have been found by: {lost}" if lost else _wider(change, compared)
+        other = f"{FOUND_BY}{lost}" if lost else _wider(change, compared)
         return f"take the edit of {item} back{f', or {other}' if other else ''}"
     if cause.kind == CauseKind.CROWDED:
         return _apart(change, cause, compared) or _wider(change, compared) or _undone(cause, compared)

@@ -109,7 +109,8 @@ class Judged:
 
     Attributes:
         metric: its name.
-        verdict: better, worse, same or cannot tell.
+        verdict: better, worse, same or cannot tell (whether it is worse). Same is also what moved for the better by
+            more than the tolerance, but is not told apart from chance.
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
@@ -197,7 +198,9 @@ class SelectorCheck:
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others.
         metrics: judged, in the order asked.
         pins: that do not hold.
-        lost, gained: required items over all queries compared.
+        lost, gained: required items over all queries compared but those that are unsteady.
+        needing: how many of the queries compared need something.
+        unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
         allowed: how many more may be lost than gained.
         notices: what a reader must know, a sentence each.
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
@@ -220,12 +223,19 @@ class SelectorCheck:
     pins: tuple[PinFailure, ...] = ()
     lost: int = 0
     gained: int = 0
+    needing: int = 0
+    unsteady: int = 0
     allowed: int = 0
     notices: tuple[str, ...] = ()
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     latency: LatencyJudged | None = None
     reused: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Whether required items lost and gained were counted on any query that needs something."""
+        return not self.unsteady or self.unsteady < self.needing
 
     @property
     def lost_verdict(self) -> Verdict:

@@ -59,7 +59,7 @@ class _Explaining:
     def failures(self, pins: Sequence[Pin]) -> tuple[PinFailure, ...]:
         found = []
         for pin in pins:
-            now = broken([pin], self.head, renamed=self.renamed)
+            now = broken([pin], self.head, renamed=self.renamed, before=self.base)
             if now:
                 before = {(one.query, one.about) for one in broken([self._as_named_before(pin)], self.base)}
                 found += [self._explained(one, before) for one in now]
@@ -131,6 +131,8 @@ def _said(cause: Cause, item: str) -> str:
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
     named = _first(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
+    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
+        return said
     return f"{cause.kind}: {said}" if said else f"{cause.kind}"
 
 

@@ -27,7 +27,7 @@ class Side:
     """The candidates of a query on one side.
 
     Attributes:
-        rows: by the id at the head.
+        rows: by the id at the head; where the selector gave no scores, those here only order them.
         offered: those that were offered, likewise.
         whole: whether all candidates are known; a baseline keeps the nearest `NEAR` of those that stayed out.
     """
@@ -103,13 +103,14 @@ class Compared:
 
     def _side(self, snapshot: Snapshot, answer: AnswerFact, *, whole: bool) -> Side:
         rows = {}
+        orders = _orders(answer)
         for one in (*answer.offered, *answer.near):
             name = self.name(one.id)
             fact = snapshot.items.get(one.id)
             rows[name] = Row(
                 id=name,
                 place=self._place.get(name, len(self._place)),
-                score=rounded(one.score),  # as a baseline has it
+                score=orders.get(one.id, rounded(one.score)),  # as a baseline has it
                 origin=one.origin,
                 chunk=-1 if one.pair is None else one.pair.query_chunk,
                 tokens=0 if fact is None else fact.tokens,
@@ -171,6 +172,14 @@ class Compared:
         kind = item.partition(":")[0]
         steps = [one for one in self.steps[1] or () if not one.scores and one.kind != "expand" and kind in one.types]
         return min((one.types for one in steps), key=len, default=ITEM_TYPES)
+
+
+def _orders(answer: AnswerFact) -> Mapping[str, float]:
+    """Of a selector that gives no scores, -1, -2, ... by id: whoever has a higher one stands in front."""
+    found = [one for one in (*answer.offered, *answer.near) if one.origin == "search"]
+    if any(one.score is not None for one in found):
+        return {}
+    return {one.id: -float(place) for place, one in enumerate(found, start=1)}
 
 
 def _whole(snapshot: Snapshot, query: str) -> bool:

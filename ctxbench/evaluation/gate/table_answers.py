@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 
 from ctxbench.candidates import Candidates
 from ctxbench.evaluation.gate.snapshots import AnswerFact
 from ctxbench.evaluation.slices import Slice
 from ctxbench.items import Catalog
-from ctxbench.selection import offered_rows
+from ctxbench.selection import Offered, offered_rows
 
 
 class TableAnswers(Mapping[str, AnswerFact]):
     """What a selector answered on a dataset, every candidate of it.
 
-    Most queries are the same on both sides of a check, and of those only the ids offered are looked at.
+    Most queries are the same on both sides of a check, and of those only the ids offered are looked at. Where the
+    selector gave an order and no scores, there are none here either: those of the table (`Answers.scored`) are made up.
     """
 
     def __init__(self, catalog: Catalog, answers: Slice, *, errors: Mapping[str, str]) -> None:
@@ -29,6 +31,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
         self.errors = dict(errors)
         self._catalog = catalog
         self._table: Candidates = answers.candidates
+        self._scored = answers.scored
         self._row = {query: row for row, query in enumerate(answers.queries)}
         self._made: dict[str, AnswerFact] = {}
         chosen = self._table.chosen
@@ -38,12 +41,11 @@ class TableAnswers(Mapping[str, AnswerFact]):
     def __getitem__(self, query: str) -> AnswerFact:
         if query not in self._made:
             rows = self._table.rows(self._row[query])
-            self._made[query] = AnswerFact(
-                query=query,
-                offered=offered_rows(self._catalog, self._table, rows, chosen=True),
-                near=offered_rows(self._catalog, self._table, rows, chosen=False),
-                error=self.errors.get(query, ""),
-            )
+            offered = offered_rows(self._catalog, self._table, rows, chosen=True)
+            near = offered_rows(self._catalog, self._table, rows, chosen=False)
+            if not self._scored and _only_ordered((*offered, *near)):
+                offered, near = (tuple([replace(one, score=None) for one in side]) for side in (offered, near))
+            self._made[query] = AnswerFact(query=query, offered=offered, near=near, error=self.errors.get(query, ""))
         return self._made[query]
 
     def __iter__(self) -> Iterator[str]:
@@ -67,6 +69,12 @@ class TableAnswers(Mapping[str, AnswerFact]):
         few = copy(self)
         vars(few).update(_row=row, errors=errors)
         return few
+
+
+def _only_ordered(rows: Iterable[Offered]) -> bool:
+    """Whether the scores of one request are -1, -2, ..., as `answers.table` writes an order without scores."""
+    scores = sorted((one.score for one in rows if one.score is not None), reverse=True)
+    return scores == [-float(place) for place in range(1, len(scores) + 1)]
 
 
 def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:

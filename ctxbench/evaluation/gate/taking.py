@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os.path
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -234,9 +235,12 @@ def of_run(folder: Path) -> list[Snapshot]:
         By dataset, then by selector, in the order of the experiment.
 
     Raises:
-        StorageError: it holds no finished run, or is damaged.
+        StorageError: there is no such folder, it holds no finished run, or is damaged.
         ParameterError: a dataset has changed since, or cannot be found: all of them.
     """
+    if not folder.is_dir():
+        what = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
+        raise StorageError(f"{what}; expected the folder of a finished run (`ctxbench run`)")
     store = RunFolder(folder)
     manifest = _manifest(store)
     datasets = _datasets_of_run(folder, manifest)
@@ -277,7 +281,7 @@ def _manifest(store: RunFolder) -> dict[str, Any]:
 
 def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[tuple[Dataset, dict[str, str]]]:
     """The datasets of a run, with the queries that were asked, and why others were not."""
-    base = folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", "."))
+    base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
     experiment = manifest["experiment"]
     wrong, found = [], []
     for name, about in manifest["datasets"].items():
@@ -299,6 +303,15 @@ def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[tuple[Da
             "GATE --accept`), and check after it"
         )
     return found
+
+
+def _short(path: Path) -> Path:
+    """The same folder without `..` in the midst, for messages; as it is where a link makes that another folder."""
+    short = Path(os.path.normpath(path))
+    try:
+        return short if short.samefile(path) else path
+    except OSError:
+        return path
 
 
 def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, selector: str, facts: _Facts) -> Snapshot:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, faults_of
+from ctxbench.evaluation.gate.baseline_head import Worth
 from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
 from ctxbench.evaluation.summary import comparison_dict, estimate_dict, finite
 from ctxbench.reporting.gate import texts
@@ -32,6 +33,18 @@ def check_dict(check: Check, *, strict: bool = False) -> dict[str, Any]:
         "notices": list(check.notices),
         "selectors": [_selector(one) for one in check.selectors],
         "error": None,
+    }
+
+
+def worth_dict(found: Worth) -> dict[str, Any]:
+    """What was accepted of a selector on a dataset; a mean of nothing is None."""
+    means = {str(metric): finite(value) for metric, value in found.metrics.items()}
+    return {
+        "dataset": found.dataset,
+        "selector": found.selector,
+        "queries": found.queries,
+        "offered": found.offered,
+        "metrics": means,
     }
 
 
@@ -71,6 +84,8 @@ def _selector(check: SelectorCheck) -> dict[str, Any]:
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},
         "lost": check.lost,
         "gained": check.gained,
+        "needing": check.needing,
+        "unsteady": check.unsteady,
         "allowed": check.allowed,
         "metrics": [_metric(one) for one in check.metrics],
         "pins": [asdict(one) for one in check.pins],

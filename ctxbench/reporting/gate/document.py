@@ -9,6 +9,7 @@ from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.accepting import acceptable, pins_told
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.reporting.gate.short import in_short, though_lost
 
@@ -20,27 +21,29 @@ _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 
 
-def document(check: Check, *, strict: bool = False, accept: str = "") -> Document:
+def document(check: Check, *, strict: bool = False, accept: str = "", first: str = "") -> Document:
     """Tell a check.
 
     Args:
         check: what was found.
         strict: whether `cannot tell` fails.
-        accept: the command that would make the head the baseline; empty where there is none.
+        accept: the command that would make the head the baseline; empty where there is none, or it would fail.
+        first: what must be done before that; empty = nothing.
     """
     ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
-    short = in_short(ranked, accept)
+    accept = accept if acceptable(check) else ""
+    short = in_short(ranked, accept, first=first, pins=pins_told(check))
     opening: list[Block] = [Bullets(short)] if short else []
     opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
     shared = texts.shared_notices(check)
-    notices = [*check.notices, *shared, *_not_asked(ranked)]
+    notices = [*check.notices, *shared, *_not_asked(ranked), *map(_unsteady, filter(_partly_counted, ranked))]
     if notices:
         opening.append(Bullets(tuple(map(texts.sentence, notices))))
     return Document(
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
         sections=tuple(_section(one, shared) for one in ranked),
-        closing=tuple(_closing(check, strict, accept)),
+        closing=tuple(_closing(check, strict, accept, first)),
     )
 
 
@@ -68,6 +71,16 @@ def _not_asked(selectors: list[SelectorCheck]) -> Iterator[str]:
         yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
 
 
+def _partly_counted(check: SelectorCheck) -> bool:
+    return check.counted and check.unsteady > 0
+
+
+def _unsteady(check: SelectorCheck) -> str:
+    """The footnote to what was lost and gained."""
+    n = f"{check.unsteady:,} of {wording.count(check.needing, 'query', 'queries')} that need something"
+    return f"required items lost and gained of {texts.named(check)} leave out {n}: unsteady between repeats"
+
+
 def _verdicts(selectors: list[SelectorCheck]) -> Table:
     """One row a selector and dataset; what was left out nowhere has no column."""
     counts = [_counts(one) for one in selectors]
@@ -75,7 +88,7 @@ def _verdicts(selectors: list[SelectorCheck]) -> Table:
     rows = []
     for one, found in zip(selectors, counts, strict=True):
         judged = one.verdict is not Verdict.NOT_COMPARABLE
-        numbers = [f"{found[name]:,}" if judged else wording.NONE for name in names]
+        numbers = [_shown(one, name, found[name]) if judged else wording.NONE for name in names]
         rows.append((str(one.verdict), Quoted(one.dataset), Quoted(one.selector), *numbers))
     return Table(
         title="Verdicts",
@@ -86,6 +99,13 @@ def _verdicts(selectors: list[SelectorCheck]) -> Table:
         key=3,
         joined=True,
     )
+
+
+def _shown(check: SelectorCheck, name: str, count: int) -> str:
+    """A count; what was counted on no query is not 0."""
+    if check.counted or name not in ("required lost", "gained"):
+        return f"{count:,}"
+    return f"not counted ({check.unsteady:,} unsteady)" if name == "required lost" else wording.NONE
 
 
 def _counts(check: SelectorCheck) -> dict[str, int]:
@@ -243,38 +263,34 @@ def _causes(check: SelectorCheck) -> Table:
     )
 
 
-def _pinned(check: Check) -> bool:
-    """Whether a pin does not hold."""
-    return any(one.pins for one in check.selectors)
-
-
-def _closing(check: Check, strict: bool, accept: str) -> Iterator[Block]:
+def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Block]:
     if any(one.metrics for one in check.selectors):
         yield Text(_LEGEND)
     if any(one.latency is not None for one in check.selectors):
         yield Text(texts.LATENCY)
+    how = f"{first}, then accept it" if first else "accept it"
     new = any(one.left_out.get("new") for one in check.selectors)
     match check.verdict:
         case Verdict.NOT_COMPARABLE:
-            told = (
-                "It cannot be judged (exit code 2): mend what is said above. Queries that are gone or were relabelled "
-                "on purpose are left out with --allow-removed"
-            )
-            yield Text(f"{told}, or taken as they are now by a new baseline:" if accept else f"{told}.")
+            told = "It cannot be judged (exit code 2): mend what is said above."
+            if any(one.left_out.get(why) for one in check.selectors for why in ("removed", "changed", "relabelled")):
+                told += " Queries that are gone or were relabelled on purpose are left out with --allow-removed."
+            yield Text(f"{told} If what differs is meant, {how}:" if accept else told)
         case Verdict.WORSE:
-            told = "It is worse (exit code 1)."
-            pins = " (a pin is mended in the catalog, or changed in the gate file)" if _pinned(check) else ""
-            yield Text(f"{told} Mend it as said above, or, if it is meant, accept it{pins}:" if accept else told)
+            told, rest = "It is worse (exit code 1).", "it"
+            if pins := pins_told(check):
+                told, rest = f"{told} {pins[0].upper()}{pins[1:]}.", "the rest"
+            yield Text(f"{told} Mend {rest} as said above, or, if it is meant, {how}:" if accept else told)
         case Verdict.CANNOT_TELL:
             code = 1 if strict else 0
             why = " for --strict" if strict else ", with --strict 1"
             told = f"It cannot be told whether it is worse (exit code {code}{why}): more queries would tell."
-            yield Text(f"{told} If the change is meant, accept it:" if accept else told)
+            yield Text(f"{told} If the change is meant, {how}:" if accept else told)
         case Verdict.BETTER:
             told = f"It is better (exit code 0){though_lost(check.selectors)}."
-            yield Text(f"{told} Accept it, so that the gain is held:" if accept else told)
+            yield Text(f"{told} To hold the gain, {how}:" if accept else told)
         case Verdict.SAME:
             told = f"Nothing got worse (exit code 0){though_lost(check.selectors)}."
-            yield Text(f"{told} Accept it to take new queries in:" if new and accept else told)
-    if accept and (check.verdict is not Verdict.SAME or new):
+            yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
+    if accept:
         yield Code(accept)

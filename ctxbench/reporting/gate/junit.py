@@ -73,6 +73,8 @@ def _cases(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
     outcome = _outcome(check.lost_verdict, strict)
     note = "it may be chance: " if check.lost_verdict is Verdict.CANNOT_TELL else "within what may be lost: "
     told = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"
+    if not check.counted:
+        outcome, told = "skipped", f"not counted: unsteady on all {check.unsteady:,} queries that need something"
     yield _Case("required items", outcome, str(check.lost_verdict), told if outcome else "")
     for one in check.changes:
         if one.lost and one.required:

@@ -15,14 +15,18 @@ _LONGEST = 150  # characters of a reason, a cause and a mend
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
 
-def in_short(selectors: Sequence[SelectorCheck], accept: str = "") -> tuple[str, ...]:
+def in_short(
+    selectors: Sequence[SelectorCheck], accept: str = "", *, first: str = "", pins: str = ""
+) -> tuple[str, ...]:
     """What a reader must know, a sentence each; nothing where all is the same and no required item was lost.
 
     Args:
         selectors: what is worst first.
-        accept: the command that would make the head the baseline; empty where there is none.
+        accept: the command that would make the head the baseline; empty where there is none, or it would not help.
+        first: what must be done before that; empty = nothing.
+        pins: what to do about those that do not hold; empty where all hold.
     """
-    return tuple(_sentences(selectors, accept))
+    return tuple(_sentences(selectors, accept, first=first, pins=pins))
 
 
 def though_lost(selectors: Sequence[SelectorCheck]) -> str:
@@ -36,7 +40,7 @@ def though_lost(selectors: Sequence[SelectorCheck]) -> str:
     return f", though {wording.count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
 
 
-def _sentences(selectors: Sequence[SelectorCheck], accept: str) -> Iterator[str]:
+def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:
     differ = [one for one in selectors if one.verdict is not Verdict.SAME]
     losing = [one for one in selectors if one.lost]
     if differ:
@@ -54,9 +58,11 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str) -> Iterator[str]
         only = len({group.cause for one in selectors for group in one.causes}) == 1
         what = f"{'cause' if only else 'most costly cause'}: {_cut(texts.cause(cause))}"
         yield f"{what}; to mend it: {_cut(mend)}" if mend else what
+    if pins:
+        yield pins
     if differ and accept:
         why = _MEANT.get(differ[0].verdict, "if it is meant")
-        yield f"to accept it, {why}: {accept}"
+        yield f"to accept it, {why}: {f'{first}, then ' if first else ''}{accept}"
 
 
 def _others(selectors: Sequence[SelectorCheck]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ctxbench.evaluation.gate.baseline_head import Worth
 from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.stats import Comparison, Estimate
@@ -15,6 +17,7 @@ from ctxbench.reporting.gate.blocks import Cell, Quoted
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED = 5  # ids that are named in a sentence
+_LEAST = 0.0001  # of what is said of scores
 LATENCY = (
     "Latency is of warm requests, vectors held in memory, base and head timed in turns in one process; n counts "
     "requests, and p is of Wilcoxon's signed-rank test, corrected over all latencies. Both sides run by the code that "
@@ -123,7 +126,12 @@ def _score(value: float | None) -> str:
 def step(change: Change) -> str:
     """What keeps an item out on the side where it is out, and by how much it missed."""
     rule = change.rule or "no candidate"
-    return f"{rule}; missed by {change.missed_by:.4f}" if change.missed_by else rule
+    if "topK=" in rule:  # a rank counts items
+        rule = f"{rule}, of which an item may have several"
+    if not change.missed_by:
+        return rule
+    missed = f"{change.missed_by:.4f}" if change.missed_by >= _LEAST else f"less than {_LEAST}"
+    return f"{rule}; missed by {missed}"
 
 
 def way(change: Change) -> str:
@@ -148,6 +156,19 @@ def some(ids: Sequence[str], most: int = _NAMED) -> str:
     return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
 
 
+def worth(found: Worth) -> str:
+    """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
+    told = []
+    for metric, value in found.metrics.items():
+        unit, number = wording.unit(metric), wording.number(metric, value)
+        if unit == "tokens" and str(metric) == unit:
+            told.append(f"{number} tokens a query")
+        else:
+            told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
+    told += [wording.count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
+    return f"{found.selector} on {found.dataset}: {', '.join(told)}"
+
+
 def quoted(check: SelectorCheck, name: str) -> Cell:
     """An id, with the text that belongs to it if there is one."""
     text = clipped(check.texts.get(name, ""))
@@ -167,4 +188,20 @@ def sentence(text: str) -> str:
 
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
-    return replace(check, selectors=tuple(replace(one, texts={}) for one in check.selectors))
+    from ctxbench.evaluation.gate.mending import FOUND_BY
+
+    quoting = re.compile(rf'(?:, or )?{re.escape(FOUND_BY)}".*"', re.DOTALL)
+
+    def bare(text: str) -> str:
+        return quoting.sub("", text)
+
+    def told(one: SelectorCheck) -> SelectorCheck:
+        return replace(
+            one,
+            texts={},
+            changes=tuple(replace(change, mend=bare(change.mend)) for change in one.changes),
+            causes=tuple(replace(group, mend=bare(group.mend)) for group in one.causes),
+            pins=tuple(replace(pin, mend=bare(pin.mend), message=bare(pin.message)) for pin in one.pins),
+        )
+
+    return replace(check, selectors=tuple(map(told, check.selectors)))

@@ -214,6 +214,20 @@ def test_all_faults_come_at_once() -> None:
     assert found[7].endswith("did you mean 'tool:b' or 'tool:c' or 'tool:a'? Known: tool:a, tool:b, tool:c, tool:off")
 
 
+def test_an_item_that_is_nowhere_is_told_once_with_all_that_names_it() -> None:
+    gone = key("gone")
+    labels = tuple(Label(f"q{n}", gone, 2) for n in range(3))
+    queries = (*(query(f"q{n}") for n in range(3)), query("q3", explicit=(gone,)))
+    told = faults_of(queries=queries, labels=labels, scopes={"s": (gone,), "t": (gone,)})
+    (first,) = (one for one in told if "does not hold" in one)
+    assert first.startswith(
+        "scope 's' names item 'tool:gone', which corpus.jsonl does not hold, as do 1 more scope, 1 list of items named "
+        "by the user and 3 labels;"
+    )
+    (single,) = faults_of(queries=queries[:1], labels=labels[:1])
+    assert "does not hold; " in single
+
+
 def test_a_required_item_must_be_one_that_could_be_offered() -> None:
     queries = (query("q1", available=(key("b"),)), query("q2"))
     both = (Label("q1", key("a"), 2, alternatives="x"), Label("q1", key("b"), 2, alternatives="x"))

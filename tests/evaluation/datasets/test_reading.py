@@ -105,7 +105,6 @@ def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
                 "corpus.jsonl:3:0 field 'name' is 'no secrets', but _id 'rule:code%20review' says 'code review'",
                 "corpus.jsonl:3:0 item 'rule:code%20review' occurs twice, first in line 2",
                 "queries.jsonl:9:0 query 'q09' (session) names item 'rule:no%20secrets', which corpus.jsonl does n",
-                "qrels/test.tsv:8:0 label of 'rule:no%20secrets' for query 'q09' names item 'rule:no%20secrets'",
             ],
         ),
         (

@@ -303,9 +303,9 @@ def outside(chosen, told, **given):
 
 
 def test_a_selector_outside_that_describes_itself_otherwise():
-    base = outside([("a", 0.9), ("b", 0.8)], {"command": "run", "sha256": {"run": "1"}})
-    head = outside([("a", 0.7), ("c", 0.8)], {"command": "run", "sha256": {"run": "2"}})
-    assert causes(base, head)["-b"] == ("outside selector", ("sha256.run",), "sha256.run 1 -> 2")
+    base = outside([("a", 0.9), ("b", 0.8)], {"command": ["sh", "run"], "files": {"run": "1"}})
+    head = outside([("a", 0.7), ("c", 0.8)], {"command": ["sh", "run"], "files": {"run": "2"}})
+    assert causes(base, head)["-b"] == ("outside selector", ("run",), "run was edited")
 
 
 def test_a_selector_outside_that_is_the_same_over_an_edited_catalog():
@@ -325,7 +325,7 @@ def test_another_file_of_answers_says_less_than_an_edited_item():
     head = outside([("a", 0.9)], {"answers": "a.jsonl", "sha256": "2"}, items={"a": "", "b": "else", "c": ""})
     assert causes(base, head)["-b"][0] == "item edited"
     head = outside([("a", 0.9)], {"answers": "a.jsonl", "sha256": "2"})
-    assert causes(base, head)["-b"] == ("outside selector", ("sha256",), "sha256 1 -> 2")
+    assert causes(base, head)["-b"] == ("outside selector", ("a.jsonl",), "a.jsonl was edited")
 
 
 def test_an_edit_of_half_the_catalog_is_one_cause():
@@ -338,7 +338,11 @@ def test_an_edit_of_half_the_catalog_is_one_cause():
 
 def test_without_texts_the_causes_are_the_same_but_for_the_fields():
     head = now({"c": 0.55}, texts={"c": "else"})
-    assert causes(without_texts(BASE), without_texts(head))["-c"] == ("item edited", ("c",), "edited")
+    assert causes(without_texts(BASE), without_texts(head))["-c"] == (
+        "item edited",
+        ("c",),
+        "its content hash is another",
+    )
 
 
 def test_no_changes_have_no_causes():

@@ -16,7 +16,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.evaluation.gate.checking import check, pair_up
 from ctxbench.evaluation.gate.model import Verdict
-from ctxbench.evaluation.gate.settings import Pin, Settings
+from ctxbench.evaluation.gate.settings import Pin, Settings, Tolerance
 from ctxbench.evaluation.gate.snapshots import without_texts
 from ctxbench.evaluation.gate.taking import take
 from ctxbench.evaluation.metrics import parse_metric
@@ -99,23 +99,45 @@ def test_a_difference_that_is_not_told_apart_says_what_would_tell():
     one = only(many(30), many(30, 1))
     assert one.verdict is Verdict.CANNOT_TELL
     assert one.reasons[0] == (
-        "completeness 1 -> 0.9667 (-0.03333): more than the 0.01 tolerated, but not told apart from chance on "
-        "30 queries (p = 1); 312 queries would tell"
+        "completeness 100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but not told apart from "
+        "chance on 30 queries (p = 1); 312 queries would tell"
     )
     assert checked(many(30), many(30, 1)).exit_code() == 0
     assert checked(many(30), many(30, 1)).exit_code(strict=True) == 1
 
 
+def test_an_improvement_that_is_not_told_apart_is_the_same_and_says_so():
+    found = checked(many(30, 1), many(30))
+    (one,) = found.selectors
+    assert (one.verdict, found.exit_code(strict=True), one.gained) == (Verdict.SAME, 0, 1)
+    assert one.reasons[0].startswith(
+        "0 required items lost, 1 gained, 1 net allowed; "
+        "completeness 96.7% -> 100.0% (+3.3 points): for the better by more than the 1.0 points tolerated, but not "
+        "told apart from chance on 30 queries (p = 1); "
+    )
+    assert one.reasons[0].endswith("tokens 20 -> 20 (+0.3) within the 1.0 tokens tolerated")
+
+
+def test_an_improvement_does_not_hide_what_may_be_worse():
+    base = many(30, 1, tokens={"a": 100})
+    one = only(base, many(30, tokens={"a": 100}), tolerances={parse_metric("tokens"): Tolerance(1.0)})
+    assert one.verdict is Verdict.CANNOT_TELL  # 1 query costs 90 more, 3 on average
+    (reason,) = one.reasons
+    assert reason.startswith("tokens 107 -> 110 (+3.3): more than the 1.0 tokens tolerated")
+
+
 def test_worse_metrics_fail_whatever_is_allowed():
     one = only(many(60), many(60, 12), max_lost_required=99)
     assert one.verdict is Verdict.WORSE
-    assert one.reasons[0].startswith("completeness 1 -> 0.8 (-0.2), more than the 0.01 tolerated, p = ")
+    assert one.reasons[0].startswith(
+        "completeness 100.0% -> 80.0% (-20.0 points), more than the 1.0 points tolerated, p = "
+    )
 
 
 def test_better_is_said_with_its_size():
     one = only(many(60, 12), many(60), metrics=(parse_metric("completeness"),))
     assert one.verdict is Verdict.BETTER
-    assert one.reasons[0].startswith("completeness 0.8 -> 1 (+0.2), p = ")
+    assert one.reasons[0].startswith("completeness 80.0% -> 100.0% (+20.0 points), p = ")
     assert (one.lost, one.gained) == (0, 12)
 
 
@@ -221,9 +243,42 @@ def test_the_spread_of_repeats_and_unsteady_queries_are_told():
         "1 query answered otherwise from time to time (q029): in the metrics, but not among items lost and gained"
     )
     assert one.notices[1:3] == (
-        "spread of the means over 3 repeats, baseline: recall 0",
-        "spread of the means over 3 repeats, now: recall 0.0125",
+        "spread of the means over 3 repeats, baseline: recall 0.0 points",
+        "spread of the means over 3 repeats, now: recall 1.2 points",
     )
+
+
+def there_are(side, names):
+    """The snapshot with the items named alone; the others are disabled."""
+    left = {item_id(name) for name in names}
+    return replace(
+        side,
+        items={name: one for name, one in side.items.items() if name in left},
+        disabled={name: replace(one, enabled=False) for name, one in side.items.items() if name not in left},
+    )
+
+
+def test_queries_that_can_no_longer_be_complete_are_told_though_nothing_was_lost():
+    """q1 needs a, which goes; q2 b or d, which both go; q3 has c left; q4 could not be complete before; q5 loses a."""
+    wanted = {"q1": ["a"], "q2": [("b", "d")], "q3": [("b", "c")], "q4": ["z", "a"], "q5": ["a"]}
+    answers = {name: ["c"] for name in wanted}
+    base = there_are(snapshot(answers | {"q5": ["a"]}, required=wanted, items=dict.fromkeys("abcdz", "")), "abcd")
+    head = there_are(snapshot(answers, required=wanted, items=dict.fromkeys("abcdz", "")), "c")
+    one = only(base, head, metrics=())
+    assert (one.verdict, one.lost) == (Verdict.SAME, 1)
+    what = "3 queries can no longer be complete: no item is left that would meet what they require"
+    assert one.notices == (f"{what} ({item_id('a')}, {item_id('b')}, {item_id('d')}; q1, q2, q5)",)
+    assert only(base, base).notices == ()
+    one = only(base, there_are(base, "acd"), metrics=())
+    assert one.notices == ()  # d and c are left where b was wanted
+
+
+def test_a_required_item_that_was_renamed_or_is_held_can_still_be_offered():
+    texts = {"what it does, at some length, so that it is known again": "a"}
+    base = snapshot({"q": []}, required={"q": ["a"]}, items={name: text for text, name in texts.items()})
+    head = snapshot({"q": []}, required={"q": ["new_a"]}, items={"new_a": next(iter(texts))})
+    one = only(base, head)
+    assert one.notices == (f"1 item renamed, taken for the same ({item_id('a')} is {item_id('new_a')} now)",)
 
 
 def test_texts_are_those_of_what_changed_and_none_where_they_are_kept_out():
@@ -323,9 +378,9 @@ def test_swapping_the_sides_mirrors_lost_and_gained_and_better_and_worse(drawn):
     none = Settings(metrics=tuple(map(parse_metric, ("completeness", "recall"))), max_lost_required=99)
     there, back = (checked(*sides, given=none).selectors[0] for sides in ((one, other), (other, one)))
     assert (there.lost, there.gained, there.swaps) == (back.gained, back.lost, back.swaps)
-    turned = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    turned = {Verdict.BETTER: {Verdict.WORSE}, Verdict.WORSE: {Verdict.BETTER}, Verdict.CANNOT_TELL: {Verdict.SAME}}
     for judged, mirrored in zip(there.metrics, back.metrics, strict=True):
-        assert turned.get(judged.verdict, judged.verdict) is mirrored.verdict
+        assert mirrored.verdict in turned.get(judged.verdict, {Verdict.SAME, Verdict.CANNOT_TELL})
         assert judged.comparison.p_holm == mirrored.comparison.p_holm
 
 

@@ -18,6 +18,19 @@ from ctxbench.evaluation.gate.plugins import without_another_end
 
 TINY = Path(__file__).parents[2] / "data" / "tiny"
 ANSWER = "return [] if request.get('available') else ['tool:weather:get_forecast']"
+LATE = """
+import os, threading
+def late(): threading.main_thread().join(); os._exit(0)
+threading.Thread(target=late).start()
+"""
+AGAIN = """
+import os, threading
+def again():
+    while True:
+        try: os._exit(0)
+        except BaseException: pass
+threading.Thread(target=again, daemon=True).start()
+"""
 GOOD = f"def select(request, items):\n    {ANSWER}\n"
 
 
@@ -27,6 +40,7 @@ def accepted(tmp_path_factory):
     place = tmp_path_factory.mktemp("gate")
     shutil.copytree(TINY, place / "data")
     told = {"name": "tiny", "datasets": ["data"], "selectors": [{"callable": "mine.py:select", "name": "mine"}]}
+    told["gate"] = {"pins": [{"query": "q07", "must_include": ["tool:weather:get_forecast"]}]}
     (place / "gate.yaml").write_text(yaml.safe_dump({**told, "embedder": "hashing", "tokens": "chars/4"}))
     (place / "mine.py").write_text(GOOD)
     code, _, err = ctxbench(place, "--accept")
@@ -135,6 +149,22 @@ def test_a_fault_beside_closed_streams_is_told(check):
     close = "    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__): stream.close()"
     code, found, err = check(close, head=["import sys"], answers="return 3")
     assert (code, found["verdict"]) == (2, "not comparable"), err
+
+
+@pytest.mark.parametrize(
+    ("head", "lines", "code"),
+    [
+        ("import atexit, os; atexit.register(lambda: os._exit(0))", "", 1),
+        ("import atexit; atexit.register(print, 'late')", "", 1),
+        (LATE, "", 1),
+        ("import posix", "    posix._exit(0)", 2),
+        (AGAIN, "", 2),
+    ],
+)
+def test_what_is_left_running_does_not_end_a_check_with_another_code(check, head, lines, code):
+    found = check(lines, head=[head], answers="return []")
+    assert found[0] == code, found[2]
+    assert found[1]["verdict"] == {1: "worse", 2: "not comparable"}[code]
 
 
 # ------------------------------------------------------------------------------------------------------ the whole check

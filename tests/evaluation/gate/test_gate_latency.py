@@ -203,6 +203,17 @@ def test_why_a_selector_is_not_timed_is_said(taken, resources):
     head = taken["bm25"]
     outside = replace(head, identity=replace(head.identity, outside=True))
     assert "selector outside" in timed(outside, outside, resources)
+    for way, said in (
+        ("answers", "its answers are read from a file"),
+        ("callable", "it is a callable of your own"),
+        ("command", "it is a command of your own"),
+        ("url", "it is asked over HTTP"),
+    ):
+        own = replace(head, identity=replace(head.identity, outside=True, selector={"protocol": 1, way: "x"}))
+        assert timed(own, own, resources).startswith(said)
+        assert timed(own, head, resources).startswith(said)
+        both = replace(own, identity=replace(own.identity, selector={"ranking": {}, "as many as": {way: "x"}}))
+        assert timed(both, both, resources).startswith(said)
     pipeline = head.identity.selector["pipeline"]
     gone = {"pipeline": {**pipeline, "retrieve": {"step": "retrieve:no_longer", "version": 1}}}
     base = replace(head, identity=replace(head.identity, selector=gone), source="gate.baseline")

@@ -77,6 +77,14 @@ def test_five_requests_tell_nothing_and_six_do():
     assert (judge([9.0]).low, judge([9.0]).high) == (0.0, math.inf)
 
 
+def test_faster_without_evidence_is_the_same_and_says_so():
+    few = judge([0.5] * 5)
+    assert (few.verdict, judge([0.5] * 6).verdict) == (Verdict.SAME, Verdict.BETTER)
+    (reason,) = joined(checked(), {("d", "s"): few}).selectors[0].reasons[-1:]
+    what = "a request takes 0.50 times as long as at the base: for the better by more than the 25% tolerated"
+    assert reason == f"{what}, but not told apart from chance on 5 requests (p = 0.062)"
+
+
 def test_a_round_that_was_disturbed_does_not_count():
     one = samples([1.0] * 10)
     one.head[:, 1] *= 50

@@ -89,3 +89,9 @@ def test_a_query_that_is_not_compared_has_no_cause():
         scored({"q": ROW, "s": ROW}, TWO), Pin(query="s", must_include=(C,)), base=scored({"q": ROW}, TWO)
     )
     assert found.message.endswith("score 0.7")
+
+
+def test_another_model_is_said_once():
+    head = scored({"q": {**ROW, "b": 0.1}, "r": {**ROW, "b": 0.1}}, TWO, embedder="e5")
+    (found,) = failures(head, Pin(query="q", must_include=(B,)))
+    assert found.message.endswith("score 0.1; model minilm -> e5")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctxbench.evaluation.gate.pins import broken, unknown_pins, words
 from ctxbench.evaluation.gate.settings import Pin
-from tests.evaluation.gate.gate_cases import answer, item_id, offered, snapshot
+from ctxbench.items import ItemKey
+from tests.evaluation.gate.gate_cases import answer, item, item_id, offered, snapshot
 
 A, B, C, D = map(item_id, "abcd")
 FOUND = snapshot(
@@ -93,7 +95,7 @@ def test_failures_name_the_pin_and_its_line():
 
 
 def unknown(*others, **given):
-    return list(map(str, unknown_pins([Pin(**{"line": 3, **given})], [FOUND, *others], path=Path("gate.yaml"))))
+    return list(map(str, unknown_pins([Pin(**{"line": 3, **given})], others, [FOUND], path=Path("gate.yaml"))))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_a_pin_of_what_is_nowhere_is_a_fault_with_its_line(given, text):
 
 def test_what_is_known_is_listed_once():
     several = [Pin(query="q8"), Pin(query="q9"), Pin(query="q1", must_include=("tool:s:aa", "tool:s:bb"))]
-    found = [fault.message for fault in unknown_pins(several, [FOUND])]
+    found = [fault.message for fault in unknown_pins(several, (), [FOUND])]
     assert [("Known: q1" in message, "Known: tool" in message) for message in found] == [
         (True, False),
         (False, False),
@@ -131,8 +133,69 @@ def test_a_pin_of_what_is_somewhere_is_none():
     assert unknown(tag="billing", dataset="d", selector="s") == []
     older = snapshot({"old": ["e"], "q1": []})
     assert unknown(older, query="q1", must_include=(item_id("e"),)) == []
-    assert unknown(older, query="old") == []
     elsewhere = snapshot({"q1": []}, dataset="e", selector="t")
     assert unknown(elsewhere, query="q1", dataset="e", selector="s") == [
         "pin: selector 's' is not checked on dataset 'e' (gate.yaml, line 3)"
     ]
+
+
+def test_a_query_that_lost_its_tag_is_still_meant_by_the_pin():
+    without = snapshot({"q1": [], "q3": []}, queries={"q3": {"tags": ("billing",)}})
+    pins = [Pin(tag="billing", must_include=(A,))]
+    assert [one.query for one in broken(pins, without)] == ["q3"]
+    had = snapshot(
+        {"q1": [], "q3": [], "gone": []}, queries={"q1": {"tags": ("billing",)}, "gone": {"tags": ("billing",)}}
+    )
+    assert [one.query for one in broken(pins, without, before=had)] == ["q1", "q3"]
+
+
+def test_a_pin_of_a_query_or_tag_that_only_the_baseline_has_is_a_fault():
+    older = snapshot({"old": [], "q1": []}, queries={"old": {"tags": ("rare", "billing")}})
+    assert unknown(older, query="old") == [
+        "pin: query old is no longer in the dataset; take the pin out, or put the query back (gate.yaml, line 3)"
+    ]
+    assert unknown(older, tag="rare") == [
+        "pin: no query that is asked now has the tag rare; take the pin out, or put the tag back (gate.yaml, line 3)"
+    ]
+    assert unknown(older, tag="billing") == unknown(older, query="q1") == []
+
+
+def test_a_pin_of_a_query_that_is_there_but_not_asked_says_why():
+    now = replace(FOUND, unasked={"old": "no longer labelled in full"})
+    (fault,) = unknown_pins([Pin(query="old")], [snapshot({"old": []})], [now])
+    assert fault.message == (
+        "pin: query old is no longer labelled in full; take the pin out, or have the query asked again"
+    )
+
+
+def test_a_pin_of_a_dataset_or_selector_that_is_gone_is_left_to_the_check():
+    """Which can judge nothing then."""
+    for other in (snapshot({"old": []}, dataset="e"), snapshot({"old": []}, selector="t")):
+        assert unknown(other, query="old") == []
+
+
+# ---------------------------------------------------------------------------------------------- what a query may get
+
+
+def why_out(query, **fields):
+    """Why `a` is not offered to a query."""
+    found = snapshot(
+        {"q": []},
+        queries={"q": query},
+        items=[item("a", **fields), item("b")],
+        scopes={"acme": ["b"], "all": ["a", "b"]},
+    )
+    (failure,) = broken([Pin(query="q", must_include=(A,))], found)
+    return failure.message.removeprefix(f"{A} is not offered: ")
+
+
+def test_a_pinned_item_that_the_query_may_not_get_is_said_to_be_none_of_its():
+    keys = {name: ItemKey.parse(item_id(name)) for name in "ab"}
+    assert why_out({"scope": "acme"}) == "it is not among what query q may get (scope acme)"
+    assert why_out({"scope": "all"}) == "it is no candidate"
+    own = "it is not among what query q may get (its own list of available items)"
+    assert why_out({"available": (keys["b"],)}) == own
+    assert why_out({"available": (keys["a"],)}) == why_out({}) == "it is no candidate"
+    assert why_out({"removed": (keys["a"],)}) == "the user removed it from the session of query q"
+    assert why_out({}, include="manual") == "its include mode is manual, so that no search brings it in"
+    assert why_out({"scope": "all"}, enabled=False) == "it is disabled"

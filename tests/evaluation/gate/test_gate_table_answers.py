@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,25 @@ def test_ids_and_failures_are_those_of_the_facts(answers):
     assert offered_ids(answers, "q2") == []
     assert failures(answers) == failures(plain) == {"q2": "time-out"}
     assert failures({"q": answer("q")}) == {}
+
+
+def test_a_selector_that_gives_an_order_has_no_scores():
+    """q1 and q3 are answered by an order; q2 with scores, of which one happens to be -1."""
+    rows = [(0, 1, -1.0, 0), (0, 0, -2.0, 1), (1, 2, 0.5, 0), (1, 0, -1.0, 1), (2, 3, -1.0, 0)]
+    request, at, score, out = (np.array(column) for column in zip(*rows, strict=True))
+    table = Candidates.build(3, request, at, score=score, out=np.zeros(len(rows))).marked(out == 1, "not chosen")
+    whole = Slice(
+        queries=("q1", "q2", "q3"),
+        chunks=((), (), ()),
+        candidates=table,
+        ranked=True,
+        scored=False,
+        errors={},
+        seconds=np.zeros(3),
+    )
+    found = TableAnswers(CATALOG, whole, errors={})
+    given = {name: [(one.id[-1], one.score) for one in (*fact.offered, *fact.near)] for name, fact in found.items()}
+    assert given == {"q1": [("b", None), ("a", None)], "q2": [("c", 0.5), ("a", -1.0)], "q3": [("d", None)]}
+    assert (found["q1"].score_of, found["q1"].near[0].rule) == ({}, "not chosen")
+    scored = TableAnswers(CATALOG, replace(whole, scored=True), errors={})
+    assert [one.score for one in scored["q1"].offered] == [-1.0]  # the selector says so

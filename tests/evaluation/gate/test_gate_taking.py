@@ -175,6 +175,25 @@ def test_a_folder_that_holds_no_finished_run_says_so(tmp_path, change, text):
         of_run(tmp_path / "run")
 
 
+def test_a_folder_that_is_not_there_is_told_from_one_without_a_run(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"^there is no folder .*none; expected the folder of a finished run"):
+        of_run(tmp_path / "none")
+    with pytest.raises(StorageError, match=r"file is a file; expected the folder of a finished run"):
+        of_run(tmp_path / "file")
+
+
+def test_messages_show_the_datasets_of_a_run_without_detours(tmp_path):
+    shutil.copytree(TINY, tmp_path / "data" / "tiny")
+    run(experiment(tmp_path, data=Path("data", "tiny")), tmp_path / "runs" / "one")
+    corpus = tmp_path / "data" / "tiny" / "corpus.jsonl"
+    corpus.write_text("no JSON", encoding="utf-8")
+    with pytest.raises(ParameterError) as raised:
+        of_run(tmp_path / "runs" / "one")
+    assert str(corpus) in str(raised.value)
+    assert ".." not in str(raised.value)
+
+
 def _edit(path, **given):
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **given}), encoding="utf-8")
 

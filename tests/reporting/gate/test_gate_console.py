@@ -15,19 +15,22 @@ COUNTS = "queries  left out  swaps  required lost  gained  net allowed"
 
 def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
     lines = console_text(document(made.every(), accept="ctxbench check --accept"), width=120).splitlines()
-    assert lines[:10] == [
+    pins = "a broken pin stays broken whatever is accepted: change or take out the pin (gate.yaml, line 12), or mend"
+    assert lines[:12] == [
         "not comparable: gate.yaml, this run against gate.baseline",
         "",
         "  - mine on desk: query q7 has no answer: the endpoint returned 500.",
         "  - also worse: semantic/normal on desk; cannot tell: dense on desk; better: hybrid on desk",
         "  - lost: rule:code%20review (q2)",
         "  - most costly cause: item edited: text of rule:code%20review edited; to mend it: pin it",
+        f"  - {pins} the",
+        "    selection",
         "  - to accept it, if what differs is meant: ctxbench check --accept",
         "",
         f"    verdict         dataset  selector         {COUNTS}",
         "    not comparable  desk     mine                   -         -      -              -       -            -",
     ]
-    assert lines[13].split()[:3] == ["same", "desk", "bm25"]
+    assert lines[15].split()[:3] == ["same", "desk", "bm25"]
 
 
 def test_where_nothing_changed_the_verdicts_stand_first(made):
@@ -105,6 +108,7 @@ def test_it_ends_with_what_to_do_next(made):
     text = console_text(document(made.check(made.worse()), accept="ctxbench check gate.yaml --accept"))
     assert text.endswith("\n  ctxbench check gate.yaml --accept\n")
     assert " ".join(text.split()).endswith(
-        "It is worse (exit code 1). Mend it as said above, or, if it is meant, accept it (a pin is mended in the "
-        "catalog, or changed in the gate file): ctxbench check gate.yaml --accept"
+        "It is worse (exit code 1). A broken pin stays broken whatever is accepted: change or take out the pin "
+        "(gate.yaml, line 12), or mend the selection. Mend the rest as said above, or, if it is meant, accept it: "
+        "ctxbench check gate.yaml --accept"
     )

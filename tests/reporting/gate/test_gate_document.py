@@ -15,6 +15,12 @@ from ctxbench.reporting.gate.document import document, refusal
 ACCEPT = "ctxbench check gate.yaml --accept"
 
 
+def row(told):
+    """The first row of the verdicts, by heading."""
+    (table,) = (block for block in told.opening if isinstance(block, Table))
+    return dict(zip(table.head, table.rows[0], strict=True))
+
+
 def tables(section):
     return {block.title.split(":")[0]: block for block in section.blocks if isinstance(block, Table)}
 
@@ -177,6 +183,13 @@ def test_what_all_selectors_are_told_is_told_once(made):
 
 def test_nothing_is_to_be_done_where_nothing_changed(made):
     assert closing(made.check(made.same()), accept=ACCEPT) == ["Nothing got worse (exit code 0)."]
+    noisy = replace(made.same(), needing=8, unsteady=8)
+    assert row(document(made.check(noisy)))["required lost"] == "not counted (8 unsteady)"
+    assert row(document(made.check(noisy)))["gained"] == "-"
+    some = document(made.check(replace(noisy, unsteady=2)))
+    assert row(some)["required lost"] == "0"
+    footnote = "required items lost and gained of bm25 on desk leave out 2 of 8 queries that need something: "
+    assert some.opening[-1].texts == (f"{footnote}unsteady between repeats",)
     new = replace(made.same(), left_out={"new": ("q30",)})
     assert closing(made.check(new), accept=ACCEPT)[-1] == ACCEPT
 

@@ -79,6 +79,14 @@ def test_items_lost_within_the_allowance_are_skipped_with_the_reason(made):
     assert suite.find(".//skipped").get("message").startswith("within what may be lost: ")
 
 
+def test_what_was_counted_on_no_query_is_skipped_and_not_passed(made):
+    (suite,) = read(junit(made.check(replace(made.same(), needing=8, unsteady=8))))
+    assert outcomes(suite)["required items"] == "skipped"
+    assert suite.find(".//skipped").get("message") == "not counted: unsteady on all 8 queries that need something"
+    (suite,) = read(junit(made.check(replace(made.same(), needing=8, unsteady=7))))
+    assert outcomes(suite)["required items"] == "passed"
+
+
 def by_chance(made):
     """Of a selector that is not deterministic, more is lost than may be, maybe by chance."""
     return replace(made.worse(), verdict=Verdict.CANNOT_TELL, pins=(), metrics=())

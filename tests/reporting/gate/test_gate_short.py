@@ -1,4 +1,4 @@
-"""A check in a few lines."""
+"""A check in a few lines, and where accepting helps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
+from ctxbench.reporting.gate.accepting import acceptable, pins_told
 from ctxbench.reporting.gate.short import costliest, in_short, though_lost
 
 
@@ -17,6 +18,40 @@ def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_acc
         "lost: rule:code%20review (q2)",
         "most costly cause: item edited: text of rule:code%20review edited; to mend it: pin it",
         "to accept it, if it is meant: ctxbench check --accept",
+    )
+
+
+def test_what_must_be_done_before_accepting_and_about_pins_is_said(made):
+    *_, pins, accept = in_short((made.worse(),), "accept", first="mend labels", pins="a broken pin")
+    assert (pins, accept) == ("a broken pin", "to accept it, if it is meant: mend labels, then accept")
+
+
+def pinned(made):
+    """Worse for its pin alone."""
+    return replace(made.same(), verdict=Verdict.WORSE, reasons=("pin broken",), pins=made.worse().pins)
+
+
+@pytest.mark.parametrize(
+    ("maker", "expected"),
+    [("worse", True), ("cannot_tell", True), ("better", True), ("not_comparable", True), ("same", False)],
+)
+def test_accepting_helps_where_a_new_baseline_gives_another_outcome(made, maker, expected):
+    one = getattr(made, maker)()
+    assert acceptable(made.check(one)) is expected
+    assert acceptable(made.check(replace(one, left_out={"new": ("q9",)})))
+
+
+def test_no_baseline_makes_a_pin_hold(made):
+    assert not acceptable(made.check(pinned(made)))
+    assert not acceptable(made.check(pinned(made), made.better()))  # which changes nothing about the exit code
+    assert acceptable(made.check(pinned(made), made.worse()))
+    assert acceptable(made.check(replace(pinned(made), lost=3, allowed=1)))
+    assert pins_told(made.check(made.same())) == ""
+    first, *_ = pinned(made).pins
+    several = replace(pinned(made), pins=(first, replace(first, line=3), replace(first, line=3, query="q9")))
+    assert pins_told(made.check(several)) == (
+        "broken pins stay broken whatever is accepted: change or take out the pin (gate.yaml, lines 3 and 12), or mend "
+        "the selection"
     )
 
 

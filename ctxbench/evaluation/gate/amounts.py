@@ -1,0 +1,44 @@
+"""Values of metrics in sentences, in the units and with the digits that tables have them in."""
+
+from __future__ import annotations
+
+from ctxbench.evaluation.metrics import Metric
+
+_SHARES = ("yes/no", "share")
+
+
+def level(metric: Metric, value: float) -> str:
+    """A mean: `96.7%`, `1,234` tokens, `3.25` of anything else."""
+    return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
+
+
+def moved(metric: Metric, difference: float) -> str:
+    """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it."""
+    sign = "+" if difference > 0 else "-" if difference < 0 else ""
+    return f"{sign}{_size(metric, abs(difference))}{' points' if _is_share(metric) else ''}"
+
+
+def size(metric: Metric, value: float) -> str:
+    """A size of differences, >= 0: `1.0 points`, `12 tokens`; what would be rounded to 0 keeps two digits."""
+    unit = "points" if _is_share(metric) else metric.declaration.unit
+    return f"{_size(metric, value)} {unit}".rstrip()
+
+
+def _is_share(metric: Metric) -> bool:
+    return metric.declaration.scale in _SHARES
+
+
+def _size(metric: Metric, value: float) -> str:
+    text = _digits(metric, value)
+    if value and not any(digit in text for digit in "123456789"):
+        return f"{value * (100.0 if _is_share(metric) else 1.0):.2g}"
+    return text
+
+
+def _digits(metric: Metric, value: float) -> str:
+    """One decimal for per cent; none for tokens from 10 on, else one; two for the rest, none from 100 on."""
+    if _is_share(metric):
+        return f"{value * 100.0:.1f}"
+    if metric.declaration.unit == "tokens":
+        return f"{value:,.{0 if abs(value) >= 10 else 1}f}"
+    return f"{value:,.{2 if abs(value) < 100 else 0}f}"
