@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
+from ctxbench.arrays import IntArray
 from ctxbench.errors import Fault
 from ctxbench.evaluation.curation.renames import propose_renames
 from ctxbench.evaluation.datasets.dataset import Dataset
@@ -69,7 +72,8 @@ def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable
     if not (reasons or (settings.allow_removed and queries)):
         reasons = [f"{what}; {_anew(base)}, or leave them out with --allow-removed" for what in differing]
     reasons += [*_unanswered(base, queries), *_unanswered(head, head.queries)]
-    reasons += [*_malformed(base), *_malformed(head), *_unmeasured(base, head, settings)]
+    different = head.answers is not base.answers  # not where no selector was asked
+    reasons += [*_malformed(base), *(_malformed(head) if different else ()), *_unmeasured(base, head, settings)]
     return Comparable(
         queries=queries,
         left_out=left_out,
@@ -231,21 +235,23 @@ def _notices(
             yield f"{metric} cannot be computed for this selector, and is not judged"
 
 
+def _rows(side: Snapshot, queries: Sequence[str]) -> IntArray:
+    """The places of queries among those of a side, shape (n_queries,)."""
+    place = {query: row for row, query in enumerate(side.queries)}
+    return np.array([place[query] for query in queries], dtype=np.int64)
+
+
 def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], settings: Settings) -> Iterator[str]:
     """Metrics that apply on one side only to more queries than a few: those are left out of what is judged."""
-    rows = [{query: row for row, query in enumerate(side.queries)} for side in (base, head)]
+    rows = [_rows(side, queries) for side in (base, head)]
     for metric in settings.metrics:
         if not all(part in side.metrics for part in metric.parts for side in (base, head)):
             continue
-        gone: list[str] = []
-        come: list[str] = []
-        for query in queries:
-            was, now = (
-                all(math.isfinite(side.metrics[part][place[query]]) for part in metric.parts)
-                for side, place in zip((base, head), rows, strict=True)
-            )
-            if was != now:
-                (gone if was else come).append(query)
+        was, now = (
+            np.all([np.isfinite(side.metrics[part][row]) for part in metric.parts], axis=0)
+            for side, row in zip((base, head), rows, strict=True)
+        )
+        gone, come = ([queries[row] for row in np.flatnonzero(one).tolist()] for one in (was & ~now, now & ~was))
         if len(gone) + len(come) > _ONE_SIDED * len(queries):
             what = (
                 f"{metric} has a value on one side only for {queries_text(len(gone) + len(come))} of {len(queries):,}"
