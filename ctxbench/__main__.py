@@ -1,6 +1,6 @@
 """Where `ctxbench` and `python -m ctxbench` start: Ctrl-C ends cleanly also while what they need is imported."""
 
-import os
+from os import _exit, write
 
 TYPE_CHECKING = False  # `typing` takes a while to import
 if TYPE_CHECKING:
@@ -28,22 +28,21 @@ def main() -> None:
 
 
 def _run(run: "Callable[[], None]") -> None:
-    """Run it; where code of others ran as well, end with our code before they can."""
+    """Run it; where code of others ran as well, they do not change how it ends."""
     import sys
 
     try:
         run()
-    except SystemExit as end:
+    finally:
         foreign = sys.modules.get("ctxbench.selectors.foreign")
         if foreign is not None:
-            foreign.leave(end.code if isinstance(end.code, int) else int(end.code is not None))
-        raise
+            foreign.leave()
 
 
 def _stopped(*_: object) -> None:
     """End at once: nothing was begun, or all is done."""
-    os.write(2, b"stopped: nothing is half-written\n")
-    os._exit(130)
+    write(2, b"stopped: nothing is half-written\n")
+    _exit(130)
 
 
 if __name__ == "__main__":

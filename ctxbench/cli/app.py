@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import io
 import sys
@@ -13,10 +12,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.main
 
-from ctxbench.cli.light import Command, Group, JsonFlag, drop_output
+from ctxbench.cli.light import NO_ROOM, Command, Group, JsonFlag, drop_output
 from ctxbench.errors import UserError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room: never a fault of the program
 app = typer.Typer(
     name="ctxbench",
     cls=Group,
@@ -381,7 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         _fail(str(error), error.exit_code)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in NO_ROOM:
             raise
         drop_output()
         _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)

@@ -8,14 +8,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ctxbench.cli.check_places import in_repository, places_of
-from ctxbench.cli.light import drop_output
+from ctxbench.cli.light import NO_ROOM, drop_output
 from ctxbench.cli.output import print_json, print_json_text
 from ctxbench.cli.progress import progress
 from ctxbench.errors import InputError, ParameterError, StorageError, UserError, faults_of
@@ -109,7 +109,9 @@ def run(asked: Asked, outputs: Outputs) -> None:
     except UserError as error:
         _tell_refusal(error, asked, outputs)
         raise
-    except Exception as error:  # noqa: BLE001 - a bug of ours would end with exit code 1, which says "worse" here
+    except Exception as error:  # a bug of ours would end with exit code 1, which says "worse" here
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise  # told where the command ends
         sys.stderr.write(harmless(traceback.format_exc()))
         _tell_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), asked, outputs)
         raise typer.Exit(2) from None
@@ -180,7 +182,9 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
         accepted = [worth_dict(one) for one in done.worth]
-        print_json({"baseline": done.folder.as_posix(), **files, "accepted": accepted, "error": None})
+        pins = [asdict(pin) for pin in done.pins]
+        told = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
+        print_json(told)
         return
     from ctxbench.reporting.gate import texts
 
@@ -267,7 +271,8 @@ def _first(done: Checked) -> str:
         for reference in done.file.experiment.datasets:
             open_edited(reference, bases=(), base=done.file.experiment.base)
     except InputError:
-        return "labels must fit the catalog again (`ctxbench data rebase`, or put back what is gone)"
+        again = "`ctxbench data rebase`, or put back what is gone or can no longer be offered"
+        return f"labels must fit the catalog again ({again})"
     return ""
 
 
@@ -311,7 +316,7 @@ def _console(told: Document) -> str:
 
     from ctxbench.reporting.gate.console import console_text
 
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    plain = not (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=plain)
 
 
@@ -377,6 +382,8 @@ def _write(path: Path, text: str) -> None:
 
 def _print(text: str, *, json: str = "") -> None:
     """Print, and forget a reader that left: the verdict is the exit code whoever reads."""
+    if sys.stdout is None:  # it is closed
+        return
     try:
         print_json_text(json) if json else typer.echo(text, nl=False)
         sys.stdout.flush()

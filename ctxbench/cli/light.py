@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from functools import partial
@@ -12,6 +13,7 @@ import typer
 import typer.core
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # never a fault of the program
 
 
 class _Light:

@@ -33,17 +33,23 @@ def confined() -> Iterator[None]:
         yield
 
 
-def leave(code: int) -> None:
-    """End this process with our code, if code of others ran in it; else return, for Python to end it.
+def leave() -> None:
+    """Let this process end with our code and our data, if code of others ran in it; else do nothing.
 
-    Threads of theirs and what they registered to run at the end could print behind our data, and end the process with
-    a code of their own.
+    Threads of theirs, and what they registered to run at the end, run on: they may have processes and folders to clean
+    up. But from now on `os._exit` is held, and what they print goes to standard error.
     """
-    if _END.others:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
-                stream.flush()
-        _END.now(code, "")
+    if not _END.others:
+        return
+    _END.hold()
+    to = 2
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):  # nobody reads it any more, or it is closed: what is left goes nowhere
+        to = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError):  # standard error is closed
+        os.dup2(to, 1)
 
 
 @contextlib.contextmanager
@@ -146,6 +152,7 @@ class _End:
         self._process = os.getpid()
         self._real: Callable[[int], NoReturn] = os._exit  # a child's own way out
         self._called: str = ""
+        self._stays = False  # they may call it again
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -161,10 +168,18 @@ class _End:
             with self._lock:
                 called, self._called = self._called, ""
                 self._inside -= 1
-                if not self._inside and not (called and _own_process()):
+                self._stays = self._stays or (bool(called) and _own_process())
+                if not self._inside and not self._stays:
                     self._put(self._real)
         if called:  # in another thread, or it was caught
             raise EndedError(called)
+
+    def hold(self) -> None:
+        """Take the place of `os._exit` for good."""
+        with self._lock:
+            self._inside += 1
+            self._process = os.getpid()
+            self._put(self._refuse)
 
     def _put(self, what: Callable[[int], NoReturn]) -> None:
         for module in filter(None, map(sys.modules.get, ("os", os.name))):  # `posix` or `nt` has it, too

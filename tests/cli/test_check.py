@@ -100,6 +100,10 @@ def test_accepting_tells_a_program_what_was_written(cli, gate):
     (one,) = told["accepted"]
     assert (one["dataset"], one["selector"], one["queries"], one["offered"]) == ("tiny", "bm25", 10, 26)
     assert (list(one["metrics"]), one["metrics"]["completeness"]) == (["completeness", "recall", "tokens"], 0.75)
+    assert told["pins"] == []
+    gate(pins=[{"query": "q01", "at_most_items": 0}])
+    (pin,) = cli("check", "--accept", "--json").json["pins"]
+    assert (pin["query"], pin["about"]) == ("q01", "items")
     gate(selector={"selector": "bm25", "set": {"n": -1}})
     done = cli("check", "--accept", "--json")
     assert (done.code, done.json["verdict"], done.json["exit_code"]) == (2, "not comparable", 2)
@@ -213,7 +217,8 @@ def test_labels_that_would_be_refused_are_to_be_mended_before_accepting(cli, gat
     (data / "corpus.jsonl").write_text("".join(f"{row}\n" for row in rows if NEEDED not in row))
     done = cli("check")
     assert done.code == 1, done.err
-    first = "labels must fit the catalog again (`ctxbench data rebase`, or put back what is gone)"
+    first = "labels must fit the catalog again (`ctxbench data rebase`, or put back what is gone or can no "
+    first += "longer be offered)"
     assert f"to accept it, if it is meant: {first}, then ctxbench check --accept" in flat(done.out)
     assert f"if it is meant, {first}, then accept it: ctxbench check --accept" in flat(done.out)
     done = cli("check", "--accept")

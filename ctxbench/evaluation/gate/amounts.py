@@ -12,10 +12,21 @@ def level(metric: Metric, value: float) -> str:
     return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
 
 
-def moved(metric: Metric, difference: float) -> str:
-    """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it."""
+def moved(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
+    """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
+
+    Args:
+        metric: whose.
+        difference: of two means.
+        beyond: a size that it exceeds, from which it is told apart by one or two digits more where these are needed.
+    """
     sign = "+" if difference > 0 else "-" if difference < 0 else ""
-    return f"{sign}{_size(metric, abs(difference))}{' points' if _is_share(metric) else ''}"
+    text = _size(metric, abs(difference))
+    if beyond is not None and text == _size(metric, beyond):
+        scale = 100.0 if _is_share(metric) else 1.0
+        finer = [f"{abs(difference) * scale:,.{digits}f}" for digits in range(1, 5)]
+        text = next((one for one in finer if float(one.replace(",", "")) > beyond * scale), text)
+    return f"{sign}{text}{' points' if _is_share(metric) else ''}"
 
 
 def size(metric: Metric, value: float) -> str:

@@ -136,7 +136,7 @@ class _Compared:
                 verdict=Verdict.NOT_COMPARABLE,
                 reasons=same.reasons,
                 left_out=same.left_out,
-                pins=pins,
+                pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
                 notices=same.notices,
             )
         changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
@@ -341,7 +341,8 @@ def _moved(one: Judged) -> str:
     found = one.comparison
     metric = parse_metric(one.metric)
     levels = f"{level(metric, found.base)} -> {level(metric, found.other)}"
-    return f"{one.metric} {levels} ({moved(metric, found.difference)})"
+    beyond = one.tolerance if abs(found.difference) > one.tolerance else None
+    return f"{one.metric} {levels} ({moved(metric, found.difference, beyond=beyond)})"
 
 
 def _tolerated(one: Judged) -> str:

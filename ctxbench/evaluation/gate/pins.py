@@ -35,8 +35,9 @@ def broken(
         for query in _meant(pin, snapshot, before):
             fact = snapshot.answers.get(query)
             wrong = [("", "there is no answer")] if fact is None or fact.error else _wrong(pin, fact, snapshot, renamed)
+            off = "" if pin.query or pin.tag in snapshot.queries[query].tags else "; it had the tag in the baseline"
             found += [
-                PinFailure(pin=words(pin), line=pin.line, query=query, message=message, about=about)
+                PinFailure(pin=words(pin), line=pin.line, query=query, message=f"{message}{off}", about=about)
                 for about, message in wrong
             ]
     return tuple(found)

@@ -28,3 +28,17 @@ def test_shares_are_in_per_cent_and_differences_say_what_they_are(metric, value,
 def test_a_difference_has_its_sign():
     assert moved(parse_metric("recall"), -0.033333) == "-3.3 points"
     assert moved(parse_metric("tokens"), -12.0) == "-12"
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "beyond", "text"),
+    [
+        ("completeness", -0.0104, 0.01, "-1.04 points"),
+        ("completeness", -0.0200, 0.01, "-2.0 points"),
+        ("recall", 0.010001, 0.01, "+1.0001 points"),
+        ("tokens", 118.3, 118.0, "+118.3"),
+        ("tokens", 119.3, 118.0, "+119"),
+    ],
+)
+def test_a_difference_beyond_a_size_never_reads_like_it(metric, difference, beyond, text):
+    assert moved(parse_metric(metric), difference, beyond=beyond) == text

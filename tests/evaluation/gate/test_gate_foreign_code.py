@@ -167,6 +167,23 @@ def test_what_is_left_running_does_not_end_a_check_with_another_code(check, head
     assert found[1]["verdict"] == {1: "worse", 2: "not comparable"}[code]
 
 
+WORKERS = """
+import multiprocessing, os, tempfile
+pool = multiprocessing.get_context("fork").Pool(2)
+folder = tempfile.TemporaryDirectory()
+open("left.txt", "w").write(f"{pool._pool[0].pid} {folder.name}")
+"""
+
+
+def test_processes_and_folders_of_a_callable_are_cleaned_up_at_the_end(check, accepted):
+    code, found, err = check("    pool.map(len, ['a'])", head=[WORKERS])  # a worker that stays would hold our pipe
+    assert (code, found["verdict"]) == (0, "same"), err
+    process, folder = (accepted / "left.txt").read_text().split()
+    assert not Path(folder).exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)
+
+
 # ------------------------------------------------------------------------------------------------------ the whole check
 
 
