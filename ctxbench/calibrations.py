@@ -1,7 +1,8 @@
 """Calibrations: what was fitted on labelled queries, in a JSON file with one fit a dataset, and the look-up in it.
 
-A fit belongs to a catalog, an embedder and the retrieval that it was made behind. Used with any other it would give
-numbers that look like probabilities and are none, so each mismatch is an error that names both sides.
+A fit of abstention or of weights belongs to a catalog, an embedder and the retrieval that it was made behind; each
+mismatch is an error that names both sides. A fit of a probability reads features that carry over: it may be of several
+datasets, and is used over other catalogs, with a notice.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,10 @@ from ctxbench.stages import ByDomain, Resources, Step
 FORMAT = 1
 PROBABILITY, ABSTENTION, WEIGHTS = "probability", "abstention", "weights"
 KINDS = (PROBABILITY, ABSTENTION, WEIGHTS)
+SHIPPED = "shipped"
+"""What the file of the fit that comes with ctxbench is called."""
+
+_SHIPPED_FILE = Path(__file__).parent / "selectors" / "shipped" / "learned.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +38,8 @@ class Fit:
     Attributes:
         what: `probability`, `abstention` or `weights`.
         dataset: the name of the dataset whose labels it was made from.
-        dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog.
+        dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
+            the fit is of several.
         embedder: identity of the embedder.
         behind: what the fitted step stands behind, as `behind` describes it.
         split: whose queries were used; `all` = those of every split.
@@ -51,7 +58,8 @@ class Fit:
     values: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.what} of {self.dataset} (catalog {self.catalog[:12]}, {self.queries} queries)"
+        catalog = f"catalog {self.catalog[:12]}" if self.catalog else "several catalogs"
+        return f"{self.what} of {self.dataset} ({catalog}, {self.queries} queries)"
 
 
 _TYPES: dict[str, type] = {
@@ -79,7 +87,20 @@ class Calibrations:
         """The kinds of fits that there are, in the order of `KINDS`."""
         return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
 
-    def fit(self, what: str, catalog: Catalog, resources: Resources) -> Fit:
+    def fit(self, what: str, catalog: Catalog) -> Fit:
+        """The fit for a catalog; else the one that is of several catalogs; else the only one.
+
+        Raises:
+            ParameterError: there are several, and which is meant cannot be told (names them), or none.
+        """
+        own = [fit for fit in self.fits if fit.what == what]
+        exact, pooled = [fit for fit in own if fit.catalog == catalog.hash], [fit for fit in own if not fit.catalog]
+        for found in (exact, pooled, own):
+            if len(found) == 1:
+                return found[0]
+        raise self._none(what, catalog)
+
+    def exact_fit(self, what: str, catalog: Catalog, resources: Resources) -> Fit:
         """The fit for a catalog and the embedder of these resources.
 
         Raises:
@@ -88,11 +109,7 @@ class Calibrations:
         """
         found = next((fit for fit in self.fits if fit.what == what and fit.catalog == catalog.hash), None)
         if found is None:
-            known = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == what) or "none"
-            raise ParameterError(
-                f"{self.path} holds no {what} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
-                f"holds those of catalogs: {known}; make one with `ctxbench calibrate {what} DATASET --out {self.path}`"
-            )
+            raise self._none(what, catalog)
         embedder = resources.identity("embedder")
         if found.embedder != embedder:
             raise ParameterError(
@@ -100,6 +117,28 @@ class Calibrations:
                 f"is {embedder}; scores of two models are not comparable: fit it again with this one"
             )
         return found
+
+    def _none(self, what: str, catalog: Catalog) -> ParameterError:
+        """Says that no fit is for a catalog."""
+        known = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == what) or "none"
+        return ParameterError(
+            f"{self.path} holds no {what} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
+            f"holds those of catalogs: {known}; make one with `ctxbench calibrate {what} DATASET --out {self.path}`"
+        )
+
+
+def open_calibrations(name: str) -> Calibrations:
+    """The fits of a file, or those that come with ctxbench, which are called `shipped`.
+
+    Raises:
+        StorageError, InputError: as of `read_calibrations`.
+    """
+    return _shipped() if name == SHIPPED else read_calibrations(Path(name))
+
+
+@cache
+def _shipped() -> Calibrations:
+    return replace(read_calibrations(_SHIPPED_FILE), path=Path(SHIPPED))
 
 
 def read_calibrations(path: Path | str) -> Calibrations:
@@ -191,6 +230,25 @@ def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
     described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
     plain: dict[str, Any] = json.loads(json.dumps(described))  # tuples as they come back from a file
     return plain
+
+
+def in_front(pipeline: Pipeline, what: str) -> Pipeline:
+    """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
+    for place, step in enumerate(pipeline.refine):
+        if isinstance(step, Step) and getattr(step.call, "calibrated", None) == what:
+            return replace(pipeline, refine=pipeline.refine[:place])
+    return pipeline
+
+
+def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
+    """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
+    found = []
+    for step in pipeline.refine:
+        inner = _inside(step) if isinstance(step, ByDomain) else (step,)
+        for one in inner:
+            if hasattr(one.call, "notices"):
+                found += [f"{one.name}: {notice}" for notice in one.call.notices(catalog, resources)]
+    return found
 
 
 def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:

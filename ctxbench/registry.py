@@ -49,10 +49,21 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "everything": "ctxbench.steps.retrieve:Everything",
         "random": "ctxbench.steps.retrieve:Random",
     },
+    "feature": {
+        "item": "ctxbench.features.request:Items",
+        "request": "ctxbench.features.request:RequestText",
+        "retrieved": "ctxbench.features.similarity:Retrieved",
+        "sentence": "ctxbench.features.similarity:Sentence",
+        "similarity": "ctxbench.features.similarity:Similarity",
+        "slots": "ctxbench.features.request:Slots",
+        "words": "ctxbench.features.words:Words",
+    },
     "rank": {
+        "features": "ctxbench.steps.features:Features",
         "rrf": "ctxbench.steps.rank:Rrf",
         "weighted": "ctxbench.steps.rank:Weighted",
         "probability": "ctxbench.steps.calibrated:Probability",
+        "price": "ctxbench.steps.price:Price",
     },
     "cut": {
         "standard": "ctxbench.steps.cut:Standard",

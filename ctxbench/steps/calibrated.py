@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
-from ctxbench.calibrations import ABSTENTION, PROBABILITY, Calibrations, Fit, read_calibrations
+from ctxbench.calibrations import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 from ctxbench.candidates import Candidates, Origin, place_among
 from ctxbench.errors import ParameterError
-from ctxbench.index.features import (
-    REQUEST,
-    RETRIEVED,
-    ROW,
-    VERSION,
-    found_rows,
-    request_features,
-    request_vectors,
-    row_features,
-)
+from ctxbench.features.columns import families_of, feature_rows, resources_of
+from ctxbench.features.found import RETRIEVED
+from ctxbench.features.logistic import Logistic
+from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 from ctxbench.items import Catalog
 from ctxbench.query import Query
 from ctxbench.stages import Resources
+from ctxbench.steps.rank import rescored
 
 
 @dataclass(frozen=True)
-class _FromFile:
-    """A step that reads a fit of its kind for the catalog."""
+class Probability:
+    """Score by the probability that an item is required, as a fit on labelled queries has it.
 
-    calibration: str
-    uses: ClassVar[tuple[str, ...]] = ("embedder",)
-    calibrated: ClassVar[str]
-    features: ClassVar[tuple[str, ...]]
+    Attributes:
+        calibration: `shipped`, the fit that comes with ctxbench and needs no labels of yours; or a file made by
+            `ctxbench calibrate probability`. Of several fits in it that for the catalog counts.
+
+    A logistic regression over the columns that the fit names (`ctxbench/features`); those that no step before has made
+    are made here. Values beyond what the fit has seen count as its ends. `chunk_rank` becomes the place in the new
+    order, and the score of retrieval stays in the column `retrieved.score`. A catalog or an embedder that the fit has
+    not seen is no error: `notices` says so. Session items and what an expansion brought in stay as they are. Empty in,
+    empty out. Cost: a sum over some 20 columns a candidate. Source: Platt, Probabilistic outputs for support vector
+    machines, 1999 (the idea); features of our own.
+    """
+
+    calibration: str = SHIPPED
+    calibrated: ClassVar[str] = PROBABILITY
+    keeps_score: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_holds(self.calibrations, self.calibrated)
@@ -45,58 +48,67 @@ class _FromFile:
     @cached_property
     def calibrations(self) -> Calibrations:
         """The fits of the file, read once."""
-        return read_calibrations(Path(self.calibration))
+        return open_calibrations(self.calibration)
 
     @property
     def content(self) -> str:
         """SHA-256 of the file."""
         return self.calibrations.content
 
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the columns of the file's fits."""
+        columns = [name for fit in self.calibrations.fits for name in fit.values.get("columns", {})]
+        known = [name for name in columns if not name.startswith(("best.", "most.", "least."))]
+        return tuple(dict.fromkeys(["embedder", *resources_of(known)]))
+
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a catalog or an embedder that the file has no fit for.
+        """Refuse a file of several fits, none of them for the catalog, and a fit of unknown columns.
 
         Raises:
-            ParameterError: it has none.
+            ParameterError: it is such.
         """
-        self._model(catalog, resources)
+        families_of(self.model(catalog, resources).columns)
 
-    def _model(self, catalog: Catalog, resources: Resources) -> Logistic:
-        return Logistic.of(self.calibrations.fit(self.calibrated, catalog, resources), self.features)
+    def notices(self, catalog: Catalog, resources: Resources) -> Iterator[str]:
+        """What a user should know of using the fit here."""
+        fit = self.calibrations.fit(self.calibrated, catalog)
+        embedder = resources.identity("embedder")
+        if fit.embedder != embedder:
+            yield (
+                f"the fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}: its "
+                "probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
+            )
+        if fit.catalog and fit.catalog != catalog.hash:
+            yield (
+                f"the fit of {fit.dataset} was made over another catalog ({fit.catalog[:12]}, this is "
+                f"{catalog.hash[:12]}); it carries over, and fitting again would sharpen it"
+            )
 
-
-@dataclass(frozen=True)
-class Probability(_FromFile):
-    """Score by the probability that an item is required, calibrated on labelled queries.
-
-    Attributes:
-        calibration: a file made by `ctxbench calibrate probability`, with a fit for the catalog.
-
-    A logistic regression over features of candidate and request (score, margin, BM25, shared words, slots of a tool;
-    `ctxbench.index.features`); `chunk_rank` becomes the place in the new order. The score of retrieval stays in the
-    column `retrieved.score`, which is what a fitted step behind this one reads. Session items and what an expansion
-    brought in stay as they are. Empty in, empty out. Cost: one look-up in an index of words a word of the request,
-    and a sum over some 30 features a candidate. Source: Platt, Probabilistic outputs for support vector machines,
-    1999 (the idea); features of our own.
-    """
-
-    calibrated: ClassVar[str] = PROBABILITY
-    features: ClassVar[tuple[str, ...]] = ROW
-    keeps_score: ClassVar[bool] = True
+    def model(self, catalog: Catalog, resources: Resources) -> Logistic:
+        """The regression for a catalog."""
+        return _model(self.calibrations.fit(self.calibrated, catalog))
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the probability in the place of the score."""
+        model = self.model(query.batch.catalog, resources)
+        found, features = feature_rows(candidates, model.columns, query, resources)
         probability, retrieved = np.full((2, len(candidates)), np.nan)
-        rows, score = found_rows(candidates)
-        retrieved[rows] = score
-        table = candidates.with_columns(**{RETRIEVED: retrieved})
-        if not len(rows):
-            return table
-        model = self._model(query.batch.catalog, resources)
-        rows, features = row_features(query, candidates, resources)
-        probability[rows] = model.probabilities(features)
-        table = table.reordered(score=np.where(table.origin == Origin.SEARCH, probability, table.score))
-        among = place_among(table, table.origin == Origin.SEARCH)
-        return table.reordered(chunk_rank=np.where(among >= 0, among, table.chunk_rank))
+        retrieved[found.rows] = found.score
+        probability[found.rows] = model.probabilities(features)
+        return rescored(candidates.with_columns(**{RETRIEVED: retrieved}), probability)
+
+
+def _model(fit: Fit) -> Logistic:
+    """The regression of a fit.
+
+    Raises:
+        ParameterError: its values are none, or of features that are defined otherwise here.
+    """
+    try:
+        return Logistic.read(fit.values)
+    except ParameterError as error:
+        raise ParameterError(f"fit of {fit}: {error}; fit again with `ctxbench calibrate {fit.what}`") from error
 
 
 @dataclass(frozen=True)
@@ -151,7 +163,7 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
-class Abstain(_FromFile):
+class Abstain:
     """Offer nothing where the probability that anything is needed, calibrated on labelled queries, is too low.
 
     Attributes:
@@ -166,20 +178,47 @@ class Abstain(_FromFile):
     Query Difficulty for Information Retrieval, 2010); features of our own.
     """
 
+    calibration: str
     threshold: float = 0.5
     calibrated: ClassVar[str] = ABSTENTION
-    features: ClassVar[tuple[str, ...]] = REQUEST
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
-        super().__post_init__()
+        _check_holds(self.calibrations, self.calibrated)
+
+    @cached_property
+    def calibrations(self) -> Calibrations:
+        """The fits of the file, read once."""
+        return open_calibrations(self.calibration)
+
+    @property
+    def content(self) -> str:
+        """SHA-256 of the file."""
+        return self.calibrations.content
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Refuse a catalog or an embedder that the file has no fit for.
+
+        Raises:
+            ParameterError: it has none.
+        """
+        self.model(catalog, resources)
+
+    def model(self, catalog: Catalog, resources: Resources) -> Logistic:
+        """The regression for a catalog."""
+        model = _model(self.calibrations.exact_fit(self.calibrated, catalog, resources))
+        if unknown := sorted(set(model.columns) - set(REQUEST)):
+            raise ParameterError(f"{self.calibrations.path}: abstention knows no feature {', '.join(unknown)}")
+        return model
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark all that was found for the requests that seem to need nothing."""
         requests, features = request_features(query, candidates, resources)
         if not len(requests):
             return candidates
-        model = self._model(query.batch.catalog, resources)
+        model = self.model(query.batch.catalog, resources)
+        features = features[:, [REQUEST.index(name) for name in model.columns]]
         needed = np.ones(candidates.n_requests, dtype=np.float64)
         needed[requests] = model.probabilities(features, request_vectors(query, requests, resources))
         silent = needed < self.threshold
@@ -190,68 +229,6 @@ class Abstain(_FromFile):
             rule = f"that anything is needed has a probability of {value:.2f}, below threshold={self.threshold:g}"
             table = table.marked(rows, rule)
         return table
-
-
-@dataclass(frozen=True, eq=False)
-class Logistic:
-    """A logistic regression, as plain numbers.
-
-    Attributes:
-        intercept: log odds where all features are 0.
-        weights: shape (n_features,).
-        vector: weights of a vector, shape (n_dimensions,); empty = takes none.
-    """
-
-    intercept: float
-    weights: FloatArray
-    vector: FloatArray
-
-    @classmethod
-    def of(cls, fit: Fit, features: Sequence[str]) -> Logistic:
-        """Read the values of a fit.
-
-        Raises:
-            ParameterError: they are no such values, or those of features that are defined otherwise here.
-        """
-        try:
-            return cls.read(fit.values, features)
-        except ParameterError as error:
-            raise ParameterError(f"fit of {fit}: {error}; fit again with `ctxbench calibrate {fit.what}`") from error
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any], features: Sequence[str]) -> Logistic:
-        """Read `features` (their version), `intercept`, `weights` by feature, and `vector`, which may be missing.
-
-        Raises:
-            ParameterError: they are no such values, or those of features that are defined otherwise here.
-        """
-        if values.get("features") != VERSION:
-            raise ParameterError(f"its features are of version {values.get('features')!r}, and this is {VERSION}")
-        weights, vector = values.get("weights"), values.get("vector", [])
-        if not isinstance(weights, Mapping) or not set(weights) <= set(features) or not isinstance(vector, list):
-            raise ParameterError(f"expected `vector` as a list, and `weights` by feature, of {', '.join(features)}")
-        numbers = [values.get("intercept"), *weights.values(), *vector]
-        if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
-            raise ParameterError("a weight or the intercept is no finite number")
-        own = np.array([weights.get(name, 0.0) for name in features], dtype=np.float64)
-        return cls(float(values["intercept"]), own, np.array(vector, dtype=np.float64))
-
-    def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:
-        """The probability of each row, shape (n,); the same bits whatever stands around it.
-
-        Args:
-            features: shape (n, n_features).
-            vectors: shape (n, n_dimensions), where there are weights for them.
-        """
-        odds = self.intercept + np.add.reduce(features * self.weights, axis=1)
-        if len(self.vector) and vectors is not None and vectors.shape[1]:
-            odds = odds + np.add.reduce(vectors * self.vector, axis=1)
-        return np.array([_logistic(value) for value in odds.tolist()], dtype=np.float64)
-
-
-def _logistic(value: float) -> float:
-    """1 / (1 + exp(-value)), without overflow."""
-    return 1.0 / (1.0 + math.exp(-value)) if value >= 0 else math.exp(value) / (1.0 + math.exp(value))
 
 
 def _check_share(name: str, value: float) -> None:

@@ -167,7 +167,7 @@ class Weighted:
 
     def _fitted(self, catalog: Catalog, resources: Resources) -> dict[str, float]:
         """The weights for a catalog, from the file."""
-        fit = self.calibrations.fit(WEIGHTS, catalog, resources)
+        fit = self.calibrations.exact_fit(WEIGHTS, catalog, resources)
         made = {name: fit.values.get(name) for name in ("normalise", "lowest")}
         own = {"normalise": self.normalise, "lowest": self.lowest}
         if made != own:

@@ -16,7 +16,8 @@ from ctxbench.errors import ParameterError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery
 from ctxbench.evaluation.metrics.inputs import Grade
-from ctxbench.index.features import REQUEST, ROW, request_features, request_vectors, row_features
+from ctxbench.features.columns import TEXT, feature_rows
+from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 from ctxbench.pipeline import Pipeline
 from ctxbench.stages import ByDomain, Resources
 
@@ -93,7 +94,9 @@ def labelled(dataset: Dataset, split: str) -> Dataset:
     return found
 
 
-def examples(what: str, dataset: Dataset, pipeline: Pipeline, resources: Resources) -> Examples:
+def examples(
+    what: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
+) -> Examples:
     """Run what stands in front of a fitted step, and take features and labels of what it finds.
 
     Args:
@@ -101,8 +104,10 @@ def examples(what: str, dataset: Dataset, pipeline: Pipeline, resources: Resourc
         dataset: labelled queries only; see `labelled`.
         pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
         resources: as for the pipeline.
+        columns: the features of a candidate, for `probability`.
 
     Raises:
+        UnknownNameError: a column is unknown.
         ParameterError: all rows have the same label, so that nothing can be learned.
     """
     rank = tuple(step for step in pipeline.refine if isinstance(step, ByDomain) or step.kind == "rank")
@@ -115,7 +120,8 @@ def examples(what: str, dataset: Dataset, pipeline: Pipeline, resources: Resourc
         label, vectors, rows = needs[found], request_vectors(query, found, resources), found
         meeting: Sequence[IntArray] = ()
     else:
-        rows, features = row_features(query, table, resources)
+        searched, features = feature_rows(table, columns, query, resources)
+        rows = searched.rows
         found, place = table.request[rows], np.full(len(table), -1, dtype=np.int64)
         place[rows] = np.arange(len(rows))
         meeting = [place[one][place[one] >= 0] for one in required]
@@ -124,7 +130,7 @@ def examples(what: str, dataset: Dataset, pipeline: Pipeline, resources: Resourc
             label[one] = True
     made = Examples(
         what=what,
-        names=ROW if what == PROBABILITY else REQUEST,
+        names=tuple(columns) if what == PROBABILITY else REQUEST,
         features=features,
         vectors=vectors,
         label=label,

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -265,16 +266,21 @@ class _Standing:
 
     @property
     def _fallen(self) -> FloatArray:
-        best = np.zeros(self.own.n_queries)
-        some = self.own.sizes > 0
-        best[some] = self.own.score[self.own.start[:-1][some]]
-        return fallen(self.own.score, best[self.own.rungs.owner], "ratio")
+        return below_best(self.own, "ratio")
 
     def _count(self, rows: BoolArray) -> IntArray:
         """How many of those that stand are among `rows`."""
         rungs = self.own.rungs
         rows = rows & (rungs.place < self.found[rungs.owner])
         return np.bincount(rungs.owner[rows], minlength=rungs.n).astype(np.int64)
+
+
+def below_best(ladders: Ladders, of: Literal["difference", "ratio"]) -> FloatArray:
+    """How far every rung has fallen below the best of its query, as the step `margin` has it, shape (n_rungs,)."""
+    best = np.zeros(ladders.n_queries)
+    some = ladders.sizes > 0
+    best[some] = ladders.score[ladders.start[:-1][some]]
+    return fallen(ladders.score, best[ladders.rungs.owner], of)
 
 
 def standing(ladders: Ladders, topKs: Sequence[int]) -> Iterator[tuple[int, Ladders, IntArray]]:  # noqa: N803
@@ -299,22 +305,24 @@ def _most(ladders: Ladders, topK: int) -> IntArray:  # noqa: N803
 
 @dataclass(frozen=True)
 class Threshold(_Lines):
-    """Items whose score, or probability, is at least a threshold (step `at_least`).
+    """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
 
     Attributes:
-        threshold: in [0, 1].
+        threshold: on the score; or how far below the best one a score may lie.
         at_least: that many of the best are offered in any case.
         at_most: no more than that are offered; None = no limit.
+        of: `score`; or of a margin `difference` or `ratio`, as the step `margin` has it.
     """
 
     threshold: Span
     at_least: Counts = Counts("", (0,))
     at_most: Counts | None = None
+    of: Literal["score", "difference", "ratio"] = "score"
 
     def cuts(self, ladders: Ladders) -> Iterator[Cut]:
         """By at_least, then by at_most; pairs that contradict each other are left out."""
         span, sizes = self.threshold, ladders.sizes
-        falling = Falling(ladders, ladders.score, sizes) if span.swept else None
+        falling = Falling(ladders, self._key(ladders), sizes) if span.swept else None
         for floor in self.at_least.values:
             for most in self.at_most.values if self.at_most is not None else (None,):
                 if most is not None and most < floor:
@@ -330,15 +338,20 @@ class Threshold(_Lines):
                     yield Cut(ladders=ladders, values=fixed, low=lengths, high=lengths)
                     continue
                 high = sizes if most is None else np.minimum(sizes, most)
-                axis = Axis(name=span.name, span=(span.low, span.high))
+                axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
                 yield Cut(ladders=ladders, values=fixed, low=np.minimum(high, floor), high=high, axis=(axis, falling))
 
     def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
         """What the step offers."""
-        owner = ladders.rungs.owner[ladders.score >= self.threshold.of(values)]
+        limit = self.threshold.of(values)
+        owner = ladders.rungs.owner[self._key(ladders) >= (limit if self.of == "score" else -limit)]
         reached = np.bincount(owner, minlength=ladders.n_queries).astype(np.int64)
         length = offered_length(ladders.sizes, reached, self.at_least.of(values))
         return ladders, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
+
+    def _key(self, ladders: Ladders) -> FloatArray:
+        """What the threshold is compared with: scores, or less than nothing by how far they have fallen."""
+        return ladders.score if self.of == "score" else -below_best(ladders, self.of)
 
 
 @dataclass(frozen=True)

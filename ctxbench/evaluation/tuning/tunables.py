@@ -28,7 +28,7 @@ Swept = FixedK | StandardMargin | Threshold | Budget
 TOP_K = (10, 20, 50, 100)
 TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BUDGETS = 20  # of tokens, evenly by ratio
-_ALONE = ("first", "standard", "at_least")  # a cut that decides how many items are offered
+_ALONE = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -239,6 +239,13 @@ class Tunable:
         if first == "first":
             n = self._counts(written.get("n", 5))
             return FixedK(n.name, n.values) if n.name else None
+        if first == "margin":
+            return Threshold(
+                threshold=self._span(written.get("margin", 0.1)),
+                at_least=self._counts(written.get("at_least", 0)),
+                at_most=self._counts(written.get("at_most", 20)),
+                of=str(self._value(written.get("of", "difference"))),  # type: ignore[arg-type]
+            )
         if first == "at_least":
             most = written.get("at_most")
             return Threshold(

@@ -16,12 +16,13 @@ from ctxbench.evaluation.calibrating.examples import examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import out_of_fold
 from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.tuning.sides import TEST, TUNING, Side
+from ctxbench.features.logistic import Logistic
 from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.stages import ByDomain, Step
-from ctxbench.steps.calibrated import Abstain, Logistic, Probability
+from ctxbench.steps.calibrated import Abstain, Probability
 
 OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
 REFITTED = (PROBABILITY, ABSTENTION)
@@ -157,14 +158,14 @@ def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
         if isinstance(step, Step) and _fitted_on(step, side):
             before = replace(head, refine=tuple(steps))
             made = examples(step.call.calibrated, side.dataset, before, side.resources)  # type: ignore[attr-defined]
-            steps.append(replace(step, call=_known(step.call, out_of_fold(made, fold))))
+            steps.append(replace(step, call=_known(step.call, made.names, out_of_fold(made, fold))))
         else:
             steps.append(step)
     found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), side.resources), side)
     return Uncut(*found, refitted=True)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Known(Logistic):
     """In the place of a fit: the probability of every row is known, in the order of the examples."""
 
@@ -176,25 +177,35 @@ class _Known(Logistic):
         return self.known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _KnownProbability(Probability):
-    model: _Known
+    known: _Known
 
-    def _model(self, *_: Any) -> Logistic:
-        return self.model
+    def model(self, *_: Any) -> Logistic:
+        return self.known
 
 
 @dataclass(frozen=True, kw_only=True)
 class _KnownAbstain(Abstain):
-    model: _Known
+    known: _Known
 
-    def _model(self, *_: Any) -> Logistic:
-        return self.model
+    def model(self, *_: Any) -> Logistic:
+        return self.known
 
 
-def _known(call: Any, probability: FloatArray) -> Probability | Abstain:
+def _known(call: Any, columns: Sequence[str], probability: FloatArray) -> Probability | Abstain:
     """A fitted step that gives known probabilities."""
-    model = _Known(0.0, np.empty(0), np.empty(0), probability)
+    none = np.zeros(len(columns))
+    known = _Known(
+        columns=tuple(columns),
+        intercept=0.0,
+        weights=none,
+        low=none,
+        high=none,
+        scale=none + 1.0,
+        vector=np.empty(0),
+        known=probability,
+    )
     if isinstance(call, Abstain):
-        return _KnownAbstain(calibration=call.calibration, threshold=call.threshold, model=model)
-    return _KnownProbability(calibration=call.calibration, model=model)
+        return _KnownAbstain(calibration=call.calibration, threshold=call.threshold, known=known)
+    return _KnownProbability(calibration=call.calibration, known=known)

@@ -1,0 +1,112 @@
+"""Columns by name: what there is, and how columns that are asked for come into a table of candidates.
+
+A feature is a column `family.name`. Families are registered strategies of the kind `feature`; a package outside adds
+its own by an entry point, and a fit reads them by name like ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from ctxbench import registry
+from ctxbench.arrays import FloatArray
+from ctxbench.candidates import Candidates
+from ctxbench.errors import UnknownNameError
+from ctxbench.features.found import Found
+from ctxbench.query import Query
+from ctxbench.stages import Resources
+
+VERSION = 3
+"""Of the definitions of all shipped features; a fit of another one is refused."""
+
+TEXT = (
+    *("similarity.score", "similarity.margin", "similarity.rank"),
+    *("words.bm25", "words.bm25_share"),
+    *("words.query_in_name", "words.query_in_description", "words.query_in_body", "words.query_in_item"),
+    *("words.name_in_query", "words.description_in_query", "words.body_in_query"),
+    *("sentence.margin", "sentence.rank", "sentence.bm25_share", "sentence.bm25_rank", "sentence.fusion"),
+)
+"""How an item's text matches a request; these carry over to catalogs that a fit has not seen."""
+
+
+class Family(Protocol):
+    """Features that are made together.
+
+    Attributes:
+        columns: their names, without that of the family.
+        uses: the resources whose identity decides them.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+    uses: ClassVar[tuple[str, ...]]
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns of the rows found, shape (n_found, n_columns), finite; the same whatever else is in the batch."""
+        ...
+
+
+def family(name: str) -> Family:
+    """A family by its name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    made: Family = registry.build("feature", name, {})
+    return made
+
+
+def column_names() -> tuple[str, ...]:
+    """The names of all columns that there are, those of plugins included."""
+    return tuple(f"{name}.{column}" for name in registry.names("feature") for column in family(name).columns)
+
+
+def families_of(columns: Sequence[str]) -> dict[str, Family]:
+    """The families of some columns, by name.
+
+    Raises:
+        UnknownNameError: a column is unknown; names the closest.
+    """
+    found: dict[str, Family] = {}
+    for column in columns:
+        name, _, own = column.partition(".")
+        if name not in registry.names("feature") or own not in family(name).columns:
+            raise UnknownNameError("feature", column, column_names())
+        found.setdefault(name, family(name))
+    return found
+
+
+def resources_of(columns: Sequence[str]) -> tuple[str, ...]:
+    """The resources whose identity decides some columns."""
+    return tuple(dict.fromkeys(use for one in families_of(columns).values() for use in one.uses))
+
+
+def with_features(table: Candidates, columns: Sequence[str], query: Query, resources: Resources) -> Candidates:
+    """Add the columns that the table lacks; NaN for rows that the search did not find.
+
+    Raises:
+        UnknownNameError: a column is unknown.
+    """
+    lacking = [column for column in columns if column not in table.columns]
+    found = Found.of(query, table, resources)
+    added: dict[str, FloatArray] = {}
+    for name, made in families_of(lacking).items():
+        values = made(found)
+        for place, own in enumerate(made.columns):
+            if f"{name}.{own}" in lacking:
+                column = np.full(len(table), np.nan)
+                column[found.rows] = values[:, place]
+                added[f"{name}.{own}"] = column
+    return table.with_columns(**added) if added else table
+
+
+def feature_rows(
+    table: Candidates, columns: Sequence[str], query: Query, resources: Resources
+) -> tuple[Found, FloatArray]:
+    """The rows that the search found, and the values of some columns there, shape (n_found, n_columns)."""
+    table = with_features(table, columns, query, resources)
+    found = Found.of(query, table, resources)
+    values = [table.columns[column][found.rows] for column in columns]
+    return found, np.stack(values, axis=1) if columns else np.zeros((len(found), 0))

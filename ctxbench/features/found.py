@@ -1,0 +1,147 @@
+"""What features are made of: the rows that a search found, by request, and what several families share of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin
+from ctxbench.features.item_words import ItemWords, item_words
+from ctxbench.index.dense import ChunkMatrix, dense_index, multiply, row_dots
+from ctxbench.query import Query
+from ctxbench.stages import Resources
+
+RETRIEVED = "retrieved.score"
+"""Column: the score of retrieval, where a rank step has put another one in its place."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The rows that the search found.
+
+    Attributes:
+        query: the analysed requests.
+        resources: as of the pipeline.
+        rows: of the table, by request and score of retrieval, best first, ties in catalog order; shape (n_found,).
+        item: their catalog positions, shape (n_found,).
+        score: what retrieval gave each, shape (n_found,).
+        start: where each request's rows start in `rows`, shape (n_requests + 1,).
+    """
+
+    query: Query
+    resources: Resources
+    rows: IntArray
+    item: IntArray
+    score: FloatArray
+    start: IntArray
+
+    @classmethod
+    def of(cls, query: Query, table: Candidates, resources: Resources) -> Found:
+        """Take the rows of a table that stem from the search, what an expansion took over included."""
+        score = np.where(table.origin == Origin.SEARCH, table.score, table.columns.get(SEARCHED, np.nan))
+        before = table.columns.get(RETRIEVED, np.full(len(table), np.nan))
+        score = np.where(np.isnan(before), score, before)
+        rows = np.flatnonzero(~np.isnan(score))
+        rows = rows[np.lexsort((table.item[rows], -score[rows], table.request[rows]))]
+        start = np.searchsorted(table.request[rows], np.arange(table.n_requests + 1)).astype(np.int64)
+        return cls(query, resources, rows, table.item[rows], score[rows], start)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def asking(self) -> IntArray:
+        """The requests for which anything was found, rising."""
+        return np.flatnonzero(np.diff(self.start) > 0)
+
+    def spans(self) -> Iterator[tuple[int, slice]]:
+        """Every request for which anything was found, and its rows as a slice of `rows`."""
+        for request in self.asking.tolist():
+            yield request, slice(int(self.start[request]), int(self.start[request + 1]))
+
+    @cached_property
+    def words(self) -> ItemWords:
+        """The words of the catalog's items."""
+        return item_words(self.query.batch.catalog, self.resources)
+
+    @cached_property
+    def similarity(self) -> dict[int, FloatArray]:
+        """Cosine similarity of each chunk of a request to each of its items, shape (n_chunks, n_rows), by request.
+
+        That of an item is that of its best chunk; each is a float64 dot product of the two vectors times the query
+        chunk's weight, the same bits whatever stands around it. A request without chunks is left out.
+        """
+        query, found = self.query, {}
+        batch = query.batch
+        index = dense_index(batch.catalog, self.resources)
+        held = np.zeros(len(batch.catalog), dtype=np.bool_)
+        held[self.item] = True
+        matrix = index.matrix(held, self.resources.vectors)
+        asking = [request for request in self.asking.tolist() if query.start[request] < query.start[request + 1]]
+        if matrix is None or not asking:
+            return {}
+        chunks = np.concatenate([np.arange(query.start[one], query.start[one + 1]) for one in asking])
+        vectors = self.resources.vectors([query.text[chunk] for chunk in chunks])
+        first = 0
+        for request in asking:
+            mine = slice(int(query.start[request]), int(query.start[request + 1]))
+            own = vectors[first : first + mine.stop - mine.start]
+            first += len(own)
+            item = self.item[self.start[request] : self.start[request + 1]]
+            found[request] = best_of_chunks(own, matrix, item) * query.weight[mine, None]
+        return found
+
+    @cached_property
+    def sentence_bm25(self) -> dict[int, FloatArray]:
+        """BM25 of each chunk of a request for each of its items, shape (n_chunks, n_rows), by request."""
+        return {
+            request: np.stack([self.words.bm25(chunk)[self.item[span]] for chunk in chunks])
+            for request, span in self.spans()
+            if (chunks := self.query.chunks(request))
+        }
+
+
+def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> FloatArray:
+    """The similarity of each item's best chunk to each query vector, in float64.
+
+    BLAS proposes, and what lies within `MARGIN` of an item's best is multiplied again row by row.
+
+    Args:
+        queries: unit vectors, shape (n_queries, n_dimensions).
+        matrix: holds all chunks of the items.
+        item: catalog positions, shape (n_items,), each at most once.
+
+    Returns:
+        Shape (n_queries, n_items).
+    """
+    place = np.searchsorted(matrix.item[matrix.first], item)
+    ends = np.append(matrix.first, len(matrix.item))
+    size = ends[place + 1] - ends[place]
+    owner = np.repeat(np.arange(len(item)), size)
+    first = np.cumsum(size) - size
+    rows = np.arange(int(size.sum())) - np.repeat(first - ends[place], size)
+    vectors = matrix.vectors[rows]
+    proposed = multiply(np.ascontiguousarray(queries), vectors)
+    best = np.maximum.reduceat(proposed, first, axis=1)
+    query, near = np.nonzero(proposed >= best[:, owner] - np.float32(MARGIN))
+    out = np.full(best.shape, -np.inf)
+    np.maximum.at(out, (query, owner[near]), row_dots(queries.astype(np.float64)[query], vectors[near]))
+    return out
+
+
+def places(values: FloatArray) -> IntArray:
+    """How many values of the same row are higher, shape of `values` (n,) or (m, n); ties share the best place."""
+    if values.ndim == 1:
+        return np.searchsorted(np.sort(-values), -values, side="left").astype(np.int64)
+    return np.stack([places(row) for row in values]) if len(values) else values.astype(np.int64)
+
+
+def log1p(values: FloatArray | IntArray) -> FloatArray:
+    """log(1 + value), each by itself: vectorised logarithms may differ in the last bit by where a value stands."""
+    flat = [math.log1p(value) for value in values.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(values.shape)

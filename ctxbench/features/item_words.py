@@ -1,0 +1,120 @@
+"""The words of a catalog's items by field: which items hold a word, and what a word weighs.
+
+Source: ours; overlap of words weighted by inverse document frequency, the usual evidence of text retrieval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray
+from ctxbench.index.fields import field_words, name_parts
+from ctxbench.index.lexical import Bm25Index
+from ctxbench.items import Catalog, Item
+from ctxbench.stages import Resources
+
+_ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
+_COMMON = (
+    "a about also am an and any are as at be but by can could did do does for from get give had has have he "
+    "hello hi how i if in into is it its just let me my need no not of on or our out please she so some tell "
+    "than that the their then there these they this those to up want was we were what when where which who will "
+    "with would you your"
+)
+_LEFT_OUT = frozenset(_COMMON.split())
+
+
+class ItemWords:
+    """The words of a catalog's items by field, as an index from word to items."""
+
+    fields = ("name", "description", "body", "item")
+
+    def __init__(self, catalog: Catalog) -> None:
+        words = [_fields(item) for item in catalog]
+        n = self._n_items = len(catalog)
+        by_word: dict[str, dict[str, list[int]]] = {field: {} for field in self.fields}
+        for position, held in enumerate(words):
+            for field in self.fields:
+                for word in held[field]:
+                    by_word[field].setdefault(word, []).append(position)
+        self._items = {
+            field: {word: np.array(found, dtype=np.int64) for word, found in index.items()}
+            for field, index in by_word.items()
+        }
+        self._unknown = _idf(n, 0)
+        self._weight = {word: _idf(n, len(found)) for word, found in self._items["item"].items()}
+        self._total = {
+            field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in words])
+            for field in self.fields
+        }
+        self._bm25 = Bm25Index(catalog, k1=1.5, b=0.75)
+
+    def knows(self, word: str) -> bool:
+        """Whether any item has the word."""
+        return word in self._weight
+
+    def bm25(self, text: str) -> FloatArray:
+        """BM25 scores of all items, shape (n_items,)."""
+        return self._bm25.scores(text)
+
+    def overlaps(self, words: Sequence[str]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """How much of `words` each field of each item holds, and how much of each field `words` hold.
+
+        Words count by inverse document frequency.
+
+        Args:
+            words: distinct, sorted.
+
+        Returns:
+            Two mappings from field to shares in [0, 1], shape (n_items,); 0 where there is no word.
+        """
+        asked = math.fsum(self._weight.get(word, self._unknown) for word in words)
+        of_query, of_field = {}, {}
+        for field in self.fields:
+            shared = np.zeros(self._n_items, dtype=np.float64)
+            for word in words:
+                if word in self._items[field]:
+                    shared[self._items[field][word]] += self._weight[word]
+            total = self._total[field]
+            of_query[field] = shared / asked if asked > 0 else shared
+            of_field[field] = np.divide(shared, total, out=np.zeros_like(shared), where=total > 0)
+        return of_query, of_field
+
+
+def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
+    """The words of a catalog, kept with the resources."""
+    return resources.kept(("item words", catalog.hash), lambda: ItemWords(catalog))
+
+
+def _fields(item: Item) -> dict[str, list[str]]:
+    """The distinct stems of an item's fields, sorted; its body is its parameters and text, `item` all of it."""
+    words = field_words(item)
+    held = {
+        "name": set(stems(words["name"])),
+        "description": set(stems(words["description"])),
+        "body": set(stems([*words["parameters"], *words["text"]])),
+    }
+    held["item"] = set().union(*held.values())
+    return {field: sorted(stems) for field, stems in held.items()}
+
+
+def stems(words: Sequence[str]) -> list[str]:
+    """Words without the common ones, and without an English ending that leaves at least three letters."""
+    return [_stem(word) for word in words if word not in _LEFT_OUT]
+
+
+def query_stems(text: str) -> list[str]:
+    """The distinct stems of a request's words, sorted."""
+    return sorted(set(stems(name_parts(text))))
+
+
+def _stem(word: str) -> str:
+    ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
+    return word.removesuffix(ending)
+
+
+def _idf(n: int, held: int) -> float:
+    """Inverse document frequency of a word that `held` of `n` items have; above 0. Source: BM25 of Lucene."""
+    return math.log1p((n - held + 0.5) / (held + 0.5))

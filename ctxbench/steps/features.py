@@ -1,0 +1,42 @@
+"""Features: columns that say how a candidate matches its request, made by one step and read by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ctxbench.candidates import Candidates
+from ctxbench.errors import ParameterError
+from ctxbench.features.columns import TEXT, families_of, resources_of, with_features
+from ctxbench.query import Query
+from ctxbench.stages import Resources
+
+
+@dataclass(frozen=True)
+class Features:
+    """Add columns of features to what the search found; scores and order stay.
+
+    Attributes:
+        columns: their names, `family.name`; by default those that carry over to unseen catalogs.
+
+    A column that stands there already is kept. Rows that no search found have none. Empty in, empty out. Cost: some 0.4
+    ms a request with 100 candidates: a product of sentences and item chunks, and a look-up a word. Source: ours
+    (`ctxbench/features`), after the features of learning to rank (Qin et al., LETOR, 2010).
+    """
+
+    columns: tuple[str, ...] = TEXT
+    keeps_score: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ParameterError("columns must name one or more features, got none")
+        families_of(self.columns)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the columns."""
+        return resources_of(self.columns)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Add the columns."""
+        return with_features(candidates, self.columns, query, resources)
