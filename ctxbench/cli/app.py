@@ -94,7 +94,8 @@ def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
     catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
     selector: Annotated[
-        str | None, typer.Option(help="A shipped selector, or a YAML file of one; semantic by default.")
+        str | None,
+        typer.Option(help="A shipped selector, or a YAML file of one; learned by default, in a chat semantic."),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="A preset of the selector, or of the presets file.")] = None,
     presets: Annotated[

@@ -56,7 +56,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         UserError: as of `ctxbench.evaluation.calibrating.fitting.fit`.
     """
     from ctxbench.cache import cache_dir
-    from ctxbench.calibrations import KINDS, WEIGHTS, read_calibrations, write_calibrations
+    from ctxbench.calibrations import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
     from ctxbench.embedding.vectors import Vectors
@@ -66,6 +66,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.definitions import find_definition
+    from ctxbench.selectors.fitted import fitted_place, write_fitted
     from ctxbench.tokens import open_counter
 
     if asked.what not in KINDS:
@@ -92,14 +93,20 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
                 made = examples(asked.what, labelled(dataset, asked.split), pipeline, resources)
                 figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
+    written = [out]
+    if asked.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None:
+        written.append(write_fitted(definition, out))
     if as_json:
-        print_json({"fits": {name: _facts(fits[name], figures.get(name)) for name in fits}, "written": str(out)})
+        facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
+        print_json({"fits": facts, "written": str(out), "selector": str(written[1]) if len(written) > 1 else None})
         return
     for name, one in fits.items():
         typer.echo(_said(one))
         if name in figures:
             typer.echo(_table(figures[name]))
     typer.echo(f"written to {out}")
+    if len(written) > 1:
+        typer.echo(f"the selector with it: {written[1]}, wherever a shipped name may stand")
 
 
 def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:

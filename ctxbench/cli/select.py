@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ctxbench.selectors.parameters import Value
 
 WIDTH = 60
-DEFAULT = "semantic"
+DEFAULT = "learned"
+IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Question:
     Attributes:
         text: the request.
         catalog: a file, a folder, or a dataset's name.
-        selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `DEFAULT`.
+        selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `DEFAULT`, or
+            `IN_CHAT` with a session or a history.
         preset: its preset, or that of the presets file, or None.
         set: NAME=VALUE, each.
         embedder: as `open_embedder` reads it.
@@ -50,6 +52,7 @@ class Question:
 def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
     from ctxbench.cache import cache_dir
+    from ctxbench.calibrations import fit_notices
     from ctxbench.cli.progress import embedding_progress
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
@@ -80,6 +83,8 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
         resources = LocalResources(vectors, counter)
         explanation = explain(pipeline, catalog, request, resources)
+        for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
+            typer.echo(f"notice: {notice}", err=True)
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:
@@ -104,7 +109,8 @@ def _asked(question: Question) -> tuple[Definition, str | None, str]:
     from ctxbench.selectors.definitions import find_definition
 
     if question.presets is None:
-        definition, preset = find_definition(question.selector or DEFAULT, question.preset)
+        default = DEFAULT if question.chat == Chat() else IN_CHAT
+        definition, preset = find_definition(question.selector or default, question.preset)
         return definition, preset, definition.name if preset is None else f"{definition.name}/{preset}"
     from ctxbench.selectors.presets import read_presets
 
@@ -209,7 +215,8 @@ def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
     lines = []
     for one in rows:
         score = "      " if one.offered.score is None else f"{one.offered.score:6.3f}"
-        lines.append(f"{score}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
+        likely = "" if one.probability is None else f"  {one.probability:4.0%} likely"
+        lines.append(f"{score}{likely}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
         if one.offered.rule:
             lines.append(f"        {one.offered.rule}")
         if pairs and (pair := winning_pair(one)):

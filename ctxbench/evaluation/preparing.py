@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ctxbench.arrays import IntArray
 from ctxbench.cache import cache_dir
-from ctxbench.calibrations import calibration_faults
+from ctxbench.calibrations import calibration_faults, fit_notices
 from ctxbench.config import Experiment, examine
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
@@ -142,6 +142,8 @@ def prepare(
         reading.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if reading.faults or embedder is None or counter is None:
         raise InputError(reading.in_order())
+    for notice in _notices(experiment, datasets, local_resources(embedder, counter)):
+        notify(f"notice: {notice}")
     return Prepared(
         experiment=experiment,
         datasets=datasets,
@@ -250,6 +252,21 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
             for message in checks.faults(pipeline, dataset):
                 what = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
                 yield Fault(what, experiment.path, spec.line)
+
+
+def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
+    """What a user should know of the fits that our selectors read, each once."""
+    pipelines = [
+        made.pipeline for spec in experiment.selectors if isinstance(made := spec.make(resources, {}), PipelineSelector)
+    ]
+    fitted = [pipeline for pipeline in pipelines if pipeline.fitted]
+    said = (
+        f"{name}: {notice}"
+        for pipeline in fitted
+        for name, dataset in datasets.items()
+        for notice in fit_notices(pipeline, dataset.there, resources)
+    )
+    yield from dict.fromkeys(said)
 
 
 class StepChecks:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ctxbench.selectors.base import Selector
     from ctxbench.selectors.definitions import Definition
 
-_DEFAULT = {"selector": "semantic", "embedder": "minilm", "tokens": "o200k"}
+_DEFAULT = {"selector": "learned", "embedder": "minilm", "tokens": "o200k"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Setup:
             of one of its datasets; default: the first.
         selector: a shipped selector, `name` or `name/preset`; the YAML file of one's own, `file` or `file#preset`; or
             a tuned preset, `presets file#preset`. Beside a gate file the name of one of its selectors; default: the
-            first, and without a gate file `semantic`.
+            first, and without a gate file `learned`.
         embedder: as `ctxbench select --embedder` takes it; default: the gate file's, else `minilm`.
         tokens: the counter of prompt tokens; default: the gate file's, else `o200k`.
     """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ctxbench.candidates import Candidates
 from ctxbench.items import Catalog, Item
@@ -14,6 +17,7 @@ from ctxbench.requests import Batch, Request
 from ctxbench.selection import Offered, Prompt, Selection, selections
 from ctxbench.selectors.pairs import Chunkings
 from ctxbench.stages import Resources
+from ctxbench.steps.price import PROBABILITY
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,6 +30,7 @@ class Explained:
         tokens: of its prompt text.
         query_chunk, item_chunk: the winning pair of texts; empty where there is none. Where another item led here
             (`offered.via`), the first is a chunk of that item.
+        probability: that it is required, where the score is a price made of one; else None.
     """
 
     offered: Offered
@@ -33,11 +38,14 @@ class Explained:
     tokens: int
     query_chunk: str
     item_chunk: str
+    probability: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
         row = {**self.offered.as_dict(), "tokens": self.tokens}
         row.pop("pair", None)
+        if self.probability is not None:
+            row["probability"] = self.probability
         if self.item_chunk:
             row["pair"] = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk}
         return row
@@ -148,11 +156,13 @@ class _Explainer:
         self._table = table
         self._chunkings = Chunkings.of(pipeline.describe())
         self._tokens = resources.tokens(catalog).tolist()
+        self._probability = table.columns.get(PROBABILITY, np.full(len(table), np.nan)).tolist()
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
 
     def __call__(self, offered: Offered) -> Explained:
         """Add its texts to a candidate."""
         position = self._catalog.position(offered.id)
+        probability = self._probability[self._row[position]]
         query_chunk, item_chunk = self._chunkings.pair(self._catalog, self._chunks, self._table, self._row[position])
         return Explained(
             offered=offered,
@@ -160,4 +170,5 @@ class _Explainer:
             tokens=self._tokens[position],
             query_chunk=query_chunk,
             item_chunk=item_chunk,
+            probability=None if math.isnan(probability) else probability,
         )

@@ -1,0 +1,108 @@
+"""`ctxbench tune CATALOG --unlabelled REQUESTS --tokens N`: a preset for a budget, from requests without labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """What the command line asks for.
+
+    Attributes:
+        catalog: a file, a folder, or a dataset's name.
+        requests: a dataset, a `.jsonl` file, or a text file with one request a line.
+        tokens: the budget a request, on average.
+        selector: a shipped selector, `name/preset`, or a YAML file.
+        out: the presets file to write.
+    """
+
+    catalog: str
+    requests: str
+    tokens: float
+    selector: str
+    out: Path
+
+
+def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
+    """Find the setting, write it as a presets file, and say what it costs.
+
+    Raises:
+        UserError: a file is faulty, the selector has no cut that a budget can set, or the budget is below one item.
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.cli.select import find_catalog
+    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.store import VectorStore
+    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.evaluation.tuning.token_budget import budget_setting, read_requests
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.requests import Batch
+    from ctxbench.selectors.definitions import find_definition, is_file
+    from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+    from ctxbench.tokens import open_counter
+
+    if asked.tokens <= 0:
+        raise ParameterError(f"--tokens must be above 0, got {asked.tokens:g}")
+    if asked.out.suffix not in (".yaml", ".yml"):
+        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
+    definition, preset = find_definition(asked.selector)
+    requests = read_requests(asked.requests)
+    catalog = find_catalog(asked.catalog)
+    embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
+    with progress() as shown:
+        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
+        found = budget_setting(
+            definition,
+            definition.values(preset),
+            Batch.of(catalog, requests),
+            LocalResources(vectors, counter),
+            tokens=asked.tokens,
+        )
+    name, selector = f"within-{asked.tokens:g}", definition.name
+    if is_file(asked.selector):
+        selector = asked.selector
+    made = TunedPreset(
+        set=definition.in_force(found.values),
+        about=f"about {asked.tokens:g} prompt tokens a request, found on {found.requests:,} requests without labels",
+        selector=selector,
+        definition=definition_hash(definition),
+        parameters=parameter_texts(definition),
+    )
+    tuned = {
+        "dataset": catalog_name(asked.catalog),
+        "requests": asked.requests,
+        "n": found.requests,
+        "budget": asked.tokens,
+        "embedder": embedder.identity.as_dict(),
+        "tokens": counter.name,
+    }
+    write_presets(asked.out, tuned=tuned, presets={name: made}, test_split="")
+    if as_json:
+        facts = {"set": dict(made.set), "tokens": found.tokens, "items": found.items, "requests": found.requests}
+        print_json({**facts, "halves": list(found.halves), "written": str(asked.out)})
+        return
+    setting = ", ".join(f"{key} {value:g}" for key, value in made.set.items() if not isinstance(value, str))
+    typer.echo(
+        f"{name}: {definition.name} with {setting} offers {found.tokens:,.0f} prompt tokens ({counter.name}), "
+        f"{found.items:.1f} items, on average over {found.requests:,} requests"
+    )
+    if found.halves:
+        shares = " and ".join(f"{share:.2f}" for share in found.halves)
+        typer.echo(f"found on one half of the requests, the other half costs {shares} times the budget")
+    typer.echo("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
+    typer.echo(f"written: {asked.out}")
+
+
+def catalog_name(catalog: str) -> str:
+    """What a presets file calls the catalog that it was made on."""
+    path = Path(catalog)
+    return path.parent.name if path.name == "corpus.jsonl" and path.parent.name else path.stem

@@ -1,0 +1,68 @@
+"""A selector with a fit of one's own: the same pipeline, written beside the file of fits that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ctxbench.calibrations import PROBABILITY
+from ctxbench.errors import ParameterError
+from ctxbench.fileio import write_atomic
+from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.parameters import Parameter
+
+
+def fitted_place(spec: Mapping[str, Any], name: str) -> int | None:
+    """The place in `refine` of the step of a name; None where there is none, or it stands inside a combinator."""
+    steps = spec.get("refine", [])
+    names = [step if isinstance(step, str) else next(iter(step), "") for step in steps]
+    return names.index(name) if name in names else None
+
+
+def write_fitted(definition: Definition, fits: Path) -> Path:
+    """Write a selector whose probability is read from a file of fits.
+
+    Args:
+        definition: has a step `probability`.
+        fits: the file; the selector is written beside it, with the ending `.yaml`.
+
+    Raises:
+        ParameterError: there is no such step, or the file of fits has that ending itself.
+        StorageError: it cannot be written.
+    """
+    place, path = fitted_place(definition.written, PROBABILITY), fits.with_suffix(".yaml")
+    if place is None or path == fits:
+        raise ParameterError(
+            f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
+        )
+    spec = dict(definition.written)
+    refine = list(spec["refine"])
+    given = refine[place][PROBABILITY] if isinstance(refine[place], Mapping) else {}
+    refine[place] = {PROBABILITY: {**(given or {}), "calibration": fits.name}}
+    data = {
+        "name": fits.stem,
+        "about": f"As {definition.name}, with the fit in {fits.name}.",
+        "parameters": {name: _block(one) for name, one in definition.parameters.items()},
+        "pipeline": {**spec, "refine": refine},
+        "presets": {
+            name: {"about": definition.abouts.get(name, ""), "set": dict(values)}
+            for name, values in definition.presets.items()
+        },
+    }
+    write_atomic(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110))
+    return path
+
+
+def _block(parameter: Parameter) -> dict[str, Any]:
+    """A parameter as its YAML has it."""
+    block: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
+    if parameter.choices:
+        block["choices"] = {name: dict(values) for name, values in parameter.choices.items()}
+    elif not isinstance(parameter.default, bool):
+        block["range"] = [parameter.low, parameter.high]
+    if parameter.needs is not None:
+        block["needs"] = dict([parameter.needs])
+    return {**block, "help": parameter.help}

@@ -1,0 +1,88 @@
+"""What labels of one's own add: fits around the shipped weights, beside a fit on these labels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from world import Half, mean
+
+from ctxbench.errors import ParameterError
+from ctxbench.evaluation.calibrating.examples import Examples
+from ctxbench.evaluation.calibrating.fitting import fit_alone, fit_around
+from ctxbench.features.logistic import Logistic
+from ctxbench.features.request import Items, RequestText, Slots
+from ctxbench.features.words import Words
+
+N_LABELS = (25, 50, 100, 200, 400)
+EARLIER = (
+    *("retrieved.score", "retrieved.margin", "retrieved.rank"),
+    *(f"words.{name}" for name in Words.columns),
+    *(f"item.{name}" for name in Items.columns),
+    *(f"request.{name}" for name in RequestText.columns),
+    *(f"slots.{name}" for name in Slots.columns),
+)
+"""The features that `probability` had before it was fitted around a shipped one: of items and requests, too."""
+
+SHIPPED, ALONE, AROUND, BEFORE = "shipped", "own labels alone", "around the shipped", "earlier features alone"
+_FIRM = 1 / 0.3  # precision of weights of nothing, as `probability` had it
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLabels:
+    """One draw of labels.
+
+    Attributes:
+        dataset: its name.
+        n: labels drawn.
+        complete: completeness at the budget, by kind of fit; a kind that could not be fitted is missing.
+        needed: items expected to be needed over items needed, of the fit around the shipped one.
+    """
+
+    dataset: str
+    n: int
+    complete: Mapping[str, float]
+    needed: float
+
+
+def own_labels(n: int, *, test: Half, tuning: Half, shipped: Logistic, draws: int) -> list[OwnLabels]:
+    """Draw labels of the tuning split, whole groups only, fit, and measure on the test split.
+
+    Nothing where the split has fewer queries.
+    """
+    made, earlier = tuning.made, tuning.examples(EARLIER)
+    if made.n_queries < n:
+        return []
+    spent = test.default_tokens
+    complete = {SHIPPED: mean(test.within(test.ranked(shipped), spent)[0])}
+    found = []
+    for draw in range(draws):
+        rows = _drawn(made, n, seed=draw)
+        fits: dict[str, Logistic] = {}
+        for kind, make in (
+            (AROUND, lambda rows=rows: fit_around(made.part(rows), shipped)),
+            (ALONE, lambda rows=rows: fit_alone(made.part(rows))),
+            (BEFORE, lambda rows=rows: fit_alone(earlier.part(rows), precision=_FIRM)),
+        ):
+            try:
+                fits[kind] = Logistic.read(make())
+            except ParameterError:  # labels of one class
+                continue
+        own = {kind: mean(test.within(test.ranked(model), spent)[0]) for kind, model in fits.items()}
+        said = fits[AROUND].probabilities(test.made.features).sum() if AROUND in fits else np.nan
+        needed = float(said / max(test.made.label.sum(), 1))
+        found.append(OwnLabels(dataset=test.name, n=n, complete={**complete, **own}, needed=needed))
+    return found
+
+
+def _drawn(made: Examples, n: int, *, seed: int) -> np.ndarray:
+    """Whole groups in a drawn order until there are n queries, shape (n_queries,)."""
+    names, group = np.unique(np.array(made.groups, dtype=object), return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(names))
+    place = np.empty(len(names), dtype=np.int64)
+    place[order] = np.arange(len(names))
+    by_group = np.argsort(place[group], kind="stable")
+    taken = np.zeros(made.n_queries, dtype=np.bool_)
+    taken[by_group[:n]] = True
+    return taken

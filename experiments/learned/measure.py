@@ -1,0 +1,186 @@
+"""What the shipped ranking is worth: `python experiments/learned/measure.py` (part of `make learned`).
+
+Measured on test splits. Each dataset is ranked by a fit that has seen none of its family: no dataset with the same
+items, nor by the same authors. Writes reports/learned.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+from labels import N_LABELS, OwnLabels, own_labels
+from page import write_page
+from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resources
+
+from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.evaluation.calibrating.fitting import fit_around, fit_pool
+from ctxbench.evaluation.equal_tokens import Curve, at_equal_tokens
+from ctxbench.evaluation.stats import Comparison, compare
+from ctxbench.evaluation.tuning.first_items import first_items_curve
+from ctxbench.evaluation.tuning.token_budget import Prices
+from ctxbench.evaluation.tuning.uncut import found_by
+from ctxbench.features.logistic import Logistic
+from ctxbench.pipeline import Pipeline
+from ctxbench.selectors.definitions import definition
+
+COMPARATORS = ("semantic", "bm25", "hybrid")
+PRESETS = ("aggressive", "normal", "conservative")
+LESS = 0.75
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A preset beside the documents' defaults."""
+
+    tokens: float
+    complete: float
+    against: Comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One dataset; completeness in shares, tokens as means.
+
+    Attributes:
+        name, family: of the dataset.
+        queries: how many were measured.
+        tokens, documents: of the documents' defaults.
+        at_tokens: completeness of each comparator's first n at these tokens, by name.
+        learned, gain: of the ranking at these tokens, and against the documents' first n.
+        less: at `LESS` times the tokens.
+        own: of a fit on the dataset's own tuning split.
+        presets: by name.
+        halves: tokens on one half of the requests of a budget set on the other, as shares of it.
+        oracle, everything: tokens of the required items alone, and of all items.
+    """
+
+    name: str
+    family: str
+    queries: int
+    tokens: float
+    documents: float
+    at_tokens: dict[str, float]
+    learned: float
+    gain: Comparison
+    less: float
+    own: float
+    presets: dict[str, Preset]
+    halves: tuple[float, float]
+    oracle: float
+    everything: float
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "reports" / "learned.md", help="the page")
+    parser.add_argument("--draws", type=int, default=5, help="draws of labels a dataset and number of labels")
+    given = parser.parse_args()
+    began, opened = time.monotonic(), resources()
+
+    def told(text: str) -> None:
+        sys.stderr.write(f"{time.monotonic() - began:6.0f} s  {text}\n")
+
+    tuning, test = (halves(split, opened, told) for split in (TUNING, TEST))
+    shipped = {family: left_out(family, tuning) for family in FAMILIES}
+    rows = []
+    for one, own in zip(test, tuning, strict=True):
+        told(f"measuring {one.name}")
+        rows.append(measured(one, own, shipped[one.family]))
+    found: list[OwnLabels] = []
+    for n, (one, own) in itertools.product(N_LABELS, list(zip(test, tuning, strict=True))):
+        told(f"{n} labels of {one.name}")
+        found += own_labels(n, test=one, tuning=own, shipped=shipped[one.family], draws=given.draws)
+    write_page(given.out, rows, found)
+
+
+def left_out(family: str, tuning: Sequence[Half]) -> Logistic:
+    """The ranking fitted without a family."""
+    return Logistic.read(fit_pool([one.made for one in tuning if one.family != family]))
+
+
+def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
+    """All figures of one dataset."""
+    side = test.side
+    complete, spent = test.default[0], test.default_tokens
+    curves = {name: first_items_curve(found_by(_head(name), side), side) for name in COMPARATORS}
+    table = test.ranked(shipped)
+    within = test.within(table, spent)
+    fitted = Logistic.read(fit_around(tuning.made, shipped))
+    gain = at_equal_tokens(*within, curves["semantic"], groups=side.group).comparison
+    if gain is None:
+        raise RuntimeError(f"{test.name}: the first n items never cost as much as the defaults")
+    return Row(
+        name=test.name,
+        family=test.family,
+        queries=len(side),
+        tokens=spent,
+        documents=mean(complete),
+        at_tokens={name: _at(curve, spent) for name, curve in curves.items()},
+        learned=mean(within[0]),
+        gain=gain,
+        less=mean(test.within(table, LESS * spent)[0]),
+        own=mean(test.within(test.ranked(fitted), spent)[0]),
+        presets={name: _preset(name, test, shipped, complete) for name in PRESETS},
+        halves=_halves(test, shipped, spent),
+        oracle=_oracle(test),
+        everything=float(np.mean(side.batch.eligible @ side.item_tokens)),
+    )
+
+
+def _preset(name: str, test: Half, shipped: Logistic, documents: FloatArray) -> Preset:
+    values = definition("learned").values(name)
+    margin, at_most = float(values["margin"]), int(values["at_most"])
+    complete, tokens = test.measured(cut(test.ranked(shipped), test, margin=margin, at_most=at_most))
+    against = compare(documents, complete, scale="yes/no")
+    return Preset(tokens=mean(tokens), complete=mean(complete), against=against)
+
+
+def _halves(test: Half, shipped: Logistic, tokens: float) -> tuple[float, float]:
+    prices = Prices.of_table(test.ranked(shipped), test.side.item_tokens)
+    odd = np.arange(prices.n) % 2 == 1
+    return (_other(prices, odd, tokens), _other(prices, ~odd, tokens))
+
+
+def _other(prices: Prices, part: BoolArray, tokens: float) -> float:
+    budget = max(tokens, prices.part(part).first_items(1))
+    return prices.part(~part).tokens(*prices.part(part).within(budget)) / budget
+
+
+def _oracle(test: Half) -> float:
+    """Mean tokens of the required items that a search may offer; of alternatives the cheapest."""
+    dataset, spent = test.side.dataset, 0
+    judgments, eligible = dataset.judgments, test.side.batch.eligible
+    for query in range(len(dataset)):
+        span = slice(int(judgments.start[query]), int(judgments.start[query + 1]))
+        required = judgments.grade[span] == 2
+        for group in np.unique(judgments.group[span][required]):
+            items = judgments.item[span][required & (judgments.group[span] == group)]
+            items = items[eligible[query, items]]
+            spent += int(test.side.item_tokens[items].min(initial=10**9)) if len(items) else 0
+    return spent / max(len(dataset), 1)
+
+
+def _at(curve: Curve, tokens: float) -> float:
+    spent, complete = curve.means()
+    return float(np.interp(tokens, spent, complete))
+
+
+def _head(name: str) -> Pipeline:
+    """A selector up to its first cut."""
+    whole = definition(name).pipeline(definition(name).values())
+    steps: Iterator = itertools.takewhile(lambda step: step.kind == "rank", whole.refine)
+    return replace(whole, refine=tuple(steps))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The datasets that the shipped ranking is fitted on, what it sees of them, and what a fit offers there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ctxbench.arrays import FloatArray
+from ctxbench.cache import cache_dir
+from ctxbench.calibrations import PROBABILITY, in_front
+from ctxbench.candidates import Candidates
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.calibrating.examples import Examples, examples
+from ctxbench.evaluation.datasets.dataset import Dataset
+from ctxbench.evaluation.datasets.sampling import asked
+from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
+from ctxbench.evaluation.tuning.sides import Side
+from ctxbench.evaluation.tuning.token_budget import Prices
+from ctxbench.evaluation.tuning.uncut import found_by
+from ctxbench.features.columns import TEXT
+from ctxbench.features.logistic import Logistic
+from ctxbench.index.resources import LocalResources
+from ctxbench.pipeline import Outcome, Pipeline
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.steps.calibrated import Probability
+from ctxbench.tokens import open_counter
+
+ROOT = Path(__file__).parents[2]
+FAMILIES = {
+    "bfcl": ("bfcl-simple", "bfcl-live", "bfcl-live-listed"),
+    "livemcpbench": ("livemcpbench",),
+    "locomo": ("locomo", "locomo-observations"),
+    "metatool": ("metatool-single", "metatool-multi"),
+    "toollens": ("toollens",),
+    "workbench": ("datasets/workbench",),
+    "freight": ("datasets/freight",),
+}
+"""Datasets by family: those of one share items or an author's way of writing, and are left out together."""
+
+TUNING, TEST = "tuning", "test"
+SAMPLE = 500  # queries a split at most
+_SEEDS = {TUNING: 1, TEST: 0}
+COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+METRICS: tuple[Metric, ...] = (COMPLETE, TOKENS)
+
+
+def resources() -> LocalResources:
+    """Vectors of the default model, tokens of o200k."""
+    embedder = open_embedder("minilm")
+    return LocalResources(Vectors(embedder, VectorStore(embedder.identity)), open_counter("o200k", cache=cache_dir()))
+
+
+def learned() -> Pipeline:
+    """The shipped selector with its defaults."""
+    return definition("learned").pipeline(definition("learned").values())
+
+
+@dataclass(frozen=True)
+class Fixed(Probability):
+    """The step `probability` with a regression that stands in no file."""
+
+    known: Logistic | None = None
+
+    def model(self, *_: object) -> Logistic:
+        """The regression."""
+        if self.known is None:
+            raise RuntimeError("no regression is given")
+        return self.known
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """One split of a dataset.
+
+    Attributes:
+        name, family: of the dataset.
+        side: its queries and labels.
+    """
+
+    name: str
+    family: str
+    side: Side
+
+    @cached_property
+    def front(self) -> Outcome:
+        """What the ranking is made of: what was found, with its features."""
+        return in_front(learned(), PROBABILITY).run(self.side.batch, self.side.resources)
+
+    @cached_property
+    def made(self) -> Examples:
+        """Features and labels."""
+        return self.examples(TEXT)
+
+    def examples(self, columns: Sequence[str]) -> Examples:
+        """Features of other columns, and labels."""
+        return examples(
+            PROBABILITY, self.side.dataset, in_front(learned(), PROBABILITY), self.side.resources, columns=columns
+        )
+
+    def ranked(self, model: Logistic) -> Candidates:
+        """What was found, in the order of log odds less log price by a regression."""
+        table, (price, *_) = self.front.candidates, learned().refine[-2:]
+        scored = Fixed(known=model)(self.front.query, table, self.side.resources)
+        return price.call(self.front.query, scored, self.side.resources)
+
+    def measured(self, table: Candidates) -> tuple[FloatArray, FloatArray]:
+        """Completeness (NaN where nothing is needed) and tokens by query."""
+        answers = replace(self.found, candidates=table)
+        values = evaluate([COMPLETE, TOKENS], self.side.labels.evidence(answers))
+        return values[COMPLETE], values[TOKENS]
+
+    @cached_property
+    def found(self):
+        """Answers with nothing cut."""
+        return found_by(Pipeline.of({"retrieve": "dense"}), self.side).answers
+
+    @cached_property
+    def default(self) -> tuple[FloatArray, FloatArray]:
+        """Completeness and tokens by query of the documents' defaults."""
+        pipeline = definition("semantic").pipeline(definition("semantic").values("documents"))
+        answers = self.side.answers(PipelineSelector("documents", pipeline, self.side.resources))
+        values = evaluate(METRICS, self.side.labels.evidence(answers))
+        return values[COMPLETE], values[TOKENS]
+
+    @property
+    def default_tokens(self) -> float:
+        """The mean of the latter."""
+        return mean(self.default[1])
+
+    def within(self, table: Candidates, tokens: float) -> tuple[FloatArray, FloatArray]:
+        """Completeness and tokens of a ranking cut to a mean number of tokens (see `tune --unlabelled`)."""
+        prices = Prices.of_table(table, self.side.resources.tokens(self.side.batch.catalog))
+        most, margin = prices.within(tokens)
+        return self.measured(cut(table, self, margin=margin, at_most=most))
+
+
+def cut(table: Candidates, half: Half, *, margin: float, at_most: int) -> Candidates:
+    """What the selector offers of a ranking."""
+    steps = definition("learned").pipeline({**definition("learned").values(), "margin": margin, "at_most": at_most})
+    return steps.refine[-1].call(half.front.query, table, half.side.resources)
+
+
+def halves(split: str, opened: LocalResources, told: Callable[[str], None]) -> list[Half]:
+    """One split of every dataset, at most `SAMPLE` queries each."""
+    found = []
+    for family, names in FAMILIES.items():
+        for name in names:
+            told(f"{name}, {split}")
+            found.append(half(open_dataset(name, base=ROOT), family, split, opened))
+    return found
+
+
+def half(dataset: Dataset, family: str, split: str, opened: LocalResources) -> Half:
+    """One split of a dataset."""
+    part = asked(dataset, split=split, sample=SAMPLE, seed=_SEEDS[split]).judged()
+    return Half(dataset.name, family, Side(part, split, opened.tokens(part.catalog), opened))
+
+
+def mean(values: FloatArray) -> float:
+    """The mean over the queries that a metric applies to."""
+    return float(np.nanmean(values))
