@@ -15,6 +15,7 @@ from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import Definition, find_definition, is_file, rooted
 from ctxbench.selectors.external import KINDS as EXTERNAL_KINDS
 from ctxbench.selectors.external import external_from_config
+from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
 from ctxbench.selectors.presets import definition_hash, read_presets
@@ -105,11 +106,15 @@ class Experiment:
     sample: int = 0
     lines: Mapping[YamlPath, int] = field(default_factory=dict)
 
-    def make_selectors(self, resources: Resources, memo: MutableMapping[str, Any]) -> dict[str, Selector]:
-        """Make all selectors over the same resources and memo, by name, in order."""
+    def make_selectors(
+        self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
+    ) -> dict[str, Selector]:
+        """Make all selectors over the same resources and memo, by name, in order; the oracle is told `required`."""
         made: dict[str, Selector] = {}
         for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
             selector = spec.make(resources, memo)
+            if isinstance(selector, Oracle) and required is not None:
+                selector = selector.knowing(required)
             made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
         return {spec.name: made[spec.name] for spec in self.selectors}
 
@@ -195,6 +200,9 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
     for named in beside:
+        if named == ORACLE:
+            specs.append(_oracle_spec(named))
+            continue
         found, preset = find_definition(named)
         values = found.values(preset)
         maker = _pipeline_maker(named, found.pipeline(values))
@@ -308,8 +316,15 @@ class _Reader(YamlForm):
             if key not in known:
                 self.fault(f"a selector has no {key!r}{suggest(str(key), known)}", *where, key)
 
+    def _oracle(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        """The oracle: it has no parameters, and nothing else takes what it knows."""
+        self._check_keys(entry, ("selector", "name"), where)
+        return [_oracle_spec(_named(entry))]
+
     def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
         """A shipped selector, one from a file, or a tuned preset."""
+        if entry.get("selector") == ORACLE and "presets" not in entry:
+            return self._oracle(entry, where)
         before = len(self.faults)
         names = ("selector", "presets", "preset", "like", "name")
         self._check_keys(entry, (*names, "set", "vary"), where)
@@ -394,6 +409,10 @@ class _Reader(YamlForm):
 
 def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
     return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
+
+
+def _oracle_spec(name: str) -> SelectorSpec:
+    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)
 
 
 def _named(entry: Mapping[str, Any]) -> str:

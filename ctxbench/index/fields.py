@@ -1,53 +1,17 @@
-"""What an item's fields hold as words: name, description, parameters, text."""
+"""What an item's fields hold as words: server, name, description, parameters, text."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ctxbench.index.lexical import words
+from ctxbench.index.words import name_parts as name_parts  # noqa: PLC0414 - features.py has it from here
+from ctxbench.index.words import name_words, words
 from ctxbench.items import Item
 
-FIELDS = ("name", "description", "parameters", "text")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+FIELDS = ("server", "name", "description", "parameters", "text")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords of JSON Schema: names to schemas
 _NESTED = ("items", "prefixItems", "additionalProperties", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
-
-
-def name_words(text: str) -> list[str]:
-    """The words of a name: its parts, and behind those of a piece that was split the whole piece.
-
-    `createIssue` and `create_issue` are `create issue createissue`; `HTTPServer2` is `http server 2 httpserver2`.
-    A plain sentence has the words of `words`, and for an identifier in it those of its parts too.
-    """
-    found: list[str] = []
-    for piece in text.split():
-        parts = name_parts(piece)
-        found += parts
-        if len(parts) > 1:
-            found.append("".join(parts))
-    return found
-
-
-def name_parts(text: str) -> list[str]:
-    """The parts of a name, case-folded: split at blanks, punctuation, changes of case, and digits."""
-    return [part for piece in text.split() for run in _runs(piece) for part in _cased(run)]
-
-
-def _runs(piece: str) -> list[str]:
-    """Runs of letters, digits and marks, in the case they were written in where that can be split."""
-    return re.findall(r"[^\W_]+", piece) if piece.isascii() else words(_spaced(piece))
-
-
-def _cased(run: str) -> list[str]:
-    """A run split at changes of case and between letters and digits; only plain letters have such changes here."""
-    return [part.lower() for part in _PART.findall(run)] if run.isascii() else [run]
-
-
-def _spaced(piece: str) -> str:
-    """A blank before every capital that follows a small letter: what is not ASCII has no pattern for its case."""
-    return "".join(f" {c}" if i and c.isupper() and not piece[i - 1].isupper() else c for i, c in enumerate(piece))
 
 
 def field_words(item: Item) -> Mapping[str, list[str]]:
@@ -57,6 +21,7 @@ def field_words(item: Item) -> Mapping[str, list[str]]:
     input schema, at every depth.
     """
     return {
+        "server": name_words(item.server or ""),
         "name": name_words(item.name),
         "description": words(item.description),
         "parameters": [word for part in _schema_words(item.schema) for word in part],

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ctxbench.arrays import Float32Array, FloatArray, IntArray, starts
-from ctxbench.index.fields import name_parts
-from ctxbench.index.lexical import words
+from ctxbench.index.words import name_parts, words
 from ctxbench.items import Catalog, Item
 
 FIELDS = ("name", "description")

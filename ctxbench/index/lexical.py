@@ -1,34 +1,23 @@
-"""The lexical index: BM25 over search texts, by the bm25s library."""
+"""The lexical index: BM25 over search texts."""
 
 from __future__ import annotations
 
-import logging
-import re
-import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray
-from ctxbench.items import Catalog
+from ctxbench.index.postings import Postings, counted, logarithms
+from ctxbench.index.words import WordRule, weighted_words
+from ctxbench.items import Catalog, Item
 
 VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
-
-_WORD = re.compile(r"[^\W_]+")
-
-
-def words(text: str) -> list[str]:
-    """Runs of letters, digits and the marks on them, case-folded: `create_issue` is two words.
-
-    Text is composed first (NFC), so that both spellings of é are one. Nothing is stemmed or stopped.
-    """
-    if text.isascii():
-        return _WORD.findall(text.lower())
-    folded = unicodedata.normalize("NFC", text.casefold())
-    return "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split()
+PLAIN = WordRule()
 
 
 class Bm25Index:
-    """BM25 scores of one catalog's search texts, computed by bm25s.
+    """BM25 scores of one catalog's search texts.
 
     With N items, n of them with the term, tf times in an item, and L = 1 - b + b * length / mean length, a term adds
 
@@ -37,36 +26,68 @@ class Bm25Index:
       rank-bm25, which gives words that stand in half of the items or more another floor;
     * `bm25+`: ln((N + 1) / n) * (1 + tf (k1 + 1) / (tf + k1 L)), BM25Plus of rank-bm25.
 
+    Args:
+        catalog: the items; a score depends on nothing else, and not on what else is asked.
+        k1, b: saturation, and share of length normalisation.
+        variant: one of `VARIANTS`.
+        rule: which words count; those of a plain text unless told otherwise.
+        server: whether the words of a tool's server stand in front of its text.
+
     Source: Kamphuis et al., ECIR 2020.
     """
 
-    def __init__(self, catalog: Catalog, *, k1: float, b: float, variant: str = "lucene") -> None:
-        self._n_items = len(catalog)
-        tokens = [words(item.search_text) for item in catalog]
-        self._index = None
-        if any(tokens):
-            import bm25s
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        k1: float,
+        b: float,
+        variant: str = VARIANTS[0],
+        rule: WordRule = PLAIN,
+        server: bool = False,
+    ) -> None:
+        self._rule = rule
+        n = len(catalog)
+        texts = [rule.words(_text(item, server=server)) for item in catalog]
+        counts = counted(texts, item=np.arange(n, dtype=np.int64), weight=np.ones(n), n_items=n)
+        length = np.array([len(text) for text in texts], dtype=np.float64)
+        norm = k1 * (1.0 - b + b * length / (length.sum() / n)) if len(counts.item) else length
+        idf = _idf(counts, variant)
+        share = counts.value / (counts.value + norm[counts.item])
+        if variant == "bm25+":
+            share *= k1 + 1.0
+        self._postings = replace(counts, value=counts.by_posting(idf) * share)
+        self._absent: list[float] = (idf if variant == "bm25+" else 0.0 * idf).tolist()  # of a word that is not there
 
-            logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG, which a user's tests would show
-            self._index = bm25s.BM25(k1=k1, b=b, delta=1.0, method=variant, dtype="float64")
-            self._index.index(tokens, show_progress=False)
+    def words(self, chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
+        """How often each word stands in the chunks of a request, each time by the weight of its chunk."""
+        return weighted_words(self._rule.of_chunks(chunks), weights)
 
-    def scores(self, text: str) -> FloatArray:
-        """Score every item for `text`, shape (n_items,), >= 0; the same for all that share no word with it."""
-        known = self._known(text)
-        if self._index is None or not known:
-            return np.zeros(self._n_items, dtype=np.float64)
-        return np.asarray(self._index.get_scores(known), dtype=np.float64)
+    def scores(self, asked: str | Mapping[str, float]) -> FloatArray:
+        """Score every item for a text, or for words with their weights.
 
-    def shares_word(self, text: str) -> BoolArray:
-        """Which items have a word of `text` (and at least one that counts), shape (n_items,)."""
-        shares = np.zeros(self._n_items, dtype=np.bool_)
-        if self._index is not None:
-            start, item = self._index.scores["indptr"], self._index.scores["indices"]
-            for word in self._known(text):
-                term = self._index.vocab_dict[word]
-                shares[item[start[term] : start[term + 1]]] = True
-        return shares
+        Returns:
+            Shape (n_items,), >= 0; the same for all that share no word with it.
+        """
+        words = self.words([asked], [1.0]) if isinstance(asked, str) else asked
+        number = self._postings.word
+        absent = sum(weight * self._absent[number[word]] for word, weight in words.items() if word in number)
+        scores: FloatArray = self._postings.scores(words) + absent
+        return scores
 
-    def _known(self, text: str) -> list[str]:
-        return [] if self._index is None else [word for word in words(text) if word in self._index.vocab_dict]
+    def shares_word(self, asked: str | Mapping[str, float]) -> BoolArray:
+        """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
+        return self._postings.shares_word(self.words([asked], [1.0]) if isinstance(asked, str) else asked)
+
+
+def _text(item: Item, *, server: bool) -> str:
+    return f"{item.server} {item.search_text}" if server and item.server else item.search_text
+
+
+def _idf(counts: Postings, variant: str) -> FloatArray:
+    """The inverse document frequency of every word, shape (n_words,)."""
+    n = counts.held().astype(np.float64)
+    if variant == "bm25+":
+        return logarithms((counts.n_items + 1) / n)
+    odds = (counts.n_items - n + 0.5) / (n + 0.5)
+    return logarithms(1.0 + odds) if variant == "lucene" else np.maximum(logarithms(odds), 0.0)

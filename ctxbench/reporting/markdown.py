@@ -13,7 +13,6 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
-_WORDS = "runs of letters and digits, case-folded, nothing stemmed or left out"
 
 
 def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str:
@@ -41,8 +40,8 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What holds for all figures."""
     steps = json.dumps(manifest["selectors"])
     yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
-    if '"retrieve:bm25"' in steps:
-        yield f"* Words of BM25: {_WORDS}."
+    for words in dict.fromkeys(map(_words, _bm25_steps(manifest["selectors"]))):
+        yield f"* Words of BM25: {words}."
     if '"embedder"' in steps:
         model = manifest["embedder"]
         yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
@@ -54,6 +53,26 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
         yield f"* `{name}`: {_said(about)}{f' ({values})' if values else ''}."
+
+
+def _bm25_steps(described: Any) -> Iterator[Mapping[str, Any]]:
+    """Every BM25 step in descriptions, at any depth."""
+    inside: Iterable[Any] = described if isinstance(described, list) else ()
+    if isinstance(described, Mapping):
+        inside = described.values()
+        if described.get("step") == "retrieve:bm25":
+            yield described
+    for one in inside:
+        yield from _bm25_steps(one)
+
+
+def _words(step: Mapping[str, Any]) -> str:
+    """Which words of a text count in a BM25 step."""
+    identifiers = ", identifiers by their parts" if step.get("words") == "split" else ""
+    left_out = "common English words and single characters left out" if step.get("stop") else "nothing left out"
+    stemmed = "English endings taken off" if step.get("stem") else "nothing stemmed"
+    server = "; a tool's server is searched, too" if step.get("server") else ""
+    return f"runs of letters and digits, case-folded{identifiers}; {stemmed}, {left_out}{server}"
 
 
 def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:

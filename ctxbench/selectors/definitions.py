@@ -10,6 +10,7 @@ from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.pipeline import Pipeline, PipelineError, SpecFault
+from ctxbench.selectors.oracle import NEEDS_LABELS, ORACLE
 from ctxbench.selectors.parameters import Parameter, Value, faults_between, read_parameter, set_values, shown
 from ctxbench.yamlio import line_of, load_yaml
 
@@ -171,7 +172,10 @@ def definition(name: str) -> Definition:
 
     Raises:
         UnknownNameError: there is none of this name.
+        ParameterError: it is the oracle, which is no pipeline.
     """
+    if name == ORACLE:
+        raise ParameterError(NEEDS_LABELS)
     if name not in shipped():
         raise UnknownNameError("selector", name, shipped())
     return read_definition(_SHIPPED / f"{name}.yaml")

@@ -6,11 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-import numpy as np
-
-from ctxbench.arrays import FloatArray
 from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError, suggest
 from ctxbench.index.bm25f import Bm25fIndex, query_words
@@ -19,6 +16,8 @@ from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.lexical import VARIANTS, Bm25Index
 from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.words import WordRule
+from ctxbench.items import Catalog
 from ctxbench.query import Query
 from ctxbench.stages import Resources
 
@@ -27,24 +26,35 @@ _TOGETHER = 256  # requests whose words are compared with the catalog's at once,
 
 @dataclass(frozen=True)
 class Bm25:
-    """BM25 over search texts (name, description, text); words are runs of letters and digits.
+    """BM25 over search texts (name, description, text), with the name of a tool's server in front.
 
     Attributes:
         k1: saturation of term frequency, >= 0.
         b: share of length normalisation, 0 to 1.
         variant: `lucene`, `robertson` or `bm25+`.
         depth: how many items are found for a request, >= 1.
+        words: `split`, identifiers count by their parts (`createIssue` and `create_issue` as `create issue`), or
+            `plain`, words are runs of letters and digits.
+        stop: whether common English words and single letters and digits are left out, unless nothing else is there.
+        stem: whether English endings are taken off.
+        server: whether a tool's server is searched.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
-    one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight.
-    Cost: linear in the items that share a word. Source: Robertson et al. 1994; bm25s.
+    one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight. The
+    defaults were measured over eleven datasets (reports/comparators.md). Cost: linear in the items that share a word.
+    Source: Robertson et al. 1994; bm25s, rank-bm25.
     """
 
     k1: float = 1.5
     b: float = 0.75
     depth: int = DEPTH
     variant: str = VARIANTS[0]
+    words: Literal["plain", "split"] = "split"
+    stop: bool = True
+    stem: bool = True
+    server: bool = True
     ranks: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # 2: words are split, stopped and stemmed, and servers searched, unless told otherwise
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
@@ -56,23 +66,18 @@ class Bm25:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch = query.batch
-        key = ("bm25", batch.catalog.hash, self.k1, self.b, self.variant)
-        index = resources.kept(key, lambda: Bm25Index(batch.catalog, k1=self.k1, b=self.b, variant=self.variant))
-        scores = [_weighted_scores(index, query, row) for row in range(len(batch))]
+        index = resources.kept(("bm25", batch.catalog.hash, self), lambda: self._index(batch.catalog))
+        asked = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        scores = [index.scores(words) for words in asked]
         found = [
-            row & (score > 0) & index.shares_word(" ".join(query.chunks(place)))
-            for place, (row, score) in enumerate(zip(batch.eligible, scores, strict=True))
+            row & (score > 0) & index.shares_word(words)
+            for row, score, words in zip(batch.eligible, scores, asked, strict=True)
         ]
         return ranked_by(scores, found, depth=self.depth)
 
-
-def _weighted_scores(index: Bm25Index, query: Query, request: int) -> FloatArray:
-    """The sum over weights of weight x score of the chunks that have it: BM25 is a sum over words."""
-    by_weight: dict[float, list[str]] = {}
-    for chunk, weight in zip(query.chunks(request), _weights(query, request), strict=True):
-        by_weight.setdefault(weight, []).append(chunk)
-    parts = [weight * index.scores(" ".join(chunks)) for weight, chunks in by_weight.items()]
-    return np.sum(parts, axis=0) if parts else index.scores("")
+    def _index(self, catalog: Catalog) -> Bm25Index:
+        rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
+        return Bm25Index(catalog, k1=self.k1, b=self.b, variant=self.variant, rule=rule, server=self.server)
 
 
 def _weights(query: Query, request: int) -> Sequence[float]:
@@ -86,13 +91,13 @@ def _check_depth(depth: int) -> None:
         raise ParameterError(f"depth must be 1 or more, got {depth}")
 
 
-_WEIGHTS = MappingProxyType({"name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
-_B = MappingProxyType({"name": 0.3, "description": 0.75, "parameters": 0.75, "text": 0.75})
+_WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
+_B = MappingProxyType({"server": 0.3, "name": 0.3, "description": 0.75, "parameters": 0.75, "text": 0.75})
 
 
 @dataclass(frozen=True)
 class Bm25f:
-    """BM25 over fields: name, description, parameters (names and descriptions in the schema) and text.
+    """BM25 over fields: server, name, description, parameters (names and descriptions in the schema) and text.
 
     Attributes:
         weights: by field, >= 0 and not all 0; a field that is not named keeps its default.
@@ -113,6 +118,7 @@ class Bm25f:
     k1: float = 1.5
     depth: int = DEPTH
     ranks: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # 2: the server is a field
 
     def __post_init__(self) -> None:
         weights = _by_field("weights", self.weights, _WEIGHTS, high=math.inf)

@@ -91,7 +91,7 @@ def test_a_library_that_is_missing_is_said_to_be(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", version)
-    assert versions()["bm25s"] == "not installed"
+    assert versions()["rapidfuzz"] == "not installed"
 
 
 def test_a_selector_is_described_by_its_values_and_its_own_words():

@@ -73,15 +73,16 @@ SHARE = st.floats(0, 1)
 @given(
     rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6),
     text=TEXT,
-    weights=st.tuples(*[st.floats(0, 4)] * 4),
-    b=st.tuples(*[SHARE] * 4),
+    weights=st.tuples(*[st.floats(0, 4)] * 5),
+    b=st.tuples(*[SHARE] * 5),
     k1=st.floats(0.01, 3),
 )
 def test_scores_equal_the_formula_computed_naively(rows, text, weights, b, k1):
     catalog = Catalog(
         [
             Item(
-                type="rule",
+                type="tool" if body else "rule",
+                server=body,
                 name=f"{name} n{place}",
                 description=description,
                 text=body,

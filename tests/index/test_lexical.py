@@ -5,7 +5,8 @@ from math import log
 import numpy as np
 import pytest
 
-from ctxbench.index.lexical import Bm25Index, words
+from ctxbench.index.lexical import VARIANTS, Bm25Index
+from ctxbench.index.words import WordRule, words
 from ctxbench.items import Catalog, Item
 
 TEXTS = ["apple", "apple banana banana", "cherry apple", "date elder"]  # 1, 3, 2 and 2 words: 2 on average
@@ -15,21 +16,6 @@ CATALOG = Catalog([Item(type="rule", name=text) for text in TEXTS])
 def weight(tf: int, length: int, *, n: int, k1: float = 1.5, b: float = 0.75) -> float:
     """One term: idf of a word that `n` of the 4 texts hold, times its weight in a text."""
     return log(1 + (4 - n + 0.5) / (n + 0.5)) * tf / (tf + k1 * (1 - b + b * length / 2))
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("create_issue, 2nd", ["create", "issue", "2nd"]),
-        ("ÄÖ-ß don't", ["äö", "ss", "don", "t"]),
-        ("土曜日 🚀", ["土曜日"]),
-        (" _!", []),
-        ("Cafe\u0301 Caf\u00e9", ["caf\u00e9", "caf\u00e9"]),  # both spellings of é
-        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),  # marks belong to their letters
-    ],
-)
-def test_words_are_runs_of_letters_and_digits(text, found):
-    assert words(text) == found
 
 
 @pytest.mark.parametrize(
@@ -128,7 +114,60 @@ def test_which_items_share_a_word_with_a_text():
     assert Bm25Index(Catalog([]), k1=1.5, b=0.75).shares_word("apple").tolist() == []
 
 
-def test_the_library_logs_nothing_that_a_test_of_users_would_show(caplog):
-    with caplog.at_level("DEBUG"):
-        Bm25Index(CATALOG, k1=1.5, b=0.75).scores("apple")
-    assert caplog.records == []
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4), (2.0, 0.0), (1.2, 1.0)])
+def test_scores_equal_those_of_bm25s_in_every_variant(variant, k1, b):
+    import bm25s  # 0.3.16
+
+    catalog = Catalog([Item(type="rule", name=text) for text in dict.fromkeys(made_up(150))])
+    theirs = bm25s.BM25(k1=k1, b=b, delta=1.0, method=variant, dtype="float64")
+    theirs.index([words(item.search_text) for item in catalog], show_progress=False)
+    ours = Bm25Index(catalog, k1=k1, b=b, variant=variant)
+    for text in made_up(180)[150:]:
+        known = [word for word in words(text) if word in theirs.vocab_dict]
+        assert ours.scores(text) == pytest.approx(theirs.get_scores(known), rel=1e-12, abs=1e-12)
+
+
+def test_with_the_words_of_bm25s_scores_are_those_of_its_defaults():
+    import bm25s  # 0.3.16
+    from bm25s.stopwords import STOPWORDS_EN
+
+    texts = ["the apple tree", "apple pie of the day", "an elder tree in the wood", "a day of rest"]
+    tokens = bm25s.tokenize(texts, stopwords="english", return_ids=False, show_progress=False)
+    theirs = bm25s.BM25(dtype="float64")
+    theirs.index(tokens, show_progress=False)
+    kept = [" ".join(word for word in text.split() if word not in STOPWORDS_EN) for text in texts]
+    ours = Bm25Index(Catalog([Item(type="rule", name=text) for text in kept]), k1=1.5, b=0.75)
+    assert ours.scores("apple tree day") == pytest.approx(theirs.get_scores(["apple", "tree", "day"]), rel=1e-12)
+
+
+def test_the_same_word_in_other_shapes_is_found_where_the_rule_says_so():
+    catalog = Catalog([Item(type="tool", name="createIssues"), Item(type="tool", name="send")])
+    strong, plain = (
+        Bm25Index(catalog, k1=1.5, b=0.75, rule=WordRule(split=on, stop=on, stem=on)) for on in (True, False)
+    )
+    assert (strong.scores("an issue") > 0).tolist() == [True, False]
+    assert (plain.scores("an issue") > 0).tolist() == [False, False]
+
+
+def test_the_server_is_searched_where_asked_as_if_it_were_in_the_name():
+    moved = Catalog([Item(type="tool", server="github", name="create_issue"), Item(type="tool", name="send")])
+    before = Catalog([Item(type="tool", name="github_create_issue"), Item(type="tool", name="send")])
+    asked = "github issue"
+    as_name = Bm25Index(before, k1=1.5, b=0.75).scores(asked)
+    assert np.array_equal(Bm25Index(moved, k1=1.5, b=0.75, server=True).scores(asked), as_name)
+    assert (Bm25Index(moved, k1=1.5, b=0.75).scores("github") > 0).tolist() == [False, False]
+
+
+def test_weights_of_words_count():
+    index = Bm25Index(CATALOG, k1=1.5, b=0.75)
+    assert index.scores(index.words(["apple", "cherry"], [1.0, 0.5])) == pytest.approx(
+        index.scores("apple") + 0.5 * index.scores("cherry")
+    )
+
+
+def test_a_request_of_stop_words_finds_what_is_made_of_them_and_crashes_nothing():
+    catalog = Catalog([Item(type="memory", name="to be or not to be"), Item(type="memory", name="what to buy")])
+    index = Bm25Index(catalog, k1=1.5, b=0.75, rule=WordRule(stop=True))
+    assert (index.scores("to be") > 0).tolist() == [True, False]
+    assert index.scores("is it").tolist() == [0.0, 0.0]

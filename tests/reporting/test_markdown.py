@@ -11,6 +11,8 @@ from ctxbench.evaluation.datasets import Dataset, read_dataset
 from ctxbench.evaluation.stats import Comparison, Estimate, Interval
 from ctxbench.evaluation.summary import DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.reporting.markdown import markdown_report
+from ctxbench.stages import Step
+from ctxbench.steps.lexical import Bm25
 
 TINY = Path(__file__).parents[1] / "data" / "tiny"
 
@@ -49,7 +51,7 @@ def summary() -> RunSummary:
         "embedder": {"model": "some/model", "dimensions": 3},
         "selectors": {
             "base": {"about": "The base.", "values": {"n": 5}, "identities": {"embedder": "some"}},
-            "a|b": {"pipeline": {"retrieve": {"step": "retrieve:bm25"}}},
+            "a|b": {"pipeline": {"retrieve": Step("retrieve", "bm25", Bm25()).describe()}},
         },
     }
     one = DatasetSummary(dataset="desk", queries=8, unlabelled=2, items=15, selectors=(base, other))
@@ -65,7 +67,10 @@ def test_what_every_figure_was_measured_on_is_said(summary, dataset):
     assert text[:3] == ["# trial", "", "Which?"]
     assert "* Split: test." in text
     assert any(line.startswith("* Item text, which pipelines search: `name: description`") for line in text)
-    assert any(line.startswith("* Words of BM25: runs of letters and digits") for line in text)
+    assert (
+        "* Words of BM25: runs of letters and digits, case-folded, identifiers by their parts; English endings taken "
+        "off, common English words and single characters left out; a tool's server is searched, too."
+    ) in text
     groups = {(i.query, i.alternatives or i.item.id) for i in dataset.labels if i.grade == 2}
     assert any(f"Requirements: {len(groups)}, alternatives counted once" in line for line in text)
     assert any("Prompt tokens are those of `o200k_base`." in line for line in text)

@@ -5,6 +5,7 @@ import pytest
 
 from ctxbench import testing
 from ctxbench.errors import ParameterError
+from ctxbench.index.fields import FIELDS
 from ctxbench.items import Catalog, Item
 from ctxbench.query import Query
 from ctxbench.requests import Batch, Request
@@ -73,6 +74,19 @@ class TestBm25:
         with pytest.raises(ParameterError, match="depth must be 1 or more, got 0"):
             Bm25(depth=0)
 
+    def test_identifiers_stems_and_servers_are_found_and_stop_words_are_not(self, resources):
+        items = Catalog([Item(type="tool", server="git_hub", name="createIssues"), Item(type="tool", name="an_a")])
+        asked = [["creating an issue"], ["a hub"]]
+        strong = found(Bm25(), items, *asked, resources=resources)
+        assert [[item for item, _ in row] for row in strong] == [[0], [0]]
+        plain = found(Bm25(words="plain", stop=False, stem=False, server=False), items, *asked, resources=resources)
+        assert [[item for item, _ in row] for row in plain] == [[1], [1]]
+
+    def test_a_request_of_stop_words_alone_finds_what_is_made_of_them(self, resources):
+        items = Catalog([Item(type="memory", name="what is it"), Item(type="memory", name="what is a memory")])
+        got = found(Bm25(), items, ["What is it?"], ["to you"], resources=resources)
+        assert [[item for item, _ in row] for row in got] == [[0], []]
+
     def test_a_chunk_counts_by_its_weight(self, resources):
         batch = Batch.of(self.ITEMS, [Request(id="1", text="banana pie")])
         alone = [found(Bm25(), self.ITEMS, [word], resources=resources)[0] for word in ("banana", "pie")]
@@ -112,8 +126,8 @@ class TestBm25f:
 
     def test_fields_that_are_not_named_keep_their_defaults(self):
         step = Bm25f(weights={"text": 1.0}, b={"name": 0.0})
-        assert step.weights == {"name": 3.0, "description": 1.0, "parameters": 1.0, "text": 1.0}
-        assert step.b == {"name": 0.0, "description": 0.75, "parameters": 0.75, "text": 0.75}
+        assert step.weights == {"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 1.0}
+        assert step.b == {"server": 0.3, "name": 0.0, "description": 0.75, "parameters": 0.75, "text": 0.75}
 
     def test_blank_requests_no_request_and_no_item(self, resources):
         items = tools("apple")
@@ -143,7 +157,7 @@ class TestBm25f:
             ({"weights": {"name": "3"}}, "weights: name must be 0 or more, got '3'"),
             ({"weights": {"name": True}}, "weights: name must be 0 or more, got True"),
             ({"weights": {"name": float("nan")}}, "weights: name must be 0 or more, got nan"),
-            ({"weights": dict.fromkeys(("name", "description", "parameters", "text"), 0)}, "must not all be 0"),
+            ({"weights": dict.fromkeys(FIELDS, 0)}, "must not all be 0"),
             ({"b": {"text": 1.5}}, "b: text must be 0 to 1, got 1.5"),
             ({"k1": -0.1}, "k1 must be 0 or more, got -0.1"),
             ({"depth": 0}, "depth must be 1 or more, got 0"),

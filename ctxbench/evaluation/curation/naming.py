@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics.inputs import Grade
-from ctxbench.index.lexical import words
+from ctxbench.index.words import words
 
 RULE = "the name as written (3 characters or more), or all words of a name of two or more, side by side"
 _SHORTEST = 3

@@ -12,7 +12,7 @@ import numpy as np
 from ctxbench.arrays import Float32Array, FloatArray, IntArray
 from ctxbench.errors import ParameterError
 from ctxbench.index.dense import chunks_of
-from ctxbench.index.lexical import words
+from ctxbench.index.words import words
 from ctxbench.items import Catalog
 
 WORDS = "cosine of TF-IDF over the words of the search texts"

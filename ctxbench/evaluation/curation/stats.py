@@ -24,7 +24,7 @@ from ctxbench.evaluation.curation.similar import (
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics.inputs import Grade
 from ctxbench.index.dense import chunks_of
-from ctxbench.index.lexical import words
+from ctxbench.index.words import words
 from ctxbench.items import ItemKey
 from ctxbench.text import query_chunks
 from ctxbench.tokens import CharsCounter, TokenCounter

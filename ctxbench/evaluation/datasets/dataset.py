@@ -186,6 +186,18 @@ class Dataset:
             via=np.array([Via[label.via.upper()] for label in self.labels], dtype=np.int64),
         )
 
+    @cached_property
+    def required(self) -> dict[str, tuple[tuple[ItemKey, ...], ...]]:
+        """By query id, groups of required items, of each of which one is needed; () where nothing is required."""
+        found: dict[str, tuple[tuple[ItemKey, ...], ...]] = {}
+        for query, labels in self._labels_by_query.items():
+            groups: dict[object, list[ItemKey]] = {}
+            for label in labels:
+                if label.grade == Grade.REQUIRED:
+                    groups.setdefault(label.alternatives or label.item, []).append(label.item)
+            found[query] = tuple(map(tuple, groups.values()))
+        return found
+
     @property
     def split_names(self) -> tuple[str, ...]:
         """The splits that have queries: `tuning` and `test` first, others by name."""

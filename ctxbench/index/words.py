@@ -1,0 +1,123 @@
+"""Words: how texts and names become the words that lexical search compares. Every word rule is here."""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+_WORD = re.compile(r"[^\W_]+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_COMMON = (
+    "a about also am an and any are as at be but by can could did do does for from get give had has have he "
+    "hello hi how i if in into is it its just let me my need no not of on or our out please she so some tell "
+    "than that the their then there these they this those to up want was we were what when where which who will "
+    "with would you your"
+)
+STOP_WORDS = frozenset(_COMMON.split())
+"""Common English words of requests and descriptions, case-folded."""
+_LEFT_OUT = STOP_WORDS | frozenset(string.ascii_lowercase + string.digits)  # one ideograph is a word
+ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
+"""English endings, in the order in which they are tried."""
+
+
+def words(text: str) -> list[str]:
+    """Runs of letters, digits and the marks on them, case-folded: `create_issue` is two words.
+
+    Text is composed first (NFC), so that both spellings of é are one. Nothing is stemmed or stopped.
+    """
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    folded = unicodedata.normalize("NFC", text.casefold())
+    return "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split()
+
+
+def name_words(text: str) -> list[str]:
+    """The words of a name: its parts, and behind those of a piece that was split the whole piece.
+
+    `createIssue` and `create_issue` are `create issue createissue`; `HTTPServer2` is `http server 2 httpserver2`.
+    A plain sentence has the words of `words`, and for an identifier in it those of its parts too.
+    """
+    found: list[str] = []
+    for piece in text.split():
+        parts = name_parts(piece)
+        found += parts
+        if len(parts) > 1:
+            found.append("".join(parts))
+    return found
+
+
+def name_parts(text: str) -> list[str]:
+    """The parts of a name, case-folded: split at blanks, punctuation, changes of case, and digits."""
+    if text.isascii():
+        return [part.lower() for part in _PART.findall(text)]
+    return [part for piece in text.split() for part in _piece_parts(piece)]
+
+
+def _piece_parts(piece: str) -> list[str]:
+    """The parts of a text without blanks; what is not ASCII has no pattern for its case."""
+    if piece.isascii():
+        return name_parts(piece)
+    return [part for run in words(_spaced(piece)) for part in (name_parts(run) if run.isascii() else [run])]
+
+
+def _spaced(piece: str) -> str:
+    """A blank before every capital that follows a small letter."""
+    return "".join(f" {c}" if i and c.isupper() and not piece[i - 1].isupper() else c for i, c in enumerate(piece))
+
+
+@lru_cache(maxsize=1 << 16)  # a catalog says the same few thousand words again and again
+def stem(word: str) -> str:
+    """A word without an English ending that leaves at least three letters: `issues`, `issuing` and `issue` are `issu`.
+
+    Source: ours, one ending of `ENDINGS` and the longest that fits; lighter than Porter's, with no table of exceptions.
+    """
+    ending = next((end for end in ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
+    return word.removesuffix(ending)
+
+
+@dataclass(frozen=True)
+class WordRule:
+    """Which words of a text count in BM25.
+
+    Attributes:
+        split: identifiers count by their parts (`name_parts`); else a word is a run of letters and digits (`words`).
+        stop: `STOP_WORDS` and single Latin letters and digits are left out, unless nothing else is there.
+        stem: English endings are taken off (`stem`).
+    """
+
+    split: bool = False
+    stop: bool = False
+    stem: bool = False
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text in order, with repeats."""
+        return self.of_chunks([text])[0]
+
+    def of_chunks(self, chunks: Sequence[str]) -> list[list[str]]:
+        """The words of each chunk of a text; what `stop` leaves out counts where nothing is left of all of them."""
+        found = [name_parts(chunk) if self.split else words(chunk) for chunk in chunks]
+        if self.stop:
+            kept = [[word for word in row if word not in _LEFT_OUT] for row in found]
+            found = kept if any(kept) else found
+        return [[stem(word) for word in row] for row in found] if self.stem else found
+
+
+def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:
+    """How often each word stands in the chunks of a request, each time by the weight of its chunk.
+
+    Args:
+        chunks: the words of each chunk.
+        weights: one a chunk.
+
+    Returns:
+        Words in the order of first appearance, so that sums have one order.
+    """
+    found: dict[str, float] = {}
+    for chunk, weight in zip(chunks, weights, strict=True):
+        for word in chunk:
+            found[word] = found.get(word, 0.0) + weight
+    return found

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, name_words, stem, weighted_words, words
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("create_issue, 2nd", ["create", "issue", "2nd"]),
+        ("ÄÖ-ß don't", ["äö", "ss", "don", "t"]),
+        ("土曜日 🚀", ["土曜日"]),
+        (" _!", []),
+        ("Cafe\u0301 Caf\u00e9", ["caf\u00e9", "caf\u00e9"]),  # both spellings of é
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),  # marks belong to their letters
+    ],
+)
+def test_words_are_runs_of_letters_and_digits(text, found):
+    assert words(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("createIssue", ["create", "issue", "createissue"]),
+        ("create_issue", ["create", "issue", "createissue"]),
+        ("create-issue.v2", ["create", "issue", "v", "2", "createissuev2"]),
+        ("HTTPServer2", ["http", "server", "2", "httpserver2"]),
+        ("getHTTPResponse", ["get", "http", "response", "gethttpresponse"]),
+        ("Alert quality", ["alert", "quality"]),
+        ("UPPER", ["upper"]),
+        ("mp3", ["mp", "3", "mp3"]),
+        ("größeÄndern", ["grösse", "ändern", "grösseändern"]),
+        ("土曜日 🚀", ["土曜日"]),
+        ("e\u0301t\u00e9", ["\u00e9t\u00e9"]),  # both spellings of é
+        ("_ !", []),
+        ("", []),
+    ],
+)
+def test_names_are_split_at_case_digits_and_punctuation_and_stay_whole_too(text, found):
+    assert name_words(text) == found
+
+
+def test_parts_of_a_name_come_without_the_whole():
+    assert name_parts("createIssue in_tracker") == ["create", "issue", "in", "tracker"]
+
+
+@pytest.mark.parametrize("text", ["open a new issue", "Dates are written year first.", "Wann ist geöffnet?"])
+def test_a_plain_sentence_has_the_words_that_it_has_anywhere(text):
+    assert name_words(text) == words(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "stemmed"),
+    [
+        ("issues", "issu"),
+        ("issuing", "issu"),
+        ("issue", "issu"),
+        ("queries", "quer"),
+        ("query", "quer"),
+        ("notifications", "notific"),
+        ("bring", "bring"),  # what is left must have three letters
+        ("es", "es"),
+        ("", ""),
+        ("土曜日", "土曜日"),
+    ],
+)
+def test_an_ending_is_taken_off_that_leaves_three_letters(word, stemmed):
+    assert stem(word) == stemmed
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        (WordRule(), ["please", "list", "my", "pullrequests", "a", "2"]),
+        (WordRule(split=True), ["please", "list", "my", "pull", "requests", "a", "2"]),
+        (WordRule(stop=True), ["list", "pullrequests"]),
+        (WordRule(stem=True), ["pleas", "list", "my", "pullrequest", "a", "2"]),
+        (WordRule(split=True, stop=True, stem=True), ["list", "pull", "request"]),
+    ],
+)
+def test_a_rule_says_which_words_count(rule, found):
+    assert rule.words("Please list my pullRequests: a 2") == found
+
+
+def test_stop_words_count_where_nothing_else_is_left_of_all_chunks():
+    rule = WordRule(stop=True)
+    assert rule.words("To be or not to be") == ["to", "be", "or", "not", "to", "be"]
+    assert rule.of_chunks(["to be", "a test"]) == [[], ["test"]]
+    assert rule.of_chunks(["to be", "A"]) == [["to", "be"], ["a"]]
+    assert rule.of_chunks([]) == []
+    assert rule.words(" !") == []
+
+
+def test_one_ideograph_is_a_word():
+    assert WordRule(stop=True).words("猫 x 7") == ["猫"]
+
+
+def test_stop_words_are_as_words_gives_them():
+    assert all(words(word) == [word] for word in STOP_WORDS)
+
+
+def test_words_count_by_the_weight_of_their_chunk_in_the_order_of_first_appearance():
+    found = weighted_words([["b", "a"], ["a", "c"]], [1.0, 0.5])
+    assert list(found.items()) == [("b", 1.0), ("a", 1.5), ("c", 0.5)]
