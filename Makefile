@@ -9,7 +9,7 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 # near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
-.PHONY: demo test lint bench baselines ablations presets strategies gate clean
+.PHONY: demo test lint bench baselines ablations presets learned strategies gate clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -50,6 +50,10 @@ presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one 
 gate: $(VENV)/.demo  ## reports/gate*.md: false alarms, power, causes, price and intervals of `ctxbench check`, measured
 	$(BIN)/python experiments/gate/measure.py
 	$(BIN)/python experiments/gate/gate_chance_intervals.py
+
+learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted on all datasets, measured with families left out
+	$(BIN)/python experiments/learned/fit.py
+	$(BIN)/python experiments/learned/measure.py
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python -m ctxbench.reporting.strategies experiments/strategies.md

@@ -11,19 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctxbench.arrays import FloatArray
-from ctxbench.index.fields import field_words, name_parts
+from ctxbench.index.fields import field_words
 from ctxbench.index.lexical import Bm25Index
+from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
 from ctxbench.items import Catalog, Item
 from ctxbench.stages import Resources
 
-_ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
-_COMMON = (
-    "a about also am an and any are as at be but by can could did do does for from get give had has have he "
-    "hello hi how i if in into is it its just let me my need no not of on or our out please she so some tell "
-    "than that the their then there these they this those to up want was we were what when where which who will "
-    "with would you your"
-)
-_LEFT_OUT = frozenset(_COMMON.split())
+RULE = WordRule(split=True, stop=True, stem=True)
+"""Which words count: parts of identifiers, without common English words, stemmed."""
 
 
 class ItemWords:
@@ -49,7 +44,7 @@ class ItemWords:
             field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in words])
             for field in self.fields
         }
-        self._bm25 = Bm25Index(catalog, k1=1.5, b=0.75)
+        self._bm25 = Bm25Index(catalog, k1=1.5, b=0.75, rule=RULE, server=True)
 
     def knows(self, word: str) -> bool:
         """Whether any item has the word."""
@@ -101,18 +96,13 @@ def _fields(item: Item) -> dict[str, list[str]]:
 
 
 def stems(words: Sequence[str]) -> list[str]:
-    """Words without the common ones, and without an English ending that leaves at least three letters."""
-    return [_stem(word) for word in words if word not in _LEFT_OUT]
+    """Words without the common ones, stemmed."""
+    return [stem(word) for word in words if word not in STOP_WORDS]
 
 
 def query_stems(text: str) -> list[str]:
     """The distinct stems of a request's words, sorted."""
     return sorted(set(stems(name_parts(text))))
-
-
-def _stem(word: str) -> str:
-    ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
-    return word.removesuffix(ending)
 
 
 def _idf(n: int, held: int) -> float:

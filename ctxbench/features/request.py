@@ -13,7 +13,7 @@ import numpy as np
 from ctxbench.arrays import FloatArray
 from ctxbench.features.found import Found
 from ctxbench.features.item_words import ItemWords, query_stems
-from ctxbench.index.fields import name_parts
+from ctxbench.index.words import name_parts
 from ctxbench.items import Item
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

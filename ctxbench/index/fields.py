@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ctxbench.index.words import name_parts as name_parts  # noqa: PLC0414 - features.py has it from here
 from ctxbench.index.words import name_words, words
 from ctxbench.items import Item
 

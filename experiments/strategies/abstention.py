@@ -36,6 +36,7 @@ from ctxbench.evaluation.calibrating.trials import (
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.stats import Comparison, correct
+from ctxbench.features.logistic import Logistic
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.pipeline import Pipeline
@@ -44,7 +45,7 @@ from ctxbench.reporting.line_chart import Ring, Scale, line_chart
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.stages import Step
-from ctxbench.steps.calibrated import Abstain, Logistic
+from ctxbench.steps.calibrated import Abstain
 from ctxbench.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
@@ -186,7 +187,7 @@ def silences(part: Dataset, pipeline: Pipeline, resources: LocalResources, found
 
 def by_fit(found: Fit, made: Examples) -> FloatArray:
     """The probabilities of a fit."""
-    return Logistic.of(found, made.names).probabilities(made.features, made.vectors)
+    return Logistic.read(found.values).probabilities(made.features, made.vectors)
 
 
 def silence_section(one: Trial, p: Mapping[str, Mapping[str, Comparison]]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """A setting that offers a number of prompt tokens on average, found on requests without labels.
 
 How complete a selector is cannot be told without labels, but what it costs can. A cap on items comes before a margin:
-the smallest number of items whose whole price reaches the budget is taken, and then the margin that meets it. At equal
-tokens that was the more complete order on the datasets here (`reports/learned.md`).
+the smallest number of items whose whole price reaches the budget is taken, one more, and then the margin that meets it.
+At equal tokens that was the more complete order on the datasets here.
 """
 
 from __future__ import annotations
@@ -222,7 +222,8 @@ class Prices:
                 "average; give at least that"
             )
         ceiling, highest = self.highest
-        most = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
+        reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
+        most = min(reached + 1, ceiling)
         rest = (self.place < most) & (self.place >= 1) & (self.fallen <= highest)
         by_fallen = np.argsort(self.fallen[rest], kind="stable")
         fallen = self.fallen[rest][by_fallen]
