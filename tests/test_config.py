@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxbench import testing
 from ctxbench.config import DEFAULT_METRICS, examine, read_experiment, scoring
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.selectors.definitions import definition
@@ -184,6 +185,33 @@ def test_a_source_of_a_merge_may_have_the_name_of_such_a_parameter(given):
 class _Resources:
     def identity(self, resource):
         return resource
+
+
+@pytest.mark.parametrize("entry", ["oracle", "{selector: oracle}", "{selector: oracle, name: oracle}"])
+def test_the_oracle_is_a_selector_that_is_told_what_is_required(given, entry):
+    experiment = read(given, f"  - {entry}\n  - {{selector: random, like: oracle}}")
+    made = experiment.make_selectors(testing.mock_resources(), {}, required={"q": ()})
+    assert made["oracle"].required == {"q": ()}
+    assert made["random"].like is made["oracle"]
+    assert experiment.make_selectors(testing.mock_resources(), {})["oracle"].required is None
+    (spec,) = [spec for spec in experiment.selectors if spec.name == "oracle"]
+    assert spec.about.startswith("Exactly what is required")
+
+
+def test_the_oracle_has_no_parameters_and_no_presets(given):
+    found = selector_faults(given, "{selector: oracle, set: {n: 3}}", "{selector: oracle/small}")
+    assert [line for line, _ in found] == [3, 4]
+    assert "a selector has no 'set'" in found[0][1]
+    assert "answers only in an experiment over labelled datasets" in found[1][1]
+
+
+def test_the_oracle_stands_beside_answers_that_are_scored(given):
+    answers = given / "mine.jsonl"
+    answers.write_text("", encoding="utf-8")
+    assert [spec.name for spec in scoring(answers, dataset="d", beside=["oracle"], tokens="o200k").selectors] == [
+        "mine",
+        "oracle",
+    ]
 
 
 def test_like_wraps_the_ranking_wherever_the_other_stands(given):

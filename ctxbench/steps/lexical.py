@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -66,7 +66,8 @@ class Bm25:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch = query.batch
-        index = resources.kept(("bm25", batch.catalog.hash, self), lambda: self._index(batch.catalog))
+        key = ("bm25", batch.catalog.hash, replace(self, depth=DEPTH))
+        index = resources.kept(key, lambda: self._index(batch.catalog))
         asked = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
         scores = [index.scores(words) for words in asked]
         found = [

@@ -141,6 +141,20 @@ def test_metrics_are_those_of_the_labels(tmp_path):
     assert part.metrics["items"][[0, 9]].tolist() == [9.0, 2.0]  # what the session holds was not added
 
 
+def test_the_oracle_offers_what_is_required_and_random_as_much(tmp_path):
+    selectors = "\n  - oracle\n  - {selector: random, like: oracle}\n"
+    run_file(experiment(tmp_path, selectors, metrics="[completeness, precision, abstention]"), tmp_path / "run")
+    part = RunFolder(tmp_path / "run").load("tiny", "oracle")
+    needed = [0, 1, 2, 3, 5, 6, 7, 8]
+    assert part.metrics["completeness"][needed].tolist() == [1.0] * 8
+    assert part.metrics["precision"][needed[:-1]].tolist() == [1.0] * 7  # q09's session holds what it needs
+    assert part.metrics["abstention"][[4, 9]].tolist() == [1.0, 1.0]
+    found = offered(tmp_path / "run", "oracle")
+    assert found["q04"][-1] == "tool:forge:create_issue"  # 67 tokens; the other create_issue has 82
+    like = RunFolder(tmp_path / "run").load("tiny", "random")
+    assert offered_sizes(part.answers).tolist() == offered_sizes(like.answers).tolist()
+
+
 def test_random_offers_as_many_as_the_other_for_each_query(tmp_path):
     run_file(experiment(tmp_path), tmp_path / "run")
     added = []

@@ -72,6 +72,12 @@ def test_required_items_without_alternatives_are_each_a_group() -> None:
     assert len(set(dataset.judgments.group.tolist())) == 3
 
 
+def test_what_is_required_is_told_by_group() -> None:
+    labels = [Label("q1", key(name), 2, alternatives=group) for name, group in (("a", ""), ("b", "x"), ("c", "x"))]
+    dataset = small(labels=tuple(labels), queries=(query("q1"), query("q2", needs_nothing=True)))
+    assert dataset.required == {"q1": ((key("a"),), (key("b"), key("c"))), "q2": ()}
+
+
 def test_a_query_that_nobody_judged_is_not_one_that_needs_nothing() -> None:
     dataset = small(
         queries=(query("q1"), query("q2"), query("q3", needs_nothing=True)), labels=(Label("q1", key("a"), 2),)

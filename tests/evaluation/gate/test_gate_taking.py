@@ -419,3 +419,8 @@ def test_a_selector_that_no_longer_answers_is_given_up_and_a_run_asks_it_again(t
     (tmp_path / "broken").unlink()
     run(prepared, tmp_path / "run")
     assert RunFolder(tmp_path / "run").load("tiny", "mine").answers.errors == {}
+
+
+def test_the_oracle_is_told_the_labels(tmp_path):
+    (one,) = take(experiment(tmp_path, "\n  - oracle\n"))
+    assert np.nanmin(one.metrics[parse_metric("completeness")]) == 1.0
