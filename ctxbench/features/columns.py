@@ -70,11 +70,13 @@ def families_of(columns: Sequence[str]) -> dict[str, Family]:
         UnknownNameError: a column is unknown; names the closest.
     """
     found: dict[str, Family] = {}
+    known = registry.names("feature")
     for column in columns:
         name, _, own = column.partition(".")
-        if name not in registry.names("feature") or own not in family(name).columns:
+        if name in known and name not in found:
+            found[name] = family(name)
+        if name not in found or own not in found[name].columns:
             raise UnknownNameError("feature", column, column_names())
-        found.setdefault(name, family(name))
     return found
 
 

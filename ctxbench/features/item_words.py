@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.arrays import FloatArray
 from ctxbench.index.fields import field_words
-from ctxbench.index.lexical import Bm25Index
+from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
 from ctxbench.items import Catalog, Item
 from ctxbench.stages import Resources
@@ -26,7 +26,7 @@ class ItemWords:
 
     fields = ("name", "description", "body", "item")
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, bm25: Bm25Index) -> None:
         words = [_fields(item) for item in catalog]
         n = self._n_items = len(catalog)
         by_word: dict[str, dict[str, list[int]]] = {field: {} for field in self.fields}
@@ -44,7 +44,7 @@ class ItemWords:
             field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in words])
             for field in self.fields
         }
-        self._bm25 = Bm25Index(catalog, k1=1.5, b=0.75, rule=RULE, server=True)
+        self._bm25 = bm25
 
     def knows(self, word: str) -> bool:
         """Whether any item has the word."""
@@ -79,8 +79,9 @@ class ItemWords:
 
 
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
-    """The words of a catalog, kept with the resources."""
-    return resources.kept(("item words", catalog.hash), lambda: ItemWords(catalog))
+    """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
+    bm25 = bm25_index(catalog, resources, k1=1.5, b=0.75, variant=VARIANTS[0], rule=RULE, server=True)
+    return resources.kept(("item words", catalog.hash), lambda: ItemWords(catalog, bm25))
 
 
 def _fields(item: Item) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ctxbench.arrays import BoolArray, FloatArray
 from ctxbench.index.postings import Postings, counted, logarithms
 from ctxbench.index.words import WordRule, weighted_words
 from ctxbench.items import Catalog, Item
+from ctxbench.stages import Resources
 
 VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
 PLAIN = WordRule()
@@ -78,6 +80,12 @@ class Bm25Index:
     def shares_word(self, asked: str | Mapping[str, float]) -> BoolArray:
         """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
         return self._postings.shares_word(self.words([asked], [1.0]) if isinstance(asked, str) else asked)
+
+
+def bm25_index(catalog: Catalog, resources: Resources, **settings: Any) -> Bm25Index:
+    """The index of a catalog by the settings of `Bm25Index`, kept with the resources."""
+    key = ("bm25", catalog.hash, *sorted(settings.items()))
+    return resources.kept(key, lambda: Bm25Index(catalog, **settings))
 
 
 def _text(item: Item, *, server: bool) -> str:

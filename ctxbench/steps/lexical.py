@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -14,10 +14,9 @@ from ctxbench.index.bm25f import Bm25fIndex, query_words
 from ctxbench.index.fields import FIELDS
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
-from ctxbench.index.lexical import VARIANTS, Bm25Index
+from ctxbench.index.lexical import VARIANTS, bm25_index
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.words import WordRule
-from ctxbench.items import Catalog
 from ctxbench.query import Query
 from ctxbench.stages import Resources
 
@@ -66,8 +65,9 @@ class Bm25:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch = query.batch
-        key = ("bm25", batch.catalog.hash, replace(self, depth=DEPTH))
-        index = resources.kept(key, lambda: self._index(batch.catalog))
+        rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
+        settings = {"k1": self.k1, "b": self.b, "variant": self.variant, "rule": rule, "server": self.server}
+        index = bm25_index(batch.catalog, resources, **settings)
         asked = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
         scores = [index.scores(words) for words in asked]
         found = [
@@ -75,10 +75,6 @@ class Bm25:
             for row, score, words in zip(batch.eligible, scores, asked, strict=True)
         ]
         return ranked_by(scores, found, depth=self.depth)
-
-    def _index(self, catalog: Catalog) -> Bm25Index:
-        rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
-        return Bm25Index(catalog, k1=self.k1, b=self.b, variant=self.variant, rule=rule, server=self.server)
 
 
 def _weights(query: Query, request: int) -> Sequence[float]:

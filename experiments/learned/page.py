@@ -37,9 +37,9 @@ def _answer(rows: Sequence[Row]) -> Iterator[str]:
     )
     yield ""
     yield (
-        "Made by `make learned`: test splits, 500 queries a dataset at most, o200k tokens. Left out together: the three "
-        "of BFCL, the two of MetaTool, the two of LoCoMo; workbench and freight are by one author, and left out one by "
-        "one. Features, overhead and presets were chosen on tuning splits; the test splits were looked at three times "
+        "Made by `make learned`: test splits, 500 queries a dataset at most, o200k tokens. Left out together: "
+        "the three of BFCL, the two of MetaTool and of LoCoMo; workbench and freight are by one author, and left out one "
+        "by one. Features, overhead and presets were chosen on tuning splits; the test splits were looked at three times "
         "on the way."
     )
 
@@ -49,7 +49,7 @@ def _at_equal_tokens(rows: Sequence[Row]) -> Iterator[str]:
     yield "## Completeness at the tokens of the documents' defaults"
     yield ""
     yield (
-        "First n: as many items of a ranking as these tokens buy. Own fit: around the shipped weights, on the dataset's "
+        "First n: as many items of a ranking as these tokens buy. Own fit: around the shipped weights, on its "
         "own tuning split. The gain is that of `learned` over the documents' first n, with its 95% interval."
     )
     yield ""
@@ -121,8 +121,8 @@ def _budgets(rows: Sequence[Row]) -> Iterator[str]:
     shares = [share for row in rows for share in row.halves]
     yield ""
     yield (
-        f"A budget set on one half of the requests without labels (`ctxbench tune --unlabelled`) costs {min(shares):.2f} "
-        f"to {max(shares):.2f} times as much on the other half."
+        f"A budget set on one half of the requests without labels (`ctxbench tune --unlabelled`) costs "
+        f"{min(shares):.2f} to {max(shares):.2f} times as much on the other half."
     )
 
 
