@@ -37,7 +37,8 @@ CREATE = "tool:tracker:create_issue"  # q04 needs it or its alternative, q06 nee
 OTHER = "tool:forge:create_issue"  # the alternative
 FORECAST = "tool:weather:get_forecast"  # q07 needs it
 RETIRED = "tool:weather:get_forecast_daily"  # disabled
-BM25 = {"selector": "bm25", "set": {"n": 3}}
+PLAIN = {"words": "plain", "stop": False, "stem": False}  # requests here find items by words such as `it`
+BM25 = {"name": "bm25", "pipeline": {"analyse": "whole", "retrieve": {"bm25": PLAIN}, "refine": [{"first": {"n": 3}}]}}
 
 
 @pytest.fixture(autouse=True)
