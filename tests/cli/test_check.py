@@ -81,7 +81,7 @@ def test_accepting_writes_a_baseline_once(cli, gate, snapshot):
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert "written: gate.baseline/baseline.json" in lines
-    assert lines[-2] == "accepted: bm25 on tiny: completeness 75.0%, recall 75.0%, 95 tokens a query, 10 queries"
+    assert lines[-2] == "accepted: bm25 on tiny: completeness 75.0%, recall 75.0%, 65 tokens a query, 10 queries"
     assert lines[-1] == "accepted: gate.baseline, 0 files unchanged; look at its diff, and commit it"
     before = snapshot()
     done = cli("check", "--accept")
@@ -98,7 +98,7 @@ def test_accepting_tells_a_program_what_was_written(cli, gate):
     assert "gate.baseline/baseline.json" in told["written"]
     assert told["unchanged"] == told["removed"] == []
     (one,) = told["accepted"]
-    assert (one["dataset"], one["selector"], one["queries"], one["offered"]) == ("tiny", "bm25", 10, 26)
+    assert (one["dataset"], one["selector"], one["queries"], one["offered"]) == ("tiny", "bm25", 10, 16)
     assert (list(one["metrics"]), one["metrics"]["completeness"]) == (["completeness", "recall", "tokens"], 0.75)
     assert told["pins"] == []
     gate(pins=[{"query": "q01", "at_most_items": 0}])
@@ -428,7 +428,7 @@ def test_options_that_contradict_each_other_are_told_a_program_too(cli, accepted
 
 def test_nothing_that_others_wrote_is_a_command_of_a_runner_in_json_or_progress(cli, gate, data, place, capfd):
     rows = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
-    rows[1]["text"] += " ##[add-mask]x"
+    rows[2]["text"] += " ##[add-mask]x"
     (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     gate()
     assert cli("check", "--accept").code == 0
@@ -452,7 +452,7 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
     for text in told:
         for words in ("code freeze date", "pull request 12", "Release 4.2", "Name the file"):
             assert words not in text
-    assert "q02" in done.out
+    assert "q03" in done.out
     assert "\n  ctxbench check --accept --no-text\n" in done.out  # and accepting again would write none
     plain = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")  # as the workflow runs it
     told = [plain.out, cli("check", "--json").out, (place / "s.md").read_text(), (place / "j.xml").read_text()]
