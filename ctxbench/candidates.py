@@ -368,6 +368,13 @@ def place_among(table: Candidates, rows: BoolArray) -> IntArray:
     return np.where(rows, place, -1)
 
 
+def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
+    """Candidates whose found rows have other scores, shape (n,); `chunk_rank` becomes the place in the new order."""
+    table = candidates.reordered(score=np.where(candidates.origin == Origin.SEARCH, score, candidates.score))
+    among = place_among(table, table.origin == Origin.SEARCH)
+    return table.reordered(chunk_rank=np.where(among >= 0, among, table.chunk_rank))
+
+
 def _in_order(
     request: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]], columns: Mapping[str, FloatArray]
 ) -> dict[str, object]:

@@ -8,12 +8,25 @@ from dataclasses import replace
 import pytest
 
 from ctxbench import testing
-from ctxbench.calibrations import Fit, behind, calibration_faults, read_calibrations, write_calibrations
+from ctxbench.calibrations import (
+    SHIPPED,
+    Calibrations,
+    Fit,
+    behind,
+    calibration_faults,
+    fit_notices,
+    in_front,
+    open_calibrations,
+    read_calibrations,
+    write_calibrations,
+)
 from ctxbench.errors import InputError, ParameterError, StorageError
+from ctxbench.features.columns import VERSION
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
 from ctxbench.stages import ByDomain, Step
 from ctxbench.steps.calibrated import Abstain, Probability
+from ctxbench.steps.price import Price
 
 RESOURCES = testing.mock_resources()
 CATALOG = testing.mock_catalog()
@@ -27,7 +40,7 @@ FIT = Fit(
     behind=behind(DENSE),
     split="tuning",
     queries=7,
-    values={"features": 1, "intercept": 0.5, "weights": {"score": 2.0}},
+    values={"features": VERSION, "intercept": 0.5, "columns": {"retrieved.score": [2.0, 0.0, 1.0, 1.0]}},
 )
 
 
@@ -88,20 +101,115 @@ class TestFile:
 
 
 class TestLookUp:
-    def test_the_fit_of_the_catalog_is_found(self, path):
-        assert read_calibrations(path).fit("probability", CATALOG, RESOURCES) == FIT
+    OTHER = Catalog(list(CATALOG)[1:])
 
-    def test_another_catalog_is_an_error_that_names_those_there_are(self, path):
-        other = Catalog(list(CATALOG)[1:])
-        with pytest.raises(ParameterError, match=f"no probability fit for this catalog of {len(other)} items") as error:
-            read_calibrations(path).fit("probability", other, RESOURCES)
+    @pytest.fixture
+    def held(self, tmp_path):
+        """Write fits of these catalogs, by the name of their dataset, and read them."""
+
+        def written(**catalogs: str) -> Calibrations:
+            fits = [replace(FIT, dataset=name, catalog=catalog) for name, catalog in catalogs.items()]
+            write_calibrations(tmp_path / "several.json", fits)
+            return read_calibrations(tmp_path / "several.json")
+
+        return written
+
+    @pytest.mark.parametrize(
+        ("catalogs", "name"),
+        [
+            ({"one": CATALOG.hash}, "one"),
+            ({"one": "aa", "two": CATALOG.hash}, "two"),
+            ({"one": "aa", "two": CATALOG.hash, "all": ""}, "two"),
+            ({"one": "aa", "two": "bb", "all": ""}, "all"),  # none of the catalog: the one of several
+            ({"one": "aa", "all": ""}, "all"),
+            ({"one": "aa"}, "one"),  # the only one
+            ({"all": ""}, "all"),
+        ],
+    )
+    def test_that_of_the_catalog_then_the_pooled_one_then_the_only_one(self, held, catalogs, name):
+        assert held(**catalogs).fit("probability", CATALOG).dataset == name
+
+    def test_which_of_several_is_meant_cannot_be_told(self, held):
+        with pytest.raises(ParameterError, match="no probability fit for this catalog of") as error:
+            held(one="aa", two="bb").fit("probability", CATALOG)
+        assert "it holds those of catalogs: one (aa), two (bb); make one with `ctxbench calibrate" in str(error.value)
+
+    def test_fits_of_another_kind_do_not_count(self, path):
+        with pytest.raises(ParameterError, match="it holds those of catalogs: none; make one with"):
+            read_calibrations(path).fit("abstention", CATALOG)
+
+    def test_exactly_that_of_the_catalog_is_found(self, path):
+        assert read_calibrations(path).exact_fit("probability", CATALOG, RESOURCES) == FIT
+
+    def test_exactly_another_catalog_is_an_error_that_names_those_there_are(self, path):
+        message = f"no probability fit for this catalog of {len(self.OTHER)} items"
+        with pytest.raises(ParameterError, match=message) as error:
+            read_calibrations(path).exact_fit("probability", self.OTHER, RESOURCES)
         assert f"one ({CATALOG.hash[:12]})" in str(error.value)
 
-    def test_another_model_is_an_error_that_names_both(self, path):
+    def test_a_pooled_one_is_not_exact(self, held):
+        with pytest.raises(ParameterError, match="no probability fit for this catalog"):
+            held(all="").exact_fit("probability", CATALOG, RESOURCES)
+
+    def test_exactly_another_model_is_an_error_that_names_both(self, path):
         write_calibrations(path, [replace(FIT, embedder="another")])
         with pytest.raises(ParameterError, match="made with the embedder another, and this is") as error:
-            read_calibrations(path).fit("probability", CATALOG, RESOURCES)
+            read_calibrations(path).exact_fit("probability", CATALOG, RESOURCES)
         assert RESOURCES.identity("embedder") in str(error.value)
+
+    def test_a_fit_says_what_it_is_of(self):
+        assert str(FIT) == f"probability of one (catalog {CATALOG.hash[:12]}, 7 queries)"
+        assert str(replace(FIT, catalog="")) == "probability of one (several catalogs, 7 queries)"
+
+
+class TestShipped:
+    def test_it_is_opened_by_its_name_and_once(self):
+        one = open_calibrations(SHIPPED)
+        assert one is open_calibrations("shipped")
+        assert str(one.path) == "shipped"
+        assert [(fit.what, fit.catalog) for fit in one.fits] == [("probability", "")]
+
+    def test_any_other_name_is_a_file(self, path, tmp_path):
+        assert open_calibrations(str(path)).fits == (FIT,)
+        with pytest.raises(StorageError, match="ctxbench calibrate"):
+            open_calibrations(str(tmp_path / "learned"))
+
+
+class TestInFront:
+    def test_up_to_the_first_step_that_reads_such_a_fit(self):
+        whole = Pipeline.of({"retrieve": "dense", "refine": ["features", "probability", "price", "margin"]})
+        front = in_front(whole, "probability")
+        assert [step.name for step in front.refine] == ["features"]
+        assert (front.analyse, front.retrieve) == (whole.analyse, whole.retrieve)
+
+    def test_whole_where_there_is_none(self):
+        whole = Pipeline.of({"retrieve": "dense", "refine": ["probability", "margin"]})
+        assert in_front(whole, "abstention") is whole
+        assert in_front(DENSE, "probability") is DENSE
+
+    def test_combinators_are_no_such_step(self):
+        spec = {"retrieve": "dense", "refine": [{"by_domain": {"tool": ["probability"]}}, "margin"]}
+        whole = Pipeline.of(spec)
+        assert in_front(whole, "probability") is whole
+
+
+class TestNotices:
+    def test_where_everything_suits_there_is_none(self, path):
+        spec = {"retrieve": "dense", "refine": [{"probability": {"calibration": str(path)}}, "margin"]}
+        assert fit_notices(Pipeline.of(spec), CATALOG, RESOURCES) == []
+        assert fit_notices(DENSE, CATALOG, RESOURCES) == []
+
+    def test_each_names_its_step(self, path):
+        write_calibrations(path, [replace(FIT, embedder="another", catalog="aa" * 32, dataset="two")])
+        kept = json.loads(path.read_text("utf-8"))
+        kept["fits"] = [fit for fit in kept["fits"] if fit["dataset"] == "two"]
+        path.write_text(json.dumps(kept), encoding="utf-8")
+        probability = {"probability": {"calibration": str(path)}}
+        for refine in ([probability], [{"by_domain": {"*": [probability]}}]):
+            pipeline = Pipeline.of({"retrieve": "dense", "refine": refine})
+            of_embedder, of_catalog = fit_notices(pipeline, CATALOG, RESOURCES)
+            assert of_embedder.startswith("probability: the fit of two was made with the embedder another, and")
+            assert of_catalog.startswith("probability: the fit of two was made over another catalog (aaaaaaaaaaaa, ")
 
 
 class TestPlace:
@@ -128,6 +236,18 @@ class TestPlace:
         (fault,) = calibration_faults(self.pipeline(path, spec), CATALOG)
         assert f"was made behind {stage} " in fault
         assert ", and here stands " in fault
+
+    def test_a_fit_of_another_catalog_was_made_behind_anything(self, path):
+        other = Catalog(list(CATALOG)[1:])
+        assert calibration_faults(self.pipeline(path, {"analyse": "whole", "retrieve": "dense"}), other) == []
+
+    def test_features_and_a_price_are_no_other_pipeline(self, path):
+        spec = {"retrieve": "dense", "refine": ["features"]}
+        assert calibration_faults(self.pipeline(path, spec, Step("rank", "price", Price())), CATALOG) == []
+
+    def test_the_shipped_fit_may_stand_behind_anything(self):
+        spec = {"analyse": "whole", "retrieve": "bm25", "refine": ["probability"]}
+        assert calibration_faults(Pipeline.of(spec), CATALOG) == []
 
     def test_a_probability_in_front_is_no_other_pipeline_to_abstention(self, path):
         write_calibrations(path, [replace(FIT, what="abstention")])

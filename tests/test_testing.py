@@ -54,6 +54,8 @@ PARAMETERS = {
     "mmr": [{"n": 3, "relevance": 0.3}, {"relevance": 0.0}, {"n": 0}],
     "budget": [{"tokens": 60, "skip": True}, {"tokens": 40, "session": True}, {"tokens": 0}],
     "rrf": [{"k": 0}],
+    "features": [{"columns": ["retrieved.score", "item.tool", "request.words", "slots.filled", "sentence.fusion"]}],
+    "price": [{"overhead": 1}],
     "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
     "sentences": [{"limit": 7}, {"rule": "marked"}],
     "clauses": [{"shortest": 1, "limit": 20}],
@@ -71,12 +73,13 @@ PARAMETERS = {
     "messages": [{"system": "Be kind."}],
 }
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
+BEHIND = {"price": "random"}  # what reads scores from 0 to 1 stands behind such
 OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in OF_FILES])
 def test_built_in_strategies_conform(kind, name):
-    check_step(kind, name, NEEDED.get(name))
+    check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_built_in_strategies_conform(kind, name):
     [(kind, name, parameters) for kind, name in BUILT_IN for parameters in PARAMETERS.get(name, [])],
 )
 def test_built_in_strategies_conform_with_other_parameters(kind, name, parameters):
-    check_step(kind, name, parameters, processes=0)
+    check_step(kind, name, parameters, retrieve=BEHIND.get(name, "dense"), processes=0)
 
 
 def test_every_built_in_with_parameters_is_checked_with_others_than_its_own():

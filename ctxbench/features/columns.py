@@ -70,12 +70,14 @@ def families_of(columns: Sequence[str]) -> dict[str, Family]:
         UnknownNameError: a column is unknown; names the closest.
     """
     found: dict[str, Family] = {}
-    known = registry.names("feature")
     for column in columns:
         name, _, own = column.partition(".")
-        if name in known and name not in found:
-            found[name] = family(name)
-        if name not in found or own not in found[name].columns:
+        if name not in found:
+            try:
+                found[name] = family(name)
+            except UnknownNameError as error:
+                raise UnknownNameError("feature", column, column_names()) from error
+        if own not in found[name].columns:
             raise UnknownNameError("feature", column, column_names())
     return found
 

@@ -52,8 +52,11 @@ class Logistic:
         if not isinstance(columns, Mapping) or not columns or not isinstance(vector, list):
             raise ParameterError("expected `columns`, by name [weight, low, high, scale], and `vector` as a list")
         for name, row in columns.items():
-            if not (isinstance(row, list) and len(row) == 4 and all(map(_finite, row)) and row[3] > 0):
-                raise ParameterError(f"column {name}: expected four finite numbers, weight, low, high and a scale > 0")
+            good = isinstance(row, list) and len(row) == 4 and all(map(_finite, row))
+            if not (good and row[1] <= row[2] and row[3] > 0):
+                raise ParameterError(
+                    f"column {name}: expected four finite numbers, weight, low <= high, and a scale > 0"
+                )
         if not all(map(_finite, [values.get("intercept"), *vector])):
             raise ParameterError("the intercept or a weight of the vector is no finite number")
         table = np.array(list(columns.values()), dtype=np.float64)
@@ -81,10 +84,16 @@ class Logistic:
             features: shape (n, n_columns).
             vectors: shape (n, n_dimensions), where there are weights for them.
         """
-        odds = self.intercept + np.add.reduce(np.clip(features, self.low, self.high) * self.weights, axis=1)
+        odds = self.intercept + _row_sums(np.clip(features, self.low, self.high) * self.weights)
         if len(self.vector) and vectors is not None and vectors.shape[1]:
-            odds = odds + np.add.reduce(vectors * self.vector, axis=1)
+            odds = odds + _row_sums(vectors * self.vector)
         return np.array([_logistic(value) for value in odds.tolist()], dtype=np.float64)
+
+
+def _row_sums(products: FloatArray) -> FloatArray:
+    """The sum of every row, shape (n,): by rows in memory, since the order of additions follows the layout."""
+    sums: FloatArray = np.add.reduce(np.ascontiguousarray(products), axis=1)
+    return sums
 
 
 def _finite(number: object) -> bool:

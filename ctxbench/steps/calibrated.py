@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
-from ctxbench.candidates import Candidates, Origin, place_among
+from ctxbench.candidates import Candidates, Origin, place_among, rescored
 from ctxbench.errors import ParameterError
 from ctxbench.features.columns import families_of, feature_rows, resources_of
 from ctxbench.features.found import RETRIEVED
@@ -19,7 +19,6 @@ from ctxbench.features.request_level import REQUEST, request_features, request_v
 from ctxbench.items import Catalog
 from ctxbench.query import Query
 from ctxbench.stages import Resources
-from ctxbench.steps.rank import rescored
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, Origin
+from ctxbench.candidates import Candidates, Origin, rescored
 from ctxbench.errors import ParameterError
 from ctxbench.query import Query
 from ctxbench.stages import Resources
-from ctxbench.steps.rank import rescored
 
 PROBABILITY = "probability.score"
 """Column: the probability that the price was made of."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.calibrations import WEIGHTS, Calibrations, read_calibrations
-from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin, place_among
+from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin, rescored
 from ctxbench.errors import ParameterError
 from ctxbench.items import Catalog
 from ctxbench.query import Query
@@ -53,13 +53,6 @@ def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
     columns = candidates.columns.items()
     merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
     return merged or {"": candidates.score}
-
-
-def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
-    """Candidates whose found rows have other scores, shape (n,); `chunk_rank` becomes the place in the new order."""
-    table = candidates.reordered(score=np.where(candidates.origin == Origin.SEARCH, score, candidates.score))
-    among = place_among(table, table.origin == Origin.SEARCH)
-    return table.reordered(chunk_rank=np.where(among >= 0, among, table.chunk_rank))
 
 
 def _ranks(request: IntArray, score: FloatArray) -> IntArray:

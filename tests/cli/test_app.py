@@ -88,10 +88,10 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
 
 
 def test_a_command_with_options_loads_no_pydantic_to_read_them(modules, tiny):
-    arguments = ("select", "hello", "--catalog", tiny, "--embedder", "hashing", "--set", "contextTopN=1", "--json")
+    arguments = ("select", "hello", "--catalog", tiny, "--embedder", "hashing", "--set", "at_most=1", "--json")
     loaded, done = modules(*arguments)
     assert not {"pydantic", "rich", "httpx", "pandas", "scipy", "jsonschema"} & loaded
-    assert done.json["parameters"]["contextTopN"] == 1
+    assert done.json["parameters"]["at_most"] == 1
 
 
 def test_numbers_on_the_command_line_are_checked(cli, tiny):

@@ -52,7 +52,7 @@ def test_as_json(run):
     assert found["out_of_fold"]["folds"] == 2
     assert set(found["out_of_fold"]["points"][0]) == {"threshold", "items", "recall"}
     _, out = run("abstention", as_json=True)
-    assert set(json.loads(out)["fits"]["tiny"]["values"]) >= {"features", "intercept", "weights"}
+    assert set(json.loads(out)["fits"]["tiny"]["values"]) >= {"features", "intercept", "columns"}
 
 
 def test_the_split_is_said(run):

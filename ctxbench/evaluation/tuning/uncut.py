@@ -120,13 +120,22 @@ def _asked(selector: PipelineSelector | FileSelector, side: Side) -> tuple[Query
 
 
 def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
-    """Whether the step is a fit that has seen queries of this side; of weights only on the test split."""
+    """Whether the step is a fit that has seen queries of this side; of weights only on the test split.
+
+    A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
+    it saw, and there is no fit without it.
+    """
     kinds = KINDS if side.split == TEST else REFITTED
     if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in kinds:
         return False
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    names = {fit.dataset for fit in held.fits if fit.catalog == side.dataset.catalog.hash and fit.split in side.seen}
-    return side.dataset.name in names
+    catalog = side.dataset.catalog.hash
+    for fit in held.fits:
+        names = fit.values.get("datasets", [fit.dataset])
+        carries = fit.what == PROBABILITY and (len(names) == 1 or side.split == TEST)
+        if side.dataset.name in names and fit.split in side.seen and (carries or fit.catalog == catalog):
+            return True
+    return False
 
 
 def seen_by(pipeline: Pipeline, side: Side) -> bool:

@@ -6,21 +6,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from ctxbench import testing
 from ctxbench.calibrations import behind, read_calibrations, write_calibrations
 from ctxbench.errors import ParameterError, UnknownNameError
 from ctxbench.evaluation.calibrating.examples import examples, folds_of, group_of, joined_groups, labelled
-from ctxbench.evaluation.calibrating.fitting import STRENGTH, fit, fit_values, out_of_fold
+from ctxbench.evaluation.calibrating.fitting import (
+    fit,
+    fit_alone,
+    fit_around,
+    fit_pool,
+    fit_pooled,
+    fit_values,
+    out_of_fold,
+    shipped_fit,
+)
 from ctxbench.evaluation.calibrating.measuring import measure
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
+from ctxbench.features.columns import TEXT, VERSION
+from ctxbench.features.logistic import Logistic
 from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch, Request
-from ctxbench.steps.calibrated import Abstain, AtLeast, Logistic, Probability
+from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 
 PIPELINE = Pipeline.of({"retrieve": "dense"})
 WORDS = ("area", "wheat", "piano", "river", "invoice", "garden", "rocket", "kitten")
@@ -140,16 +149,6 @@ class TestFolds:
 
 
 class TestFit:
-    def test_it_is_scikit_learn_s(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
-        kept = made.features.std(axis=0) > 1e-9
-        scaled = StandardScaler().fit_transform(made.features[:, kept])
-        wanted = LogisticRegression(C=STRENGTH, max_iter=5000, tol=1e-6).fit(scaled, made.label)
-        model = Logistic.read(fit_values(made), made.names)
-        said = model.probabilities(made.features)
-        assert said == pytest.approx(wanted.predict_proba(scaled)[:, 1], abs=1e-4)
-        assert (model.weights[~kept] == 0).all()
-
     def test_what_is_fitted_is_what_the_engine_says(self, data, resources, tmp_path):
         fits = [fit(what, data, PIPELINE, resources) for what in ("probability", "abstention")]
         path = tmp_path / "fits.json"
@@ -158,7 +157,7 @@ class TestFit:
         made = examples("probability", data, PIPELINE, resources)
         outcome = PIPELINE.run(data.batch(), resources)
         scored = Probability(str(path))(outcome.query, outcome.candidates, resources)
-        said = Logistic.of(fits[0], made.names).probabilities(made.features)
+        said = Logistic.read(fits[0].values).probabilities(made.features)
         assert sorted(scored.score.tolist()) == sorted(said.tolist())
         first = scored.start[:-1][made.needs]
         assert (scored.item[first] == np.repeat(np.arange(8), 2)).all()  # it has learned what shared words are worth
@@ -186,6 +185,116 @@ class TestFit:
     def test_weights_without_a_merge_are_refused(self, data, resources):
         with pytest.raises(ParameterError, match="merge"):
             fit("weights", data, PIPELINE, resources)
+
+
+class TestProbability:
+    def test_it_is_fitted_around_the_shipped_one(self, data, resources):
+        found = fit("probability", data, PIPELINE, resources)
+        known = Logistic.read(shipped_fit().values)
+        made = examples("probability", data, PIPELINE, resources, columns=known.columns)
+        assert found.values == fit_around(made, known) == fit_values(made)
+        own = Logistic.read(found.values)
+        assert own.columns == known.columns
+        assert own.scale.tolist() == known.scale.tolist()
+        assert (own.low <= known.low).all()
+        assert (own.high >= known.high).all()
+
+    def test_a_fit_of_ones_own_may_take_its_place(self, data, resources):
+        columns = {"words.query_in_item": [1.0, 0.0, 1.0, 0.3], "item.tool": [-1.0, 0.0, 1.0, 0.5]}
+        values = {"features": VERSION, "intercept": -2.0, "columns": columns}
+        found = fit("probability", data, PIPELINE, resources, around=replace(shipped_fit(), values=values))
+        assert list(found.values["columns"]) == ["words.query_in_item", "item.tool"]
+        assert found.values["columns"]["words.query_in_item"][0] > 1.0
+
+    def test_the_closer_to_the_shipped_one_the_fewer_the_labels(self, data, resources):
+        known = Logistic.read(shipped_fit().values)
+        made = examples("probability", data, PIPELINE, resources)
+        few = made.part(np.arange(made.n_queries) < 3)
+        far, near = (Logistic.read(fit_around(one, known)).weights - known.weights for one in (made, few))
+        assert np.abs(near * known.scale).sum() < np.abs(far * known.scale).sum()
+
+    def test_alone_it_goes_by_the_labels_only(self, data, resources):
+        made = examples("probability", data, PIPELINE, resources)
+        model = Logistic.read(fit_alone(made))
+        said = model.probabilities(made.features)
+        assert said[made.label].min() > said[~made.label].max()
+        assert np.abs(Logistic.read(fit_alone(made, precision=1e6)).weights).max() < 1e-3
+
+    def test_every_query_weighs_the_same(self, data, resources):
+        """A query with every candidate twice counts as one with each of them once."""
+        known = Logistic.read(shipped_fit().values)
+        made = examples("probability", data, PIPELINE, resources)
+        rows = np.concatenate([np.arange(len(made.label)), np.flatnonzero(made.query == 0)])
+        twice = replace(
+            made,
+            features=made.features[rows],
+            vectors=made.vectors[rows],
+            label=made.label[rows],
+            query=made.query[rows],
+        )
+        one, other = (Logistic.read(fit_around(some, known)) for some in (made, twice))
+        # what a query counts in rows rises with the mean number of rows: 200 of 24 queries, not 192
+        assert other.weights == pytest.approx(one.weights, rel=0.05, abs=0.02)
+        alone = [Logistic.read(fit_alone(some, precision=1e-6 * len(some.label))) for some in (made, twice)]
+        assert alone[1].probabilities(made.features) == pytest.approx(alone[0].probabilities(made.features), abs=1e-3)
+
+    def test_one_class_is_refused(self, data, resources):
+        made = examples("probability", data, PIPELINE, resources)
+        with pytest.raises(ParameterError, match="192 rows that are all required"):
+            fit_around(replace(made, label=np.ones_like(made.label)), Logistic.read(shipped_fit().values))
+
+
+class TestPooled:
+    @pytest.fixture
+    def other(self) -> Dataset:
+        """Two queries over the same catalog, that need what they do not name."""
+        labels = [Label("a", CATALOG[3].key, 2), Label("b", CATALOG[5].key, 2)]
+        return replace(dataset([query("a", "Where does water flow"), query("b", "the garden")], labels), name="small")
+
+    def test_what_stands_in_it(self, data, other, resources):
+        found = fit_pooled([data, other], PIPELINE, resources)
+        assert (found.what, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
+        assert found.values["datasets"] == ["made", "small"]
+        assert tuple(found.values["columns"]) == TEXT
+        assert found.behind == behind(PIPELINE)
+        assert found.embedder == resources.identity("embedder")
+        assert found.dataset_hash != fit_pooled([other, data], PIPELINE, resources).dataset_hash
+        Logistic.read(found.values)
+
+    def test_a_dataset_with_its_queries_twice_weighs_no_more(self, data, other, resources):
+        one, two = (examples("probability", some, PIPELINE, resources) for some in (data, other))
+        twice = replace(
+            two,
+            **{name: np.concatenate([getattr(two, name)] * 2) for name in ("features", "vectors", "label")},
+            query=np.concatenate([two.query, two.query + two.n_queries]),
+            ids=(*two.ids, "a2", "b2"),
+            groups=two.groups * 2,
+        )
+        before, after = Logistic.read(fit_pool([one, two])), Logistic.read(fit_pool([one, twice]))
+        # what all datasets count together rises with their queries, 28 for 26; the share of each does not
+        scaled = Logistic.read(fit_pool([one, two, one, two]))
+        assert after.scale == pytest.approx(before.scale, rel=1e-5)
+        assert after.probabilities(one.features) == pytest.approx(before.probabilities(one.features), abs=0.02)
+        assert scaled.scale == pytest.approx(before.scale, rel=1e-5)
+
+    def test_the_order_of_datasets_does_not_matter(self, data, other, resources):
+        pool = [examples("probability", some, PIPELINE, resources) for some in (data, other)]
+        one, back = Logistic.read(fit_pool(pool)), Logistic.read(fit_pool(pool[::-1]))
+        assert back.weights == pytest.approx(one.weights, rel=1e-4, abs=1e-5)
+
+    def test_a_dataset_without_labels_is_refused(self, data, resources):
+        with pytest.raises(ParameterError, match="dataset made has no labelled query in split tuning"):
+            fit_pooled([data, dataset([query("a", "area")], [])], PIPELINE, resources)
+
+
+class TestInFront:
+    def test_what_stands_behind_the_step_does_not_count(self, data, resources):
+        whole = Pipeline.of(
+            {"retrieve": "dense", "refine": [{"features": {"columns": ["item.tool"]}}, "probability", "price"]}
+        )
+        found = fit("probability", data, whole, resources)
+        assert found.behind == behind(PIPELINE)
+        assert found.values == fit("probability", data, PIPELINE, resources).values
 
 
 class TestOutOfFold:

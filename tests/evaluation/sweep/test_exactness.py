@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -208,6 +208,14 @@ def margin(values: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [*standard(values), ("margin", own)]
 
 
+def margin_alone(of: str) -> Any:
+    def steps(values: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        own = {"margin": values["m"], "of": of, "at_least": values.get("low", 0), "at_most": values.get("high", 100)}
+        return [("margin", own)]
+
+    return steps
+
+
 def at_least(values: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     own = {"threshold": values["p"], "at_least": values.get("low", 0), "at_most": values.get("high")}
     return [("at_least", own)]
@@ -248,6 +256,15 @@ def test_the_standard_cut_with_a_margin(case: Case, score: Span, ends: tuple[flo
 def test_at_least_a_probability(case: Case, threshold: Span) -> None:
     check(case, Threshold(threshold), at_least)
     check(case, Threshold(threshold, Counts("low", (0, 2)), Counts("high", (1, 3))), at_least)
+
+
+@pytest.mark.slow
+@PROPERTY
+@given(cases(), st.sampled_from(["difference", "ratio"]), st.sampled_from([(0.0, 1.0), (0.2, 0.6), (0.4, 0.4)]))
+def test_a_margin_alone(case: Case, of: Literal["difference", "ratio"], ends: tuple[float, float]) -> None:
+    wide = (ends[0], 1.5) if of == "difference" and ends == (0.0, 1.0) else ends  # from -0.25 to 1.25
+    check(case, Threshold(Span("m", *wide), of=of), margin_alone(of))
+    check(case, Threshold(Span("m", *wide), Counts("low", (0, 2)), Counts("high", (1, 3)), of), margin_alone(of))
 
 
 @pytest.mark.slow

@@ -111,6 +111,34 @@ def test_at_least_a_probability():
     ]
 
 
+def test_a_margin_alone_of_differences():
+    # fallen: 0, 0.1, 0.4, 0.7 and 0, 0.1, 0.3
+    assert drawn(Threshold(Span("m", 0.0, 1.0), of="difference")) == [
+        ({}, [0.0, 0.1, 0.3, 0.4, 0.7], [2, 4, 5, 6, 7]),
+    ]
+    family = Threshold(Span("m", 0.0, 1.0), Counts("low", (0, 2)), Counts("high", (1, 3)), "difference")
+    assert drawn(family) == [
+        ({"low": 0, "high": 1}, [0.0], [2]),
+        ({"low": 0, "high": 3}, [0.0, 0.1, 0.3, 0.4], [2, 4, 5, 6]),
+        ({"low": 2, "high": 3}, [0.0, 0.3, 0.4], [4, 5, 6]),  # at least 2 and at most 1 is nothing to try
+    ]
+    assert family.lengths(TWO, {"m": 0.35, "low": 0, "high": 3}).tolist() == [2, 3]
+
+
+def test_a_margin_alone_of_shares_of_the_best():
+    family = Threshold(Span("m", 0.0, 0.6), of="ratio")
+    expected = [0.0, *(round(fallen, 12) for fallen in (1 / 9, 1 / 6, 4 / 9, 1 / 2))]  # 7/9 is beyond the range
+    assert drawn(family) == [({}, expected, [2, 3, 4, 5, 6])]
+    below = ladders_of([-0.1, -0.1, -0.2])  # of a best that is not above 0 there is no share
+    assert drawn(Threshold(Span("m", 0.0, 1.0), of="ratio"), below) == [({}, [0.0], [2])]
+    assert drawn(Threshold(Span("m", 0.0, 1.0), of="difference"), below) == [({}, [0.0, 0.1], [2, 3])]
+
+
+def test_a_margin_that_is_fixed_is_one_setting():
+    family = Threshold(Span.fixed("m", 0.35), Counts("", (1,)), Counts("high", (2, 3)), "difference")
+    assert drawn(family) == [({"high": 2, "m": 0.35}, [], [4]), ({"high": 3, "m": 0.35}, [], [5])]
+
+
 def test_budgets_cap_what_is_offered():
     family = Budget(StandardMargin(Counts("K", (4,)), Counts("N", (1,)), Span("s", 0.0, 1.0)), Counts("B", (9, 20)))
     assert drawn(family) == [
@@ -152,6 +180,8 @@ def test_no_query_and_no_candidate():
             [0],
         )
         assert drawn(FixedK("n", [2]), ladders) == [({"n": 2}, [], [0])]
+        for of in ("score", "difference", "ratio"):
+            assert drawn(Threshold(Span("m", 0.0, 1.0), of=of), ladders)[0][2] == [0]
 
 
 def test_the_fixed_values_do_not_depend_on_the_data():

@@ -151,12 +151,12 @@ class TestFront:
 # The slow path's tests: those of the steps, with what is offered taken from the sweep
 
 
-def offered(step, candidates: Candidates) -> list[list[int]]:
+def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[int]]:
     """What a step offers, by the sweep: the rows that no cut looks at, and the first of those that it does."""
     brought_in = candidates.chosen & (candidates.origin > Origin.SEARCH)
     labels = labels_of(candidates.n_requests, int(candidates.item.max(initial=0)) + 1)
     ladders = Ladders.of(candidates.taken(~brought_in), labels, [ITEMS])
-    family, setting, swept, threshold = families(step)
+    family, setting, swept, threshold = families(step, alone)
     own, lengths = family.chosen(ladders, setting)
     for line in swept.lines(ladders):
         reached = line.thresholds <= threshold if isinstance(step, Margin) else line.thresholds >= threshold
@@ -172,8 +172,11 @@ def offered(step, candidates: Candidates) -> list[list[int]]:
     return out
 
 
-def families(step):
-    """A step as a family, the setting that it is, the family with its threshold swept, and the threshold."""
+def families(step, alone):
+    """A step as a family, the setting that it is, the family with its threshold swept, and the threshold.
+
+    `alone`: the step `margin` by itself, not behind the documents' cut.
+    """
     if isinstance(step, First):
         family = FixedK("n", [step.n])
         return family, {"n": step.n}, family, 0.0
@@ -181,6 +184,11 @@ def families(step):
         counts = Counts("", (step.at_least,)), None if step.at_most is None else Counts("", (step.at_most,))
         one, every = (Threshold(span, *counts) for span in (Span.fixed("", step.threshold), Span("t", 0.0, 1.0)))
         return one, {}, every, step.threshold
+    if isinstance(step, Margin) and alone:
+        counts = Counts("", (step.at_least,)), Counts("", (step.at_most,))
+        spans = Span.fixed("", step.margin), Span("t", 0.0, max(1.0, step.margin))
+        one, every = (Threshold(span, *counts, step.of) for span in spans)
+        return one, {}, every, step.margin
     if isinstance(step, Margin):
         behind = Counts("", (99,)), Counts("", (99,)), Span.fixed("", 1.0)
         spans = Span.fixed("", step.margin), Span("t", 0.0, 1.0)
@@ -208,10 +216,11 @@ by_step = RELATIVE.offered
 
 
 def offered_within(step: Margin, candidates: Candidates) -> list[list[int]]:
-    """By the sweep, where the family has it: a share of the best, without a floor, of scores above 0."""
+    """By the sweep; behind the documents' cut too, which is of shares, without a floor, of scores above 0."""
     found = by_step(step, candidates)
+    assert offered(step, candidates) == found
     if step.of == "ratio" and not step.at_least and (candidates.score[candidates.chosen] > 0).all():
-        assert offered(step, candidates) == found
+        assert offered(step, candidates, alone=False) == found
     return found
 
 

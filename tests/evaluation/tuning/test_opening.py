@@ -141,13 +141,31 @@ pipeline:
     assert "n can only be tried by running it, and a step of it was fitted on the queries that are tuned on" in what
 
 
-def test_a_fit_for_another_catalog(faults, fitted, changed):
+def test_a_fit_of_another_catalog_carries_over(ready, fitted, changed):
     folder = changed(catalog=lambda one: type(one.catalog)([*one.catalog][:52][::-1]))
-    file = fitted()
+    started = ready(fitted(), datasets=[folder])
+    side = started.datasets[0].sides["tuning"]
+    assert not started.tunables[0].finds(side).refitted
+
+
+def test_abstention_fitted_on_another_catalog(faults, fitted, changed):
+    folder = changed(catalog=lambda one: type(one.catalog)([*one.catalog][:52][::-1]))
+    text = """\
+name: careful
+parameters:
+  n: {default: 3, range: [0, 9]}
+pipeline:
+  retrieve:
+    dense: {depth: 100}
+  refine:
+    - abstain: {calibration: fits.json}
+    - first: {n: $n}
+"""
+    file = fitted(what="abstention", text=text)
     found = faults(file, datasets=[folder])
     assert len(found) == 1
-    assert "selector 'probability' on dataset copy: " in found[0][2]
-    assert "holds no probability fit for this catalog" in found[0][2]
+    assert "selector 'careful' on dataset copy: " in found[0][2]
+    assert "holds no abstention fit for this catalog" in found[0][2]
 
 
 def test_nothing_is_embedded(policies, shop, monkeypatch, fitted):

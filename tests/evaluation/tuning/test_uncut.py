@@ -156,6 +156,26 @@ def test_finding_with_such_a_fit_fails(ready, fitted, tmp_path):
         tunable.finds(opened.sides[TEST])
 
 
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        ({"dataset": "mill + shop", "catalog": ""}, False),  # fitted together with another: there is no fit without it
+        ({"catalog": "aa" * 32}, True),  # before the catalog changed
+    ],
+)
+def test_a_fit_that_carries_over_has_seen_its_queries_all_the_same(ready, fitted, tmp_path, change, counts):
+    (opened,), file = ready(fitted()).datasets, tmp_path / "fits.json"
+    (own,) = read_calibrations(file).fits
+    values = {**own.values, "datasets": change.get("dataset", "shop").split(" + ")}
+    carried = tmp_path / "carried.json"
+    write_calibrations(carried, [replace(own, values=values, **change)])
+    spec = {"retrieve": {"dense": {"depth": 100}}, "refine": [{"probability": {"calibration": str(carried)}}]}
+    assert seen_by(Pipeline.of(spec), opened.sides[TUNING]) == counts
+    assert not seen_by(Pipeline.of(spec), opened.sides[TEST])
+    write_calibrations(carried, [replace(own, values=values, split="all", **change)])
+    assert seen_by(Pipeline.of(spec), opened.sides[TEST])
+
+
 def test_weights_of_a_fusion_may_have_seen_the_tuning_split_and_not_the_test_split(ready, fitted, tmp_path):
     (opened,), file = ready(fitted()).datasets, tmp_path / "fits.json"
     (own,) = read_calibrations(file).fits

@@ -1,0 +1,177 @@
+"""The selector `learned`: what it offers without a label, and what it never does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxbench import calibrations
+from ctxbench.calibrations import SHIPPED, open_calibrations
+from ctxbench.candidates import Candidates, Origin
+from ctxbench.evaluation.datasets.store import importers
+from ctxbench.features.columns import TEXT
+from ctxbench.features.found import RETRIEVED
+from ctxbench.items import Catalog
+from ctxbench.requests import Batch, Request
+from ctxbench.selectors.definitions import definition
+from ctxbench.steps.price import PROBABILITY
+from ctxbench.testing import mock_catalog, mock_requests, mock_resources
+
+LEARNED = definition("learned")
+CATALOG = mock_catalog()
+DATASETS = Path(__file__).parents[2] / "datasets"
+FILE = Path(calibrations.__file__).parent / "selectors" / "shipped" / "learned.json"
+
+
+def run(batch: Batch, preset: str | None = None, **values: float) -> Candidates:
+    pipeline = LEARNED.pipeline(LEARNED.values(preset, values))
+    return pipeline.run(batch, mock_resources()).candidates
+
+
+def asked(*texts: str, catalog: Catalog = CATALOG) -> Batch:
+    return Batch.of(catalog, [Request(id=str(i), text=text) for i, text in enumerate(texts)])
+
+
+def found(table: Candidates, request: int = 0) -> list[str]:
+    """What the search found that is offered, best first."""
+    rows = np.flatnonzero(table.chosen & (table.origin == Origin.SEARCH) & (table.request == request))
+    return [CATALOG[item].id for item in table.item[rows].tolist()]
+
+
+class TestBatch:
+    @pytest.mark.parametrize("preset", [None, *LEARNED.presets])
+    def test_a_batch_equals_its_requests_to_the_bit(self, preset):
+        batch = Batch.of(CATALOG, mock_requests())
+        whole = run(batch, preset)
+        for request in range(len(batch)):
+            alone, rows = run(batch.take([request]), preset), whole.rows(request)
+            for name in ("item", "score", "chunk_rank", "origin", "chosen"):
+                np.testing.assert_array_equal(getattr(alone, name), getattr(whole, name)[rows], err_msg=name)
+            for name, column in whole.columns.items():
+                np.testing.assert_array_equal(alone.columns[name], column[rows], err_msg=name)
+
+    def test_columns_say_how_it_came_to_its_order(self):
+        table = run(asked("Open a new issue with the label bug"))
+        assert {*TEXT, RETRIEVED, PROBABILITY} <= set(table.columns)
+        searched = table.origin == Origin.SEARCH
+        probability = table.columns[PROBABILITY][searched]
+        assert ((probability >= 0) & (probability <= 1)).all()
+        assert (np.diff(table.score[searched]) <= 0).all()
+
+
+class TestSizes:
+    @pytest.mark.parametrize("margin", LEARNED.parameters["margin"].ends)
+    def test_a_budget_of_one_item_is_kept(self, margin):
+        batch = Batch.of(CATALOG, mock_requests())
+        table = run(batch, margin=margin, at_least=1, at_most=1)
+        searched = table.origin == Origin.SEARCH
+        count = np.bincount(table.request[searched & table.chosen], minlength=len(batch))
+        some = np.bincount(table.request[searched], minlength=len(batch)) > 0
+        assert count.tolist() == some.astype(int).tolist()
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "कल सुबह दिल्ली के लिए एक टिकट बुक करें और मुझे मौसम बताएं",
+            "明天早上订一张去北京的票",
+            "zzyzx qwfp arst",
+            "?! ... !",
+            "🚀🚀🚀",
+            "ж" * 3000,
+        ],
+    )
+    @pytest.mark.parametrize("preset", [None, *LEARNED.presets])
+    def test_a_request_that_it_does_not_understand_gets_no_more_than_any_other(self, text, preset):
+        table = run(asked(text), preset)
+        assert np.isfinite(table.score[table.origin == Origin.SEARCH]).all()
+        assert len(found(table)) <= LEARNED.values(preset)["at_most"]
+        assert len(found(run(asked(text), preset, at_most=2))) <= 2
+
+    @pytest.mark.parametrize("text", ["", " \t\n\u00a0 "])
+    @pytest.mark.parametrize("preset", [None, *LEARNED.presets])
+    def test_an_empty_request_is_offered_nothing(self, text, preset):
+        assert found(run(asked(text), preset)) == []
+
+    def test_nothing_available_and_no_item(self):
+        none = Batch.of(CATALOG, [Request(id="0", text="Open an issue", available=())])
+        assert found(run(none)) == []
+        assert len(run(asked("Open an issue", catalog=Catalog([])))) == 0
+
+    def test_a_single_item_is_offered(self):
+        (item,) = [one for one in CATALOG if one.name == "close_issue"]
+        table = run(asked("Close the issue", catalog=Catalog([item])))
+        assert table.item[table.chosen].tolist() == [0]
+
+    @pytest.mark.parametrize("preset", [None, *LEARNED.presets])
+    def test_every_preset_offers_at_least_one_and_at_most_ten(self, preset):
+        values = LEARNED.values(preset)
+        assert values["at_least"] == 1
+        assert 1 <= values["at_most"] <= 10
+
+
+class TestOrder:
+    @pytest.mark.parametrize(
+        ("text", "first"),
+        [
+            ("Open a new issue with the label bug", "create_issue"),
+            ("Close an issue that is done", "close_issue"),
+        ],
+    )
+    def test_what_is_meant_stands_first(self, text, first):
+        table = run(asked(text))
+        (best, *_) = table.item[(table.origin == Origin.SEARCH) & table.chosen]
+        assert CATALOG[best].name == first
+
+    def test_of_two_as_likely_the_cheaper_stands_first(self):
+        table = run(asked("When are the invoices paid?"))
+        rule, reference = (
+            next(i for i, item in enumerate(CATALOG) if (item.type, item.name) == (kind, "invoices"))
+            for kind in ("rule", "reference")
+        )  # the reference holds the text twice
+        places = {item: place for place, item in enumerate(table.item.tolist())}
+        assert places[rule] < places[reference]
+
+    def test_another_order_of_items_changes_nothing(self):
+        scores = []
+        for items in ([*CATALOG], [*CATALOG][::-1]):
+            batch = asked("Close the issue. Be brief.", catalog=Catalog(items))
+            table = run(batch)
+            searched = table.origin == Origin.SEARCH
+            keys = [batch.catalog[item].key for item in table.item[searched].tolist()]
+            scores.append(dict(zip(keys, table.score[searched].tolist(), strict=True)))
+        assert scores[0] == scores[1]
+
+
+class TestFit:
+    def test_it_is_small_and_names_its_datasets(self):
+        assert FILE.stat().st_size < 8 * 1024
+        (fit,) = open_calibrations(SHIPPED).fits
+        assert (fit.what, fit.catalog, fit.split) == ("probability", "", "tuning")
+        named = fit.values["datasets"]
+        assert fit.dataset == " + ".join(named)
+        assert len(set(named)) == len(named) >= 8
+        assert set(named) <= {*importers(), *(one.name for one in DATASETS.iterdir())}
+
+    def test_it_has_seen_tuning_queries_only_and_many(self):
+        (fit,) = open_calibrations(SHIPPED).fits
+        assert fit.queries > 1000
+
+    def test_its_columns_are_those_that_the_step_makes(self):
+        """In the same order, since what is fitted around it is made of them."""
+        (fit,) = open_calibrations(SHIPPED).fits
+        assert tuple(fit.values["columns"]) == TEXT
+
+    def test_it_was_made_behind_what_it_stands_behind(self):
+        (fit,) = open_calibrations(SHIPPED).fits
+        pipeline = LEARNED.pipeline(LEARNED.values())
+        places = [step.name for step in pipeline.refine]
+        assert fit.behind == calibrations.behind(pipeline, places.index("probability"))
+
+    def test_it_is_plain_json_without_a_path(self):
+        text = FILE.read_text("utf-8")
+        assert set(json.loads(text)) == {"format", "fits"}
+        assert "/work" not in text
+        assert "/home" not in text
