@@ -66,10 +66,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
             [policy.objective, *(one.metric for one in policy.constraints), COMPLETENESS.metric]
         ):
             if metric in lacking and policy.name not in found:
-                found[policy.name] = (
-                    f"the labels cannot say: {metric} applies to none of the {len(labels.dataset)} queries, as "
-                    f"{metric.declaration.empty}"
-                )
+                found[policy.name] = f"the labels cannot say: {metric} applies to none of {len(labels.dataset)} queries"
     return found
 
 
@@ -135,7 +132,7 @@ def _wide(optimum: Optimum, selector: str) -> str:
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
         if not limit.asked:
-            missed.append(f"{limit.text} is not beyond doubt")
+            missed.append(f"not beyond doubt: {limit.text}")
             continue
         mean, side = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
         what = f"{limit.text} is met by the mean, {mean:.4g}, but the {side} end of what is likely is"

@@ -3,6 +3,7 @@
 * A constraint `of: base` is held by paired differences to the base: the mean difference less `CAUTION` standard errors
   must reach the target. So many since the best of many settings looks better than it is. Other constraints are held by
   the unfavourable end of their interval. Both have the same `room`, where they are about shares.
+* What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
 * Prompt tokens are at most `DEAR` times the base's, unless the setting is more complete beyond doubt.
 * Of the completeness of the base, and of that of the queries which need an item type, `KEPT` is kept; of a type that
   fewer than `FEW_LABELS` queries need, as much of the required items of this type.
@@ -53,9 +54,10 @@ def measures_of(policies: Sequence[Policy]) -> dict[Measure, int]:
 
 
 def paired_of(policies: Sequence[Policy]) -> tuple[Measure, ...]:
-    """The measures whose differences to the base are wanted, completeness among them."""
+    """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
     asked = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
-    return tuple(dict.fromkeys([COMPLETENESS, *asked]))
+    aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
+    return tuple(dict.fromkeys([COMPLETENESS, *asked, *aims]))
 
 
 def kept_of(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
@@ -225,6 +227,22 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
             )
         )
     return (*asked, *(one for one in kept if not _implied(one, asked)))
+
+
+def no_worse(measure: Measure, base: Mapping[Measure, float]) -> Limit:
+    """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
+    own = base[measure]
+    return Limit(
+        text=f"{measure} >= the base's",
+        measure=measure,
+        sign=1,
+        target=own,
+        unit=own,
+        room=room_of(base),
+        by="paired",
+        base=own,
+        asked=False,
+    )
 
 
 def _implied(one: Limit, asked: Sequence[Limit]) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.evaluation.stats import LEVEL
 from ctxbench.evaluation.sweep.lines import Line, Measure
-from ctxbench.evaluation.tuning.limits import CAUTION, COMPLETENESS, TOKENS, Limit, limits_of
+from ctxbench.evaluation.tuning.limits import CAUTION, COMPLETENESS, TOKENS, Limit, limits_of, no_worse
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.settings import LineSettings, Settings
 from ctxbench.evaluation.tuning.ties import SAME, away, precedes, slack, steadiest
@@ -31,6 +31,7 @@ from ctxbench.selectors.parameters import Value
 
 FEWEST = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
 UNLIKELY = 10  # times as many labels, past which more are unlikely to help
+_KNOWN = 50  # queries, below which that many are taken for it, since little is known of the means
 _DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for the larger number of labels needed
 
 
@@ -97,6 +98,8 @@ class Optimum:
         self._defaults = defaults or {}
         self._aims = [(Measure(policy.objective), 1 if policy.minimise else -1), (COMPLETENESS, -1), (TOKENS, 1)]
         self.beat = self._to_beat(base or {})
+        if not math.isnan(self.beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
+            self.limits += (no_worse(Measure(policy.objective), base or {}),)
         self._best: Settings | None = None
         self._key: tuple[float, ...] = ()
         self._near: Settings | None = None
@@ -227,11 +230,11 @@ class Optimum:
         fewest, most = (self._smallest(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
         if fewest is None:
             return None
-        return max(fewest - now, 1), max((UNLIKELY * now if most is None else most) - now, 1)
+        return max(fewest - now, 1), max((UNLIKELY * max(now, _KNOWN) if most is None else most) - now, 1)
 
     def _smallest(self, kept: Settings, now: int, *, doubt: float) -> int | None:
         """The smallest number of queries that is enough, from as many as there are; None above `UNLIKELY` times."""
-        low, high = now, UNLIKELY * max(now, FEWEST)
+        low, high = now, UNLIKELY * max(now, _KNOWN)
         if self._enough(kept, 1.0, doubt=doubt):
             return now
         if not self._enough(kept, high / now, doubt=doubt):
@@ -289,7 +292,7 @@ class Optimum:
             means={measure: float(one.means(measure)[0]) for measure in measures},
             n={measure: one.n(measure) for measure in measures},
             bounds={
-                limit.text: limit.told(float(end[0]))
+                limit.text: limit.told(max(float(end[0]), 0.0))
                 for limit, end in zip(self.limits, ends, strict=True)
                 if limit.asked
             },

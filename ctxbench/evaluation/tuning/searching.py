@@ -21,7 +21,7 @@ from ctxbench.evaluation.sweep.pairing import Pairing
 from ctxbench.evaluation.sweep.reuse import Reused, drawn
 from ctxbench.evaluation.sweep.shared import Shared
 from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.limits import COMPLETENESS, TOKENS, kept_of, measures_of, paired_of, reach_of
+from ctxbench.evaluation.tuning.limits import COMPLETENESS, KEPT, TOKENS, kept_of, measures_of, paired_of, reach_of
 from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.policy_file import PolicyFile
@@ -118,6 +118,7 @@ class Base:
     Attributes:
         means: by measure, of those that apply to any query.
         pairing: its values by query, for what differences are taken of.
+        needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
         within: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
         answers: how many independent queries in need its completeness is worth, as queries come in groups.
@@ -125,6 +126,7 @@ class Base:
 
     means: Mapping[Measure, float]
     pairing: Pairing
+    needing: Mapping[str, BoolArray]
     within: BoolArray
     complete: FloatArray
     answers: float
@@ -148,6 +150,7 @@ class Base:
         return cls(
             means={measure: float(np.nanmean(found)) for measure, found in known.items()},
             pairing=Pairing(base={one: values[one] for one in paired_of(policies)}, group=rival.side.group),
+            needing=rival.ladders.needing,
             within=rival.ladders.reachable,
             complete=complete,
             answers=worth_of(complete, rival.side.group),
@@ -217,7 +220,7 @@ def search(rival: Rival, goal: Goal, *, base: Base, progress: Counted) -> Search
         seen = sweep(rival.tunable.family, rival.ladders, [shown], progress=progress)
         settings = 0 if always else seen
     if rival.shared is not None:
-        settings = _both_domains(rival.shared, goal.policies, keepers)
+        settings = _both_domains(rival.shared, goal.policies, keepers, base=base)
     tried = 0
     if rival.tunable.searched or rival.tunable.beyond({}):
         for line in _tried(rival, goal, cuts):
@@ -274,19 +277,24 @@ def first_n(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     return fixed
 
 
-def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[Keeper]) -> int:
+def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[Keeper], *, base: Base) -> int:
     """Show keepers what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
-    The optimum of a policy with one such measure is among these, since intervals of shares rise with them.
+    The optimum of a policy with one such measure is among these, since what is held against it rises with them; of
+    pairs with equal sums one is shown. Where types must keep their completeness, also what nothing beats of those
+    pairs that keep it.
     """
     settings = 0
     wanted = {COMPLETENESS, *(one for one in measures_of(policies) if one.metric == COMPLETENESS.metric)}
+    typed = [one for one in base.means if one.needed and not one.counts]
+    floors = {one: KEPT * base.means[one] * float(base.needing[one.needed].sum()) for one in typed}
     for gain in sorted(wanted):
-        front = shared.front(gain, TOKENS)
-        settings = max(settings, front.settings)
-        for line in shared.lines(front):
-            for keeper in keepers:
-                keeper.take(line)
+        for kept in ({}, floors) if floors else ({},):
+            front = shared.front(gain, TOKENS, floors=kept)
+            settings = max(settings, front.settings)
+            for line in shared.lines(front):
+                for keeper in keepers:
+                    keeper.take(line)
     return settings
 
 

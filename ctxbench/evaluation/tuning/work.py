@@ -14,7 +14,7 @@ from ctxbench.evaluation.tuning.choosing import Choice, choose
 from ctxbench.evaluation.tuning.contending import Arena, Measured, asked_metrics, compared, of_kind
 from ctxbench.evaluation.tuning.first_items import at_own_tokens, first_items_curve
 from ctxbench.evaluation.tuning.opening import Opened, Ready
-from ctxbench.evaluation.tuning.optima import Optimum
+from ctxbench.evaluation.tuning.optima import FEWEST, Optimum
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
 from ctxbench.evaluation.tuning.searching import Base, Goal, Rival, Searched, first_n, search
@@ -92,7 +92,14 @@ class Work:
                 self.choices[policy.name] = Choice(reason=alone, answered=False)
             else:
                 optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
-                self.choices[policy.name] = choose(policy, optima)
+                self.choices[policy.name] = self._with_enough(choose(policy, optima))
+
+    def _with_enough(self, choice: Choice) -> Choice:
+        """The same; with too few labels for any advice it is not said that more are unlikely to help."""
+        lacking = 0 if self.base is None else FEWEST - self.base.in_need
+        if choice.found is not None or choice.needed is not None or lacking <= 0:
+            return choice
+        return replace(choice, needed=(lacking, lacking))
 
     def _alone(self) -> str:
         """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""

@@ -15,9 +15,9 @@ from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, TOKENS
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
 _SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."
 _ALL_DECIDE = (
-    "All labels decided, and figures are of the same labels: no unread split is left that would confirm them. A setting "
-    "is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 standard "
-    "errors."
+    "All labels decided, and figures are of the same labels: no unread split is left that would confirm them. A "
+    "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
+    "standard errors."
 )
 _OPTIMISM = (
     "Optimism is the tuning split's figure less the test split's: what the choice owes to the queries it was made on. "
@@ -89,7 +89,8 @@ def _reading(tuning: Tuning) -> Iterator[str]:
         "first n items of the base's ranking, n between two numbers by lot, so that they cost as much as what is "
         "recommended (tested by group, the interval by query). A constraint holds where the unfavourable end of what "
         "is likely (of the paired difference, where it is a share of the base) is at the target or better, within 2 "
-        "points where it is no further off, is missed where the favourable end is below the target, and open in between."
+        "points where it is no further off, is missed where the favourable end is below the target, and open in "
+        "between."
     )
     if any(not one.holds for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)):
         yield (
