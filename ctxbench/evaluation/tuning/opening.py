@@ -217,7 +217,7 @@ def _unanswered(answers: FileSelector, opened: Opened) -> list[Fault]:
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MOST:
-            where = f"answers {answers.name!r}, {side.split} split of dataset {side.dataset.name}"
+            where = f"answers {answers.name!r}, {side.called}"
             what = (
                 f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
                 "what scores above 0; give scores that are higher by so much, or probabilities"

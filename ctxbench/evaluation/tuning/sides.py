@@ -65,6 +65,12 @@ class Side:
         return len(self.dataset)
 
     @property
+    def called(self) -> str:
+        """What messages call it."""
+        which = "all labels" if self.split == ALL else f"{self.split} split"
+        return f"{which} of dataset {self.dataset.name}"
+
+    @property
     def groups(self) -> tuple[str, ...]:
         """The group of every query; one without is a group alone."""
         return tuple(query.id if query.group is None else query.group for query in self.dataset.queries)

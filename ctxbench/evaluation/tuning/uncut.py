@@ -78,7 +78,7 @@ def found_in(answers: FileSelector, side: Side) -> Uncut:
     """
     query, found = _asked(answers, side)
     if found.errors or not found.ranked or not found.scored:
-        where = f"answers {answers.name!r}, {side.split} split of dataset {side.dataset.name}"
+        where = f"answers {answers.name!r}, {side.called}"
         raise InputError([Fault(f"{where}: {_unusable(found)}")])
     table = found.candidates
     return Uncut(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
