@@ -47,8 +47,7 @@ def tune_presets(
         as_json: print a summary as JSON instead.
 
     Raises:
-        UserError: a file is faulty, or no setting can meet a policy, or results cannot be written; unless it is the
-            last, nothing is.
+        UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
     from ctxbench.evaluation.tuning.opening import open_tuning
     from ctxbench.evaluation.tuning.policy_file import read_policies
@@ -142,7 +141,7 @@ def _dataset(one: DatasetTuning) -> dict[str, Any]:
         "queries": dict(one.queries),
         "tokens": one.tokens,
         "contenders": {contender.name: _contender(contender) for contender in one.contenders},
-        "policies": {outcome.policy.name: _outcome(outcome) for outcome in one.outcomes},
+        "policies": {outcome.policy.name: _outcome(one, outcome) for outcome in one.outcomes},
         "notes": list(one.notes),
     }
 
@@ -150,35 +149,34 @@ def _dataset(one: DatasetTuning) -> dict[str, Any]:
 def _contender(one: Contender) -> dict[str, Any]:
     from ctxbench.evaluation.summary import estimate_dict
 
-    splits = {"tuning": one.tuning, "test": one.test}
+    splits = {"tuning": one.tuning, "test": one.test} if one.test else {"all": one.tuning}
     figures = {split: {name: estimate_dict(each) for name, each in found.items()} for split, found in splits.items()}
     return {"role": one.role, "selector": one.selector, "values": dict(one.values), **figures}
 
 
-def _outcome(one: Outcome) -> dict[str, Any]:
-    from ctxbench.evaluation.summary import comparison_dict, estimate_dict
-    from ctxbench.evaluation.tuning.presets import policy_block
+def _outcome(dataset: DatasetTuning, one: Outcome) -> dict[str, Any]:
+    from ctxbench.evaluation.summary import comparison_dict
+    from ctxbench.evaluation.tuning.presets import policy_block, verdict_block
+    from ctxbench.reporting.tuning.advice import advice
+
+    chosen = one.recommended
 
     def comparisons(found: Mapping[str, Any]) -> dict[str, Any]:
         return {metric: comparison_dict(each) for metric, each in found.items()}
 
     return {
         "policy": policy_block(one.policy),
-        "recommended": None if one.chosen is None else {"selector": one.chosen.selector, **_set(one.chosen)},
+        "advice": advice(dataset, one),
+        "recommended": None if chosen is None else {"selector": chosen.selector, "set": dict(chosen.values)},
         "reason": one.reason,
-        "needed": one.needed,
+        "needed": None if one.needed is None else list(one.needed),
         "settings": one.settings,
         "tried": one.tried,
         "bounds": dict(one.bounds),
-        "met_on_test": dict(one.met),
+        "verdicts": [verdict_block(each) for each in one.verdicts],
         "fixed": None if one.fixed is None else one.fixed.name,
         "fixed_own": None if one.fixed_own is None else one.fixed_own.name,
         "against": {kind: comparisons(found) for kind, found in one.against.items()},
         "ranking": comparisons(one.ranking),
         "worse": [{"query": each.query, "missing": list(each.missing)} for each in one.worse],
-        "nested": {name: estimate_dict(each) for name, each in one.nested.items()},
     }
-
-
-def _set(chosen: Contender) -> dict[str, Any]:
-    return {"set": dict(chosen.values)}

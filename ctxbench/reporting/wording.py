@@ -74,7 +74,7 @@ def needed(found: Comparison) -> str:
         return ""
     if found.needed > _MANY:
         return "more than a million queries would tell"
-    return f"about {_two_digits(found.needed):,} queries would tell"
+    return f"about {two_digits(found.needed):,} queries would tell"
 
 
 def count(n: int, one: str, many: str = "") -> str:
@@ -121,7 +121,7 @@ def _minus(text: str) -> str:
     return text.replace("-", MINUS)
 
 
-def _two_digits(value: int) -> int:
+def two_digits(value: int) -> int:
     """Rounded up to two significant digits: a size that is estimated from an estimate deserves no more."""
     step: int = 10 ** max(len(str(value)) - 2, 0)
     return -(-value // step) * step

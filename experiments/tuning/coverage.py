@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from coverage_choice import ARMS, FAMILIES, FOLDS, NESTED, POLICIES, SAMPLES, STRICT, Choice, choices, population
+from coverage_choice import ARMS, FAMILIES, POLICIES, SAMPLES, STRICT, Choice, choices, population
 from coverage_drawn import (
     AMOUNTS,
     DRAWS,
@@ -192,25 +192,6 @@ def chosen(verdict: list[str]) -> Iterator[str]:
                     rows.append([name, policy.name, f"{level:g}", str(n), *_choice_cells(found[name, n][place])])
     yield from table(["settings", "policy", "confidence", "n", *CHOICE_HEAD], rows)
     verdict += _choice_verdict({n: found["all", n] for n in NS})
-    yield from text(NESTED_CV)
-    rows, values, off = [], [], []
-    for n in NS[:2]:
-        made = choices(whole, FAMILIES["all"], n, samples=NESTED, seed=SEED, nested=True)
-        for (policy, level), arm in zip(ARMS, made, strict=True):
-            if level == LEVEL:
-                kept = [one for one in arm if one is not None and "nested" in one.said]
-                sides = [_side(kept, side, which) for which in (0, 1) for side in ("tuning", "nested")]
-                rows.append([policy.name, str(n), *(cell for side in sides for cell in side)])
-                values += [covered(kept, "nested", which) for which in (0, 1)]
-                off.append(optimism(kept, "nested", 0 if policy.minimise else 1))
-    head = ["policy", "n"]
-    for of in ("constraint", "objective"):
-        head += [f"{of}: tuning", "off by", f"{of}: nested", "off by"]
-    yield from table(head, rows)
-    verdict.append(
-        f"**Nested cross-validation** takes most of that away (completeness is off by {100 * min(off):+.1f} to "
-        f"{100 * max(off):+.1f} points), but its intervals cover {span(values)}: they are rough."
-    )
 
 
 def _choice_cells(arm: Sequence[Choice | None]) -> Iterator[str]:
@@ -230,13 +211,13 @@ def _choice_cells(arm: Sequence[Choice | None]) -> Iterator[str]:
 
 
 def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> Iterator[str]:
-    """What the policies whose constraints are met by a bound came to, over all settings."""
+    """What the policies came to, over all settings."""
     kept = {
         level: [
             [one for one in arm if one is not None]
             for n in NS
-            for (policy, own), arm in zip(ARMS, found[n], strict=True)
-            if own == level and policy.constraints[0].by == "bound"
+            for (_, own), arm in zip(ARMS, found[n], strict=True)
+            if own == level
         ]
         for level in (LEVEL, STRICT)
     }
@@ -248,7 +229,7 @@ def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> I
         optimism([one for one in arm if one is not None], "tuning", 0)
         for n in NS
         for (policy, level), arm in zip(ARMS, found[n], strict=True)
-        if level == LEVEL and policy.minimise and policy.constraints[0].by == "bound"
+        if level == LEVEL and policy.minimise
     ]
     yield (
         f"**Tuning split of what was chosen**: {counted(sides['tuning'])} cells; {span(sides['tuning'])}{CHANCE}. The "
@@ -322,10 +303,5 @@ sweep: of the first k items, k = 1 to 30 (`first k`), or also of topN 1 to 20 wi
 at what was chosen; bold below 95%. `tuning`, `test`: coverage of the 95% interval on either split, for the mean that is
 constrained and for the objective. `optimism`: tuning split less truth, in points of completeness or percent of tokens.
 `confidence`: the level of the bounds that constraints are met by; {STRICT:g} is a stricter one."""
-NESTED_CV = f"""Nested cross-validation on the tuning split in {FOLDS} folds, where every query is measured under what
-is chosen without its fold, beside the plain interval of the same {NESTED} samples, so that a coverage has a standard
-error of {error(NESTED):.1f} points (`all` settings, confidence {LEVEL:g}). The truth is that of what is chosen on the
-whole tuning split."""
-
 if __name__ == "__main__":
     main()

@@ -23,7 +23,8 @@ from ctxbench.evaluation.sweep.families import Counts, FixedK, Span, StandardMar
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.measures import Measure
 from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.optima import Optimum, measures_of
+from ctxbench.evaluation.tuning.limits import measures_of
+from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Constraint, Policy
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Request
@@ -33,8 +34,7 @@ Cuts: TypeAlias = FixedK | StandardMargin
 
 QUERIES, ITEMS, DEPTH = 20_000, 300, 30
 NS = (50, 100, 300)
-SAMPLES, NESTED = 300, 100
-FOLDS = 5
+SAMPLES = 300
 STRICT = 0.98
 COMPLETE, TOKENS = Metric("completeness"), Metric("tokens")
 
@@ -53,9 +53,8 @@ REACHED = _policy(
     Constraint(metric=COMPLETE, at_least=0.85, of="reachable"),
 )
 BUDGET = _policy("budget", "highest completeness, tokens <= 1,000", Constraint(metric=TOKENS, at_most=1000))
-BY_MEAN = _policy("by mean", "as `enough`, `by: mean`", Constraint(metric=COMPLETE, at_least=0.8, by="mean"))
-POLICIES = (ENOUGH, REACHED, BUDGET, BY_MEAN)
-ARMS = (*((policy, LEVEL) for policy in POLICIES), *((policy, STRICT) for policy in (ENOUGH, REACHED, BUDGET)))
+POLICIES = (ENOUGH, REACHED, BUDGET)
+ARMS = tuple((policy, level) for level in (LEVEL, STRICT) for policy in POLICIES)
 FIRST = FixedK("k", range(1, DEPTH + 1))
 MARGIN = StandardMargin(
     topK=Counts("topK", (100,)),
@@ -135,8 +134,7 @@ class Choice:
     Attributes:
         met: whether the constraint holds in truth.
         objective: the true mean of the objective.
-        said: by sample (`tuning`, `test`, and `nested` where it was asked for), of the constraint's mean and of the
-            objective.
+        said: by sample (`tuning`, `test`), of the constraint's mean and of the objective.
     """
 
     met: bool
@@ -144,9 +142,7 @@ class Choice:
     said: Mapping[str, tuple[Said, Said]]
 
 
-def choices(
-    whole: Ladders, families: Sequence[Cuts], n: int, *, samples: int, seed: int, nested: bool = False
-) -> list[list[Choice | None]]:
+def choices(whole: Ladders, families: Sequence[Cuts], n: int, *, samples: int, seed: int) -> list[list[Choice | None]]:
     """Choose on `n` queries for every arm, look at `n` others, and compare with all; None where nothing is chosen.
 
     Args:
@@ -155,7 +151,6 @@ def choices(
         n: queries of either split.
         samples: how often.
         seed: of the samples.
-        nested: also estimate what is chosen by nested cross-validation on the tuning split.
 
     Returns:
         By arm, one a sample.
@@ -166,11 +161,11 @@ def choices(
         drawn = rng.choice(whole.n_queries, 2 * n, replace=False)
         tuning, test = (whole.only(_mask(whole.n_queries, part)) for part in (drawn[:n], drawn[n:]))
         found = chosen(tuning, families)
-        apart = out_of_fold(tuning, families) if nested else [None] * len(ARMS)
-        row = []
-        for (policy, _), values, others in zip(ARMS, found, apart, strict=True):
-            sides = {"tuning": tuning, "test": test}
-            row.append(None if values is None else _choice(policy, values, sides, whole, others))
+        sides = {"tuning": tuning, "test": test}
+        row = [
+            None if values is None else _choice(policy, values, sides, whole)
+            for (policy, _), values in zip(ARMS, found, strict=True)
+        ]
         rows.append(row)
     return [list(arm) for arm in zip(*rows, strict=True)]
 
@@ -183,35 +178,15 @@ def chosen(ladders: Ladders, families: Sequence[Cuts]) -> list[Mapping[str, Valu
     return [None if one.found is None else one.found.values for one in optima]
 
 
-def out_of_fold(tuning: Ladders, families: Sequence[Cuts]) -> list[dict[Measure, FloatArray]]:
-    """By arm, the values of each query under the setting chosen without its fold; a fold without one is left out."""
-    fold = np.arange(tuning.n_queries) % FOLDS
-    parts: list[list[dict[Measure, FloatArray]]] = [[] for _ in ARMS]
-    for number in range(FOLDS):
-        inside = tuning.only(fold == number)
-        for part, values in zip(parts, chosen(tuning.only(fold != number), families), strict=True):
-            if values is not None:
-                part.append(measured(inside, values))
-    return [{m: np.concatenate([one[m] for one in part]) for m in tuning.measures} if part else {} for part in parts]
-
-
 def measured(ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
     """All measures by query at a setting."""
     return (FIRST if FIRST.n in values else MARGIN).by_query(ladders, values)
 
 
-def _choice(
-    policy: Policy,
-    values: Mapping[str, Value],
-    sides: Mapping[str, Ladders],
-    whole: Ladders,
-    nested: Mapping[Measure, FloatArray] | None,
-) -> Choice:
+def _choice(policy: Policy, values: Mapping[str, Value], sides: Mapping[str, Ladders], whole: Ladders) -> Choice:
     limit, aim = Optimum(policy).limits[0], Measure(policy.objective)
     true = {m: float(np.nanmean(each)) for m, each in measured(whole, values).items()}
     found = {name: measured(side, values) for name, side in sides.items()}
-    if nested:
-        found["nested"] = dict(nested)
     said = {name: (_said(of, limit.measure, true), _said(of, aim, true)) for name, of in found.items()}
     return Choice(limit.sign * true[limit.measure] >= limit.sign * limit.target, true[aim], said)
 

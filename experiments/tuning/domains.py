@@ -25,7 +25,9 @@ from domains_types import (
     Mode,
     Page,
     Values,
-    policy,
+    held_by,
+    optimum_of,
+    unit_of,
 )
 
 from ctxbench.cache import cache_dir
@@ -36,7 +38,8 @@ from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.stats import LEVEL, Comparison, compare, correct, estimate, holm
 from ctxbench.evaluation.sweep.lines import Measure
 from ctxbench.evaluation.sweep.reuse import single
-from ctxbench.evaluation.tuning.optima import COMPLETENESS, TOKENS, Optimum
+from ctxbench.evaluation.tuning.limits import COMPLETENESS, TOKENS
+from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Constraint, Policy
 from ctxbench.evaluation.tuning.together import CommonSettings, sweep_together
 from ctxbench.fileio import write_atomic
@@ -56,10 +59,10 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
     """The setting of one domain alone that a policy asks for, its target lowered until one meets it."""
     ladders = [case.of_domain(which) for case in cases]
     base = documents(cases, which)
-    asked, of = TARGETS[name]
+    asked, _ = TARGETS[name]
     target, found = asked, None
     while found is None:
-        optimum = Optimum(policy(name, target, of, by), base={Metric("completeness"): base[0]})
+        optimum = optimum_of(name, target, base[0], by)
         sweep_together(domains([topK])[which].family, ladders, [optimum])
         found, target = optimum.found, round(target - LOWER, 2)
     return Mode(
@@ -68,7 +71,7 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
         values=found.short,
         complete=found.means[COMPLETENESS],
         tokens=found.means[TOKENS],
-        bound=next(iter(found.bounds.values())),
+        bound=next(iter(found.bounds.values())) / unit_of(name, base[0]),
         base=base,
         queries=[one.applies[COMPLETENESS] for one in ladders],
     )
@@ -101,8 +104,8 @@ def choosing_key(found: Mapping[tuple[str, str], Mode]) -> tuple[float, float]:
 
 def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Values]:
     """Of some settings of both domains the one that each policy asks for, of whole requests; none where none meets."""
-    base = {Metric("completeness"): documents(cases)[0]}
-    optima = {name: Optimum(policy(name, *TARGETS[name]), base=base) for name in MODES}
+    base = documents(cases)[0]
+    optima = {name: optimum_of(name, TARGETS[name][0], base) for name in MODES}
     for values in settings:
         lines = CommonSettings.of([single(values, case.shared.at(values)) for case in cases])
         for optimum in optima.values():
@@ -112,9 +115,9 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
 
 def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     """The setting of one domain that is most complete for at most so many tokens."""
-    limit = Constraint(metric=Metric("tokens"), at_most=tokens, by="mean")
+    limit = Constraint(metric=Metric("tokens"), at_most=tokens)
     aim = Policy(name="counterpart", about="", objective=COMPLETENESS.metric, minimise=False, constraints=(limit,))
-    optimum = Optimum(aim)
+    optimum = held_by(Optimum(aim), mean=True)
     sweep_together(FAMILY, [case.ladders for case in cases], [optimum])
     if optimum.found is None:
         raise RuntimeError(f"offering nothing costs more than {tokens} tokens")

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from domains_types import MODES, TARGETS, Drawn, Values, policy
+from domains_types import MODES, TARGETS, Drawn, Values, optimum_of
 
 from ctxbench.arrays import BoolArray, FloatArray
 from ctxbench.candidates import Candidates
@@ -22,7 +22,7 @@ from ctxbench.evaluation.sweep.lines import Measure
 from ctxbench.evaluation.sweep.reuse import measured
 from ctxbench.evaluation.sweep.shared import Shared
 from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.optima import COMPLETENESS, TOKENS, measures_of
+from ctxbench.evaluation.tuning.limits import COMPLETENESS, TOKENS, measures_of
 from ctxbench.evaluation.tuning.sides import Side
 from ctxbench.evaluation.tuning.uncut import Uncut, found_by
 from ctxbench.index.resources import LocalResources
@@ -33,7 +33,7 @@ ONE, TWO = definition("semantic"), definition("semantic-domains")
 DEFAULTS = ONE.values("documents")
 TOPKS, TOPNS = (20, 30, 50, 100), tuple(range(51))
 STEPS = np.linspace(0.0, 1.0, 201)  # of a threshold along a curve
-POWERS = measures_of([policy(mode, *TARGETS[mode]) for mode in MODES])
+POWERS = measures_of([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mode in MODES])
 FAMILY = StandardMargin(
     topK=Counts("contextTopK", TOPKS),
     topN=Counts("contextTopN", TOPNS),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctxbench.arrays import FloatArray
 from ctxbench.evaluation.equal_tokens import AtTokens
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.stats import Comparison, Estimate
+from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Constraint, Of, Policy
 from ctxbench.selectors.parameters import Value
 
@@ -24,10 +25,32 @@ DEFAULTS_NAME, SHARED_BUDGET = "documents' defaults, one domain", "shared budget
 Values = Mapping[str, Value]
 
 
-def policy(name: str, target: float, of: Of, by: str = "bound") -> Policy:
-    """The fewest prompt tokens with so much completeness."""
-    limit = Constraint(metric=C, at_least=target, of=of, by="mean" if by == "mean" else "bound")
-    return Policy(name=name, about="", objective=T, minimise=True, constraints=(limit,))
+def optimum_of(name: str, target: float, base: float, by: str = "bound") -> Optimum:
+    """Keeps the fewest prompt tokens with so much completeness, by the bound of its interval or by its mean.
+
+    Args:
+        name: of the mode, which says what the target is a share of.
+        target: that share.
+        base: completeness of the documents' defaults.
+        by: `bound` or `mean`.
+    """
+    of = TARGETS[name][1]
+    limit = Constraint(metric=C, at_least=target * base if of == "base" else target, of="" if of == "base" else of)
+    return held_by(
+        Optimum(Policy(name=name, about="", objective=T, minimise=True, constraints=(limit,))), mean=by == "mean"
+    )
+
+
+def held_by(optimum: Optimum, *, mean: bool) -> Optimum:
+    """The same, its constraints held by the mean in place of the end of an interval, if so."""
+    if mean:
+        optimum.limits = tuple(replace(limit, by="mean") for limit in optimum.limits)
+    return optimum
+
+
+def unit_of(name: str, base: float) -> float:
+    """What a mode's target counts in."""
+    return base if TARGETS[name][1] == "base" else 1.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

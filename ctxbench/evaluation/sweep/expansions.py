@@ -19,6 +19,7 @@ from ctxbench.errors import ParameterError
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.sweep.lines import Line
 from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.sweep.pairing import Differences, Pairing
 from ctxbench.evaluation.sweep.reuse import Reused, measured
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Value
@@ -108,12 +109,14 @@ class Expansions:
         score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
         by_query: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
             n_queries); NaN where it does not apply.
+        pairing: what differences are taken to; None = none are.
     """
 
     values: Mapping[str, Value]
     named: Named
     score: FloatArray
     by_query: Mapping[Measure, FloatArray]
+    pairing: Pairing | None = None
 
     @classmethod
     def of(
@@ -142,7 +145,7 @@ class Expansions:
         place = place_among(table, _brought(table))
         by_query = _by_length(table, place, labels=labels, measures=measures)
         fixed = {name: value for name, value in values.items() if name not in (named.threshold, named.topN)}
-        return cls(values=fixed, named=named, score=_scores(table, place), by_query=by_query)
+        return cls(values=fixed, named=named, score=_scores(table, place), by_query=by_query, pairing=reused.pairing)
 
     def lines(self, topNs: Sequence[int] | None = None) -> Iterator[Line]:  # noqa: N803 - the documents' name
         """Every threshold for each topN, rising.
@@ -193,6 +196,13 @@ class Expansions:
         filled = {measure: np.nan_to_num(values) for measure, values in self.by_query.items()}
         amounts = {one: values for one, values in filled.items() if one.metric.declaration.scale != "yes/no"}
         above = shown[shown >= named.high]
+
+        def paired(measure: Measure, pairing: Pairing) -> Differences:
+            values = self.by_query[measure]
+            gain = np.nan_to_num(values[place + 1, query] - values[place, query])
+            return pairing.along(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
+
+        known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in there]
         return Line(
             values={**self.values, **({named.topN: limit} if named.topN else {})},
             axis=named.threshold,
@@ -202,6 +212,7 @@ class Expansions:
             squares={measure: summed(values**2) for measure, values in amounts.items()},
             cubes={measure: summed(values**3) for measure, values in amounts.items()},
             applies={one: summed(values) for one, values in there.items() if (values != values[0]).any()},
+            differences={one: paired(one, pairing) for one, pairing in known},
             span=(float(named.low), float(named.high)),
             beyond=(float(above.min()) if len(above) else np.inf, -np.inf),
         )

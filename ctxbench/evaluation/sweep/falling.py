@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.lines import Line
 from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.sweep.pairing import Differences
 from ctxbench.selectors.parameters import Value
 
 
@@ -116,6 +118,7 @@ class Falling:
             squares=squares,
             cubes=cubes,
             applies=applies,
+            differences=found.differences,
             span=axis.span,
             whole=axis.whole,
             beyond=found.beyond,
@@ -156,19 +159,38 @@ class Falling:
             np.add(total if ends is None else total[ends], base, out=out[1:])
             return out if track.scale == 1 else np.divide(out, track.scale, out=out)
 
+        def paired(measure: Measure) -> Differences:
+            scale, gains = self.ladders.tracks[measure, 1].scale, self._gains[measure, 1][rows.among[:inside]]
+            before = np.bincount(rows.owner[:reached], gains[:reached], minlength=len(low)) / scale
+            stops = np.arange(1, inside - reached + 1) if ends is None else ends + 1
+            return _differences(
+                self.ladders,
+                measure,
+                self.ladders.values(measure, low) + before,
+                owner=rows.owner[reached:inside].astype(np.int64),
+                gain=gains[reached:] / scale,
+                stops=stops,
+            )
+
         by_power = _by_power(self.ladders, summed)
-        return _Sums(-keys, (-beyond[0], -beyond[1]), by_power) if axis.rises else _Sums(keys, beyond, by_power)
+        differences = _WhenAsked(_paired_measures(self.ladders), paired)
+        if axis.rises:
+            return _Sums(-keys, (-beyond[0], -beyond[1]), by_power, differences)
+        return _Sums(keys, beyond, by_power, differences)
 
 
-class _WhenAsked(Mapping[Measure, FloatArray]):
+S = TypeVar("S")
+
+
+class _WhenAsked(Mapping[Measure, S]):
     """Sums by measure, each made when it is first asked for: no keeper needs all of them of every line."""
 
-    def __init__(self, measures: Sequence[Measure], make: Callable[[Measure], FloatArray]) -> None:
+    def __init__(self, measures: Sequence[Measure], make: Callable[[Measure], S]) -> None:
         self._measures = measures
         self._make = make
-        self._made: dict[Measure, FloatArray] = {}
+        self._made: dict[Measure, S] = {}
 
-    def __getitem__(self, measure: Measure) -> FloatArray:
+    def __getitem__(self, measure: Measure) -> S:
         found = self._made.get(measure)
         if found is None:
             if measure not in self._measures:
@@ -188,11 +210,12 @@ class _WhenAsked(Mapping[Measure, FloatArray]):
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Thresholds of a line, those next to them, and sums by measure for powers 0 to 3."""
+    """Thresholds of a line, those next to them, sums by measure for powers 0 to 3, and paired differences."""
 
     thresholds: FloatArray
     beyond: tuple[float, float]
     by_power: Sequence[Mapping[Measure, FloatArray]]
+    differences: Mapping[Measure, Differences]
 
 
 def single(ladders: Ladders, values: Mapping[str, Value], lengths: IntArray) -> Line:
@@ -202,6 +225,11 @@ def single(ladders: Ladders, values: Mapping[str, Value], lengths: IntArray) -> 
     def summed(measure: Measure, power: int) -> FloatArray:
         track = ladders.tracks[measure, power]
         return np.full(1, int(track.levels[at].sum()) / track.scale)
+
+    def paired(measure: Measure) -> Differences:
+        nothing = np.empty(0, dtype=np.int64)
+        first = ladders.values(measure, lengths)
+        return _differences(ladders, measure, first, owner=nothing, gain=np.empty(0), stops=nothing)
 
     applies, sums, squares, cubes = _by_power(ladders, summed)
     return Line(
@@ -213,13 +241,26 @@ def single(ladders: Ladders, values: Mapping[str, Value], lengths: IntArray) -> 
         squares=squares,
         cubes=cubes,
         applies=applies,
+        differences=_WhenAsked(_paired_measures(ladders), paired),
     )
 
 
-def _by_power(ladders: Ladders, summed: Callable[[Measure, int], FloatArray]) -> list[_WhenAsked]:
+def _paired_measures(ladders: Ladders) -> list[Measure]:
+    return [] if ladders.pairing is None else [one for one in ladders.measures if one in ladders.pairing.base]
+
+
+def _differences(
+    ladders: Ladders, measure: Measure, first: FloatArray, *, owner: IntArray, gain: FloatArray, stops: IntArray
+) -> Differences:
+    if ladders.pairing is None:
+        raise KeyError(measure)
+    return ladders.pairing.along(measure, first, owner=owner, gain=gain, stops=stops)
+
+
+def _by_power(ladders: Ladders, summed: Callable[[Measure, int], FloatArray]) -> list[_WhenAsked[FloatArray]]:
     """Sums by measure, for powers 0 to 3."""
 
-    def of(power: int) -> _WhenAsked:
+    def of(power: int) -> _WhenAsked[FloatArray]:
         return _WhenAsked([name for name, n in ladders.tracks if n == power], lambda measure: summed(measure, power))
 
     return [of(power) for power in range(4)]

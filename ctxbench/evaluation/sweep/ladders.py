@@ -15,6 +15,8 @@ from ctxbench.evaluation.dataset_run import NOT_OF_FAILED
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.sweep.measures import REACH, Measure
+from ctxbench.evaluation.sweep.needs import needed_types, offered_by_length
+from ctxbench.evaluation.sweep.pairing import Pairing
 from ctxbench.evaluation.sweep.rungs import ADDED_UP, AVERAGED, Rungs, taken
 
 _COMPLETENESS = Metric("completeness")
@@ -64,6 +66,9 @@ class Ladders:
         reachable: True where the first `REACH` items of the ranking, and what the session holds, are all that is
             required; False where nothing is. Shape (n_queries,).
         failed: True where the selector failed, shape (n_queries,).
+        needing: by item type that a measure is about, the queries that require it, shape (n_queries,).
+        counted: by item type whose required items are counted, how many are offered by length, like `tables`.
+        pairing: what differences are taken to; None = none are.
     """
 
     rungs: Rungs
@@ -74,6 +79,9 @@ class Ladders:
     tables: Mapping[Metric, FloatArray]
     reachable: BoolArray
     failed: BoolArray
+    needing: Mapping[str, BoolArray] = field(default_factory=dict)
+    counted: Mapping[str, FloatArray] = field(default_factory=dict)
+    pairing: Pairing | None = None
     _alone: Mapping[Metric, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @classmethod
@@ -113,6 +121,8 @@ class Ladders:
         alone = rungs.alone([metric for metric in metrics if metric.name in ADDED_UP | AVERAGED])
         tables = _tables(rungs, metrics, alone, broken)
         within = rungs.length_start[:-1] + np.minimum(REACH, np.diff(rungs.start))
+        types = needed_types(labels) if any(measure.needed for measure in measures) else {}
+        nowhere = np.zeros(rungs.n, dtype=np.bool_)
         return cls(
             rungs=rungs,
             score=table.score[found],
@@ -122,6 +132,8 @@ class Ladders:
             tables=tables,
             reachable=tables[_COMPLETENESS][within] == 1,
             failed=broken,
+            needing={one.needed: types.get(one.needed, nowhere) for one in measures if one.needed},
+            counted={one.needed: offered_by_length(rungs, one.needed) for one in measures if one.counts},
             _alone=alone,
         )
 
@@ -179,8 +191,23 @@ class Ladders:
             known = ", ".join(map(str, self.measures))
             raise ParameterError(f"the ladders were not measured by {measure}; they know {known}")
         at = self.rungs.length_start[:-1] + np.minimum(lengths, self.sizes)
-        values = self.tables[measure.metric][at]
-        return np.where(self.reachable, values, np.nan) if measure.reachable else values
+        values = self._table(measure)[at]
+        among = self._among(measure)
+        return values if among is None else np.where(among, values, np.nan)
+
+    def against(self, pairing: Pairing) -> Ladders:
+        """The same, with what differences are taken to."""
+        return replace(self, pairing=pairing)
+
+    def _table(self, measure: Measure) -> FloatArray:
+        """The values by length of what a measure is a mean of."""
+        return self.counted[measure.needed] if measure.counts else self.tables[measure.metric]
+
+    def _among(self, measure: Measure) -> BoolArray | None:
+        """The queries that a measure is over, shape (n_queries,); None = all."""
+        if not measure.needed:
+            return self.reachable if measure.reachable else None
+        return self.needing[measure.needed] & self.reachable if measure.reachable else self.needing[measure.needed]
 
     def only(self, queries: BoolArray) -> Ladders:
         """The ladders of some queries, for folds; `queries` has shape (n_queries,)."""
@@ -195,6 +222,9 @@ class Ladders:
             tables={metric: table[lengths] for metric, table in self.tables.items()},
             reachable=self.reachable[which],
             failed=self.failed[which],
+            needing={name: needing[which] for name, needing in self.needing.items()},
+            counted={name: table[lengths] for name, table in self.counted.items()},
+            pairing=None if self.pairing is None else self.pairing.only(np.asarray(queries, dtype=np.bool_)),
             _alone={metric: (bare[which], alone[rows]) for metric, (bare, alone) in self._alone.items()},
         )
 
@@ -208,6 +238,7 @@ class Ladders:
             score=self.score[rows],
             chunk_rank=self.chunk_rank[rows],
             tables=_tables(rungs, list(self.tables), alone, self.failed),
+            counted={name: offered_by_length(rungs, name) for name in self.counted},
             _alone=alone,
         )
 
@@ -216,9 +247,9 @@ class Ladders:
         """Whole numbers by measure and power; power 0 counts where a measure applies, if that differs by length."""
         out = {}
         for measure in self.measures:
-            values = self.tables[measure.metric]
-            if measure.reachable:
-                values = np.where(np.repeat(self.reachable, self.sizes + 1), values, np.nan)
+            values, among = self._table(measure), self._among(measure)
+            if among is not None:
+                values = np.where(np.repeat(among, self.sizes + 1), values, np.nan)
             for power in range(1, self.powers.get(measure, 1) + 1):
                 out[measure, power] = Track.of(values**power, self.rungs)
             applies = Track.of((~np.isnan(values)).astype(np.float64), self.rungs)
@@ -231,9 +262,9 @@ class Ladders:
         """To how many queries each measure applies, at the length at which it applies to most."""
         out = {}
         for measure in self.measures:
-            known = ~np.isnan(self.tables[measure.metric])
+            known, among = ~np.isnan(self._table(measure)), self._among(measure)
             some = np.logical_or.reduceat(known, self.rungs.length_start[:-1]) if self.n_queries else np.empty(0, bool)
-            out[measure] = int((some & self.reachable if measure.reachable else some).sum())
+            out[measure] = int((some if among is None else some & among).sum())
         return out
 
 

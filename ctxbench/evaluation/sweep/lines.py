@@ -13,6 +13,7 @@ from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.candidates import MARGIN
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.measures import REACH, Measure
+from ctxbench.evaluation.sweep.pairing import Differences
 from ctxbench.selectors.parameters import Value
 
 __all__ = ["REACH", "Family", "Keeper", "Line", "Measure"]
@@ -35,6 +36,7 @@ class Line:
         n: by measure, how many queries it applies to; of a measure in `applies`, the most.
         applies: by measure, to how many queries it applies at each setting, shape (n_settings,), only for measures
             for which that differs: precision of a query whose session holds all that it requires.
+        differences: paired ones to a base, by measure, where the ladders have one.
         span: the ends of the parameter's range.
         whole: the parameter takes whole numbers only.
         beyond: the values of the parameter at which selections change next: at or before the first threshold, and
@@ -50,6 +52,7 @@ class Line:
     squares: Mapping[Measure, FloatArray] = field(default_factory=dict)
     cubes: Mapping[Measure, FloatArray] = field(default_factory=dict)
     applies: Mapping[Measure, FloatArray] = field(default_factory=dict)
+    differences: Mapping[Measure, Differences] = field(default_factory=dict)
     span: tuple[float, float] = (-math.inf, math.inf)
     whole: bool = False
     beyond: tuple[float, float] = (math.inf, -math.inf)

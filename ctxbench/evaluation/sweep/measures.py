@@ -17,10 +17,21 @@ class Measure:
         metric: a set metric, such as `completeness` or `tokens`.
         reachable: True: only over queries that the first `REACH` items of the ranking make complete. Completeness
             among these is completeness as a share of what is reachable.
+        needed: an item type: only over queries that require an item of it. With `items` it is how many of the required
+            items of this type are offered; with any other metric that metric.
     """
 
     metric: Metric
     reachable: bool = False
+    needed: str = ""
 
     def __str__(self) -> str:
-        return f"{self.metric} of reachable" if self.reachable else str(self.metric)
+        name = f"{self.metric} of reachable" if self.reachable else str(self.metric)
+        if not self.needed:
+            return name
+        return f"required {self.needed} items" if self.counts else f"{name} where a {self.needed} is required"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts the required items of one type that are offered."""
+        return bool(self.needed) and self.metric.name == "items"

@@ -143,6 +143,8 @@ class Requirements:
             ParameterError: the measure has no such form, or shares of too many different parts.
         """
         among = both[0].reachable if measure.reachable else np.ones(self.rungs.n, dtype=np.bool_)
+        if measure.needed:
+            among = among & both[0].needing[measure.needed]
         name = measure.metric.name
         if name == "completeness":
             return self._complete(among, both)

@@ -24,6 +24,8 @@ from ctxbench.evaluation.metrics import Metric, evaluate
 from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.sweep.lines import Line
 from ctxbench.evaluation.sweep.measures import REACH, Measure
+from ctxbench.evaluation.sweep.needs import needed_types, over_own_queries
+from ctxbench.evaluation.sweep.pairing import Pairing
 from ctxbench.pipeline import Outcome, Pipeline
 from ctxbench.requests import Batch
 from ctxbench.selectors.definitions import Definition
@@ -108,17 +110,26 @@ def measured(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> 
     )
     within = Metric("Comp", REACH)
     asked = list(dict.fromkeys(measure.metric for measure in measures))
-    values = evaluate([*asked, within] if any(one.reachable for one in measures) else asked, labels.evidence(answers))
+    evidence = labels.evidence(answers)
+    values = evaluate([*asked, within] if any(one.reachable for one in measures) else asked, evidence)
     if lacking := sorted({str(metric) for metric in asked if metric not in values}):
         raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
-    return {
-        one: np.where(values[within] == 1.0, values[one.metric], np.nan) if one.reachable else values[one.metric]
-        for one in measures
-    }
+    needing = needed_types(labels) if any(one.needed for one in measures) else {}
+    reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
+    catalog = labels.dataset.catalog
+    return over_own_queries(measures, values, evidence, catalog, needing=needing, reachable=reachable)
 
 
-def single(values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray]) -> Line:
-    """One setting as a line, from its values by query; the sums are exact before they are rounded once."""
+def single(
+    values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray], *, pairing: Pairing | None = None
+) -> Line:
+    """One setting as a line, from its values by query; the sums are exact before they are rounded once.
+
+    Args:
+        values: of its parameters.
+        by_query: by measure, shape (n_queries,).
+        pairing: what differences are taken to, over the same queries.
+    """
     applies = {measure: found[~np.isnan(found)] for measure, found in by_query.items()}
     amounts = {measure: found for measure, found in applies.items() if measure.metric.declaration.scale != "yes/no"}
     return Line(
@@ -129,6 +140,7 @@ def single(values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray]) 
         n={measure: len(found) for measure, found in applies.items()},
         squares={measure: _summed(found**2) for measure, found in amounts.items()},
         cubes={measure: _summed(found**3) for measure, found in amounts.items()},
+        differences={} if pairing is None else pairing.differences(by_query),
     )
 
 
@@ -145,10 +157,12 @@ class Reused:
         resources: what its steps use.
         labels: of the requests, in the same order.
         measures: what every setting is measured by.
+        pairing: what differences are taken to; None = none are.
         memory: bytes of outputs of steps that are kept.
 
     Attributes:
         definition: the selector.
+        pairing: as given.
         runs: how many settings were run and measured so far; one that makes the same pipeline as an earlier one is
             not.
         selections: how many of them offered something that none before had offered; only these were measured.
@@ -162,9 +176,10 @@ class Reused:
         resources: Resources,
         labels: Labels,
         measures: Sequence[Measure],
+        pairing: Pairing | None = None,
         memory: int = MEMORY,
     ) -> None:
-        self.definition = definition
+        self.definition, self.pairing = definition, pairing
         self._batch, self._resources = batch, resources
         self._labels, self._measures = labels, tuple(measures)
         self._memo = Recent(memory)
@@ -236,7 +251,7 @@ class Reused:
         steps = [_steps(self._pipeline(values)) for values in settings]
         lines: dict[int, Line] = {}
         for done, place in enumerate(sorted(range(len(settings)), key=steps.__getitem__), start=1):
-            lines[place] = single(settings[place], self.values(settings[place]))
+            lines[place] = single(settings[place], self.values(settings[place]), pairing=self.pairing)
             if progress is not None:
                 progress(done, len(settings))
         return tuple(lines[place] for place in range(len(settings)))

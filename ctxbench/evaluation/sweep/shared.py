@@ -24,6 +24,7 @@ from ctxbench.evaluation.sweep.families import Cut
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.lines import Line
 from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.sweep.needs import over_own_queries
 from ctxbench.evaluation.sweep.requirements import TOGETHER, Gain, Requirements
 from ctxbench.evaluation.sweep.reuse import single
 from ctxbench.evaluation.sweep.rungs import ADDED_UP, taken
@@ -198,11 +199,9 @@ class Shared:
         offered = [domain.family.chosen(own, values) for domain, own in zip(self.domains, self._own, strict=True)]
         evidence = _evidence(self.ladders, [(own, length) for own, length in offered])
         found = evaluate(list(dict.fromkeys(one.metric for one in self.ladders.measures)), evidence)
-        within = self.ladders.reachable
-        return {
-            one: np.where(within, found[one.metric], np.nan) if one.reachable else found[one.metric]
-            for one in self.ladders.measures
-        }
+        own = self.ladders
+        catalog = own.rungs.labels.dataset.catalog
+        return over_own_queries(own.measures, found, evidence, catalog, needing=own.needing, reachable=own.reachable)
 
     def lines(self, front: Front) -> Iterator[Line]:
         """The settings of a front, each as a line of its own, for keepers that look at intervals.
@@ -211,7 +210,7 @@ class Shared:
         setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
         """
         for values in front.shown:
-            yield single(values, self.at(values))
+            yield single(values, self.at(values), pairing=self.ladders.pairing)
 
     def _check(
         self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]

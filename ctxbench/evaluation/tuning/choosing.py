@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.errors import Fault, ParameterError
 from ctxbench.evaluation.evidence import Labels
-from ctxbench.evaluation.metrics import Evidence, Metric, Offered, evaluate
+from ctxbench.evaluation.metrics import Evidence, Offered, evaluate
 from ctxbench.evaluation.sweep.lines import REACH, Measure
-from ctxbench.evaluation.tuning.optima import FEWEST, Found, Optimum, measures_of
+from ctxbench.evaluation.tuning.limits import COMPLETENESS, measures_of
+from ctxbench.evaluation.tuning.optima import FEWEST, Found, Optimum
 from ctxbench.evaluation.tuning.policies import Policy
-from ctxbench.evaluation.tuning.policy_file import PolicyFile
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.yamlio import YamlPath, line_of
-
-
-class PolicyError(ParameterError):
-    """No setting can meet a policy; the message says the best that can be reached."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,31 +21,34 @@ class Choice:
     """What a policy came to.
 
     Attributes:
-        selector: the name of the selector that is recommended; empty where nothing is.
-        found: its setting; None where nothing is recommended.
-        reason: why nothing is recommended, as a sentence; empty where something is.
-        needed: how many queries of the same kinds would be needed; None = none would do, or something is recommended.
+        selector: the name of the selector that is recommended; empty where the default is kept.
+        found: its setting; None where the default is kept.
+        reason: why the default is kept, as a sentence without its end; empty where something is recommended.
+        needed: about how many more labels of the same kinds would do, from and to; None = more are unlikely to help,
+            or something is recommended.
+        answered: whether the labels can say anything of the policy at all.
         settings: how many were compared.
     """
 
-    selector: str
-    found: Found | None
-    reason: str
-    needed: int | None
-    settings: int
+    selector: str = ""
+    found: Found | None = None
+    reason: str = ""
+    needed: tuple[int, int] | None = None
+    answered: bool = True
+    settings: int = 0
 
 
-def unmeasurable(file: PolicyFile, labels: Labels) -> list[Fault]:
-    """What a policy file asks for that the labels of a split cannot answer: a metric that applies to no query.
+def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
+    """What policies ask for that the labels cannot answer: a metric that applies to no query.
 
     Args:
-        file: as read.
-        labels: of the split that is tuned on.
+        policies: as read.
+        labels: of the queries that decide.
 
     Returns:
-        A fault for every place in the file, in the order of the file.
+        By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
     """
-    asked = dict.fromkeys(measure.metric for measure in measures_of(file.policies))
+    asked = dict.fromkeys(measure.metric for measure in measures_of(policies))
     nothing = np.zeros(0, dtype=np.int64)
     start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
@@ -63,49 +60,40 @@ def unmeasurable(file: PolicyFile, labels: Labels) -> list[Fault]:
         pool=labels.pool,
     )
     lacking = {metric for metric, values in evaluate(asked, evidence).items() if np.isnan(values).all()}
-    faults = []
-    for policy in file.policies:
-        places: list[tuple[Metric, YamlPath]] = [(policy.objective, ("minimise" if policy.minimise else "maximise",))]
-        places += [(one.metric, ("constraints", place, "metric")) for place, one in enumerate(policy.constraints)]
-        for metric, where in places:
-            if metric in lacking:
-                what = f"policy {policy.name!r} needs {metric}, which applies to none of the {len(labels.dataset)} "
-                what += f"queries of dataset {labels.dataset.name} that are tuned on: {metric.declaration.empty}"
-                faults.append(Fault(what, file.path, line_of(file.lines, ("policies", policy.name, *where))))
-    return sorted(faults, key=lambda fault: fault.line)
+    found = {}
+    for policy in policies:
+        for metric in dict.fromkeys(
+            [policy.objective, *(one.metric for one in policy.constraints), COMPLETENESS.metric]
+        ):
+            if metric in lacking and policy.name not in found:
+                found[policy.name] = f"the labels cannot say: {metric} applies to none of {len(labels.dataset)} queries"
+    return found
 
 
 def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     """The best of what competing selectors reach; of equals that of the earlier selector.
 
-    Nothing is recommended where no interval reaches its target but some mean does, and where a measure of the policy
-    applies to fewer than `FEWEST` queries: then it is said how many queries would be needed.
+    The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
+    fewer than `FEWEST` queries: then it is said how many more labels would do.
 
     Args:
         policy: what all optima were kept by.
         optima: by name of the selector, in order; every one has seen all settings of its selector.
-
-    Raises:
-        PolicyError: no setting meets the policy even by its means; the message names the best reachable.
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: optimum for name, optimum in optima.items() if optimum.found is not None}
     enough = {name: optimum for name, optimum in met.items() if not _few(optimum)}
     if enough:
         name = _best(enough)
-        return Choice(selector=name, found=enough[name].found, reason="", needed=None, settings=settings)
+        return Choice(selector=name, found=enough[name].found, settings=settings)
     near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
     if met:
         name = _best(met)
-        reason = _few_queries(met[name])
-    elif near:
+        return Choice(reason=_few_queries(met[name]), needed=met[name].needed(), settings=settings)
+    if near:
         name = min(near, key=lambda one: near[one].shortage)
-        reason = _wide(near[name], name)
-    else:
-        raise PolicyError(f"policy {policy.name!r}: {_unreachable(optima)}")
-    needed = optima[name].needed()
-    reason = f"{reason}; {_more(needed, optima[name].queries)}"
-    return Choice(selector="", found=None, reason=reason, needed=needed, settings=settings)
+        return Choice(reason=_wide(near[name], name), needed=near[name].needed(), settings=settings)
+    return Choice(reason=_unreachable(policy, optima), settings=settings)
 
 
 def setting_text(selector: str, values: Mapping[str, Value]) -> str:
@@ -137,22 +125,19 @@ def _few_queries(optimum: Optimum) -> str:
 
 
 def _wide(optimum: Optimum, selector: str) -> str:
-    """What the intervals of the nearest setting miss."""
+    """What the nearest setting keeps by its means alone."""
     found = optimum.nearest
     if found is None:
         return ""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
+        if not limit.asked:
+            missed.append(f"not beyond doubt: {limit.text}")
+            continue
         mean, side = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        what = f"{limit.constraint} is met by the mean, {mean:.4g}, but not by the {side} end of its interval"
-        missed.append(f"{what}, {found.bounds[str(limit.constraint)]:.4g}, over {found.n[limit.measure]} queries")
+        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {side} end of what is likely is"
+        missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
     return f"the nearest is {setting_text(selector, found.short)}: {'; '.join(missed)}"
-
-
-def _more(needed: int | None, queries: int) -> str:
-    if needed is None:
-        return "no number of queries would do, since a mean is on its target"
-    return f"about {needed} queries of the same kinds would be needed, there are {queries}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,28 +149,26 @@ class _Reached:
     enough: bool
 
 
-def _unreachable(optima: Mapping[str, Optimum]) -> str:
+def _unreachable(policy: Policy, optima: Mapping[str, Optimum]) -> str:
     """Which constraint nothing meets even by its mean, or which do not go together."""
-    limits = next(iter(optima.values())).limits
+    limits = next(iter(optima.values())).limits[: len(policy.constraints)]
     for which, limit in enumerate(limits):
         best = _reached(optima, which, beside=False)
         if best is None:
             where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
-            return f"{limit.constraint} cannot be judged: {limit.measure} applies to no query{where}"
+            return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
         if not best.enough:
-            return (
-                f"no setting reaches {limit.constraint}: the best reachable is {best.told:.4g}, by {best.by}; give a "
-                "target that can be reached"
-            )
-    together = " and ".join(str(limit.constraint) for limit in limits)
+            return f"no setting reaches {limit.text}: the best reachable is {best.told:.4g}, by {best.by}"
+    aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
+    kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.asked]
     for which, limit in enumerate(limits):
         best = _reached(optima, which, beside=True)
-        if best is not None:
-            return (
-                f"no setting reaches {together} at once: where the rest is met, {limit.measure} comes to "
-                f"{best.told:.4g} at best, by {best.by}; loosen one of them"
-            )
-    return f"no setting reaches {together} at once, nor all but one of them; loosen some"
+        if best is not None and not best.enough:
+            rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
+            what = f"{limit.measure} comes to {best.told:.4g} at best, by {best.by}"
+            return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
+    together = " and ".join([limit.text for limit in limits] + kept)
+    return f"no setting that keeps {together} has {aim} than the default"
 
 
 def _reached(optima: Mapping[str, Optimum], which: int, *, beside: bool) -> _Reached | None:

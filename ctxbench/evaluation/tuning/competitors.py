@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxbench.arrays import FloatArray
 from ctxbench.candidates import Origin
-from ctxbench.errors import Fault, InputError, ParameterError, UserError
+from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.evaluation.tuning.tunables import Tunable
@@ -69,12 +69,11 @@ def _read(entry: SelectorEntry, base: Path) -> Tunable:
         answers = FileSelector(base / entry.answers, name=entry.name)
         return Tunable(entry=entry, source=entry.name, definition=OWN_CUT, answers=answers)
     definition, preset = find_definition(entry.selector, base=base)
-    if preset is not None:
-        raise ParameterError(
-            f"{entry.selector!r} names a preset; what is tuned is the selector, and its presets are compared with what "
-            f"is found: name {definition.name!r} alone"
-        )
-    return Tunable(entry=entry, source=entry.selector, definition=definition)
+    if preset is not None and preset not in definition.presets:
+        raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
+    start = definition.presets[preset] if preset is not None else {}
+    source = entry.selector if preset is None else entry.selector.removesuffix(f"/{preset}")
+    return Tunable(entry=entry, source=source, definition=definition, start=start)
 
 
 def with_range_of(one: Tunable, found: Iterable[Slice]) -> Tunable:

@@ -1,4 +1,4 @@
-"""Settings measured on both splits of a dataset, and held against each other on the test split."""
+"""Settings measured on what decides and what is read of a dataset, and held against each other on what is read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from ctxbench.arrays import BoolArray, FloatArray
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.stats import Comparison, compare_metric, correct, grouped_estimate
-from ctxbench.evaluation.sweep.lines import REACH
-from ctxbench.evaluation.tuning.optima import Limit, reach_of
+from ctxbench.evaluation.sweep.measures import REACH, Measure
+from ctxbench.evaluation.tuning.limits import Limit, reach_of
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.results import EVERYTHING, Contender
-from ctxbench.evaluation.tuning.sides import COMPLETE, TEST, TUNING, Side
+from ctxbench.evaluation.tuning.sides import COMPLETE, TEST, Side
 from ctxbench.evaluation.tuning.tunables import Tunable
 from ctxbench.evaluation.tuning.uncut import Uncut
+from ctxbench.evaluation.tuning.verdicts import Ground, Verdict, verdict
 from ctxbench.jsonio import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
@@ -32,7 +33,7 @@ OF_REACHABLE = f"{COMPLETE} of reachable"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """A setting on both splits.
+    """A setting on all that is measured.
 
     Attributes:
         name, role, selector, values: as `Contender`.
@@ -49,6 +50,11 @@ class Measured:
     by_query: Mapping[str, Mapping[Metric, FloatArray]]
     within: Mapping[str, BoolArray]
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """What it was measured on: first what decides, last what is read."""
+        return tuple(self.by_query)
+
     def reachable(self, split: str, metric: Metric) -> FloatArray:
         """A metric among the queries within reach, NaN elsewhere."""
         return np.where(self.within[split], self.by_query[split][metric], np.nan)
@@ -56,10 +62,10 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """Where settings are measured: both splits of a dataset.
+    """Where settings are measured: both splits of a dataset, or all its labels in one.
 
     Attributes:
-        sides: by split.
+        sides: by split; the first decides, the last is read.
         metrics: what is measured, in order.
         level: of the intervals.
     """
@@ -69,9 +75,19 @@ class Arena:
     level: float
     _uncut: dict[tuple[str, str, str], Uncut] = field(default_factory=dict)
 
+    @property
+    def deciding(self) -> Side:
+        """The queries that settings are chosen on."""
+        return next(iter(self.sides.values()))
+
+    @property
+    def reading(self) -> Side:
+        """The queries that figures are read from."""
+        return list(self.sides.values())[-1]
+
     def know(self, tunable: Tunable, uncut: Uncut) -> None:
-        """Take over what a competitor with its defaults found on the tuning split."""
-        self._uncut[self._key(tunable, {}, TUNING)] = uncut
+        """Take over what a competitor with its defaults found on the queries that decide."""
+        self._uncut[self._key(tunable, {}, self.deciding.split)] = uncut
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
         head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
@@ -129,7 +145,7 @@ class Arena:
 
     def contender(self, one: Measured) -> Contender:
         """A setting as the report has it."""
-        found: dict[str, dict[str, Any]] = {TUNING: {}, TEST: {}}
+        found: dict[str, dict[str, Any]] = {}
         for split, side in self.sides.items():
             found[split] = dict(side.estimates(one.by_query[split], level=self.level))
             if split in one.within and one.within[split].any():
@@ -140,34 +156,29 @@ class Arena:
             role=one.role,
             selector=one.selector,
             values=one.values,
-            tuning=found[TUNING],
-            test=found[TEST],
+            tuning=found[self.deciding.split],
+            test=found.get(TEST, {}),
         )
 
-    def met(self, policy: Policy, chosen: Measured, base: Measured) -> dict[str, bool]:
-        """By text of the constraint, whether its interval on the test split reaches the target.
+    def verdicts(self, policy: Policy, chosen: Measured, base: Measured) -> tuple[Verdict, ...]:
+        """What is read says of the constraints.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
-        side = self.sides[TEST]
-        means = {m: float(np.nanmean(v)) for m, v in base.by_query[TEST].items() if not np.isnan(v).all()}
-        reach = reach_of(base.within[TEST], chosen.within[TEST])
-        out = {}
-        for constraint in policy.constraints:
-            if constraint.of == "base" and constraint.metric not in means:
+        side, split = self.reading, self.reading.split
+        means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
+        reach = reach_of(base.within[split], chosen.within[split])
+        ground = Ground(group=side.group, level=self.level, chosen_here=side is self.deciding)
+        none = np.full(len(side), np.nan)
+        out = []
+        for one in policy.constraints:
+            if one.of == "base" and Measure(one.metric) not in means:
                 continue
-            limit = Limit.of(constraint, means, reach=reach)
-            values = (
-                chosen.reachable(TEST, constraint.metric)
-                if constraint.of == "reachable"
-                else chosen.by_query[TEST].get(constraint.metric, np.full(len(side), np.nan))
-            )
-            scale = constraint.metric.declaration.scale
-            found = grouped_estimate(values, side.group, scale=scale, level=self.level)  # type: ignore[arg-type]
-            if found.n:
-                end = found.interval.high if limit.sign > 0 else found.interval.low
-                out[str(constraint)] = bool(limit.reached(np.array([end]))[0])
-        return out
+            own, before = (which.by_query[split].get(one.metric, none) for which in (chosen, base))
+            own = chosen.reachable(split, one.metric) if one.of == "reachable" else own
+            limit, scale = Limit.of(one, means, reach=reach), one.metric.declaration.scale
+            out.append(verdict(limit, own, before, ground, scale=scale))  # type: ignore[arg-type]
+        return tuple(one for one in out if one is not None)
 
 
 Key = tuple[str, str, str]
@@ -176,11 +187,11 @@ Key = tuple[str, str, str]
 def compared(
     pairs: Mapping[tuple[str, str], tuple[Measured, Measured]], side: Side, *, seed: int
 ) -> dict[Key, Comparison]:
-    """Paired comparisons on the test split, corrected together.
+    """Paired comparisons on what is read, corrected together.
 
     Args:
         pairs: base and other by policy and kind of comparison.
-        side: the test split, whose groups of queries are witnesses as a whole.
+        side: what is read, whose groups of queries are witnesses as a whole.
         seed: of the sign flips.
 
     Returns:
@@ -189,7 +200,9 @@ def compared(
     found: dict[Key, Comparison] = {}
     for (policy, kind), (base, other) in pairs.items():
         for metric in COMPARED:
-            one = compare_metric(metric, base.by_query[TEST], other.by_query[TEST], seed=seed, groups=side.group)
+            one = compare_metric(
+                metric, base.by_query[side.split], other.by_query[side.split], seed=seed, groups=side.group
+            )
             if one.n:
                 found[policy, kind, str(metric)] = one
     return correct(found)

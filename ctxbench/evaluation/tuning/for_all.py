@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +13,21 @@ from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.stats import Comparison, Estimate, correct, grouped_compare, grouped_estimate
 from ctxbench.evaluation.sweep.families import FixedK
-from ctxbench.evaluation.tuning.choosing import Choice, PolicyError, choose
+from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.tuning.choosing import Choice, choose
 from ctxbench.evaluation.tuning.contending import COMPARED, Key, Measured, of_kind
-from ctxbench.evaluation.tuning.optima import Limit, Optimum, reach_of
+from ctxbench.evaluation.tuning.limits import Limit, reach_of
+from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.results import FIXED, RECOMMENDED, TOGETHER, Contender, DatasetTuning, Outcome
-from ctxbench.evaluation.tuning.sides import TEST, TUNING, Told
+from ctxbench.evaluation.tuning.sides import ALL, TEST, TUNING, Told
 from ctxbench.evaluation.tuning.together import sweep_together
 from ctxbench.evaluation.tuning.tunables import Swept
-from ctxbench.evaluation.tuning.work import READ_ONCE, Work
+from ctxbench.evaluation.tuning.verdicts import Ground, Verdict, verdict
+from ctxbench.evaluation.tuning.work import ALL_DECIDE, READ_ONCE, Work
 from ctxbench.selectors.parameters import Value
+
+DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
 
 
 class ForAll:
@@ -33,17 +39,16 @@ class ForAll:
     def __init__(self, works: Sequence[Work]) -> None:
         self._works = works
         self._file = works[0].file
-        self._tunables = [one for one in works[0].ready.tunables if one.family is not None and not one.beyond({})]
+        both = [one for one in works[0].ready.tunables if all(one in work.tunables for work in works)]
+        self._tunables = [one for one in both if one.family is not None and not one.beyond({})]
+        answered = [one for one in works[0].policies if all(one in work.policies for work in works)]
+        self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
         self._fixed: dict[tuple[str, str], int | None] = {}
 
     def choose(self, progress: Told) -> None:
-        """Choose for every policy; every dataset has been looked at on its own before.
-
-        Raises:
-            PolicyError: no setting can meet a policy; all such policies.
-        """
-        policies = self._file.policies
+        """Choose for every policy; every dataset has been looked at on its own before."""
+        policies = self._policies
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
         for tunable in self._tunables:
             family = tunable.family
@@ -56,14 +61,13 @@ class ForAll:
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = None if first.found is None else int(first.found.values["n"])
-        wrong = []
-        for policy in policies:
-            try:
+        for policy in self._file.policies:
+            if policy in policies:
                 self._choices[policy.name] = choose(policy, optima[policy.name])
-            except PolicyError as error:
-                wrong.append(str(error))
-        if wrong:
-            raise PolicyError("\n".join(wrong))
+            else:
+                self._choices[policy.name] = Choice(
+                    reason="the labels of some dataset cannot say, or no selector suits all"
+                )
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Told) -> None:
         ladders = [work.searched[name].rival.ladders for work in self._works]
@@ -77,10 +81,14 @@ class ForAll:
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
         bases = [(work.base, work.searched[name].rival.ladders.reachable) for work in self._works if work.base]
-        metrics = [one for one in bases[0][0].means if all(one in base.means for base, _ in bases)]
-        means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in metrics}
+        measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
+        means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
         reach = float(np.mean([reach_of(base.within, own) for base, own in bases]))
-        return Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
+        optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
+        aim = Measure(policy.objective)
+        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.beat):
+            optimum.beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
+        return optimum
 
     # ------------------------------------------------------------------------------------------ both splits
 
@@ -100,7 +108,7 @@ class ForAll:
             choice, found = self._choices[policy.name], measured.get(policy.name, {})
             outcome = Outcome(policy=policy, chosen=None, settings=choice.settings)
             if not found:
-                outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed))
+                outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered))
                 continue
             kinds = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
             outcomes.append(
@@ -108,7 +116,7 @@ class ForAll:
                     outcome,
                     chosen=contenders[policy.name],
                     bounds=choice.found.bounds if choice.found is not None else {},
-                    met=self._met(policy, found["chosen"]),
+                    verdicts=self._verdicts(policy, found["chosen"]),
                     fixed=contenders[found["fixed"][0].name] if "fixed" in found else None,
                     fixed_own=contenders[found["fixed_own"][0].name] if "fixed_own" in found else None,
                     against={kind: one for kind, one in kinds.items() if one},
@@ -122,8 +130,8 @@ class ForAll:
             version="",
             hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
             items=sum(len(one.dataset.catalog) for one in opened),
-            queries={split: sum(len(one.sides[split]) for one in opened) for split in (TUNING, TEST)},
-            of={split: sum(one.of[split] for one in opened) for split in (TUNING, TEST)},
+            queries=_summed([{split: len(side) for split, side in one.sides.items()} for one in opened]),
+            of=_summed([one.of for one in opened]),
             tokens=self._works[0].ready.counter.name,
             contenders=tuple(contenders.values()),
             traces=(),
@@ -131,9 +139,17 @@ class ForAll:
             notes=(
                 f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
                 "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
-                READ_ONCE,
+                *self._read(),
             ),
         )
+
+    def _read(self) -> Iterator[str]:
+        """On what the figures rest."""
+        decided = [work.name for work in self._works if TEST not in work.opened.sides]
+        if len(decided) < len(self._works):
+            yield READ_ONCE
+        if decided:
+            yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
 
     def _measured(self, policy: Policy, choice: Choice) -> dict[str, list[Measured]]:
         """What is recommended, and fixed numbers of items, on every dataset."""
@@ -151,27 +167,32 @@ class ForAll:
                     found.setdefault(kind, []).append(first)
         return found
 
-    def _met(self, policy: Policy, chosen: Sequence[Measured]) -> dict[str, bool]:
-        """By text of the constraint, whether its interval over all test splits reaches the target.
+    def _verdicts(self, policy: Policy, chosen: Sequence[Measured]) -> tuple[Verdict, ...]:
+        """What is read of all datasets says of the constraints.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
-        defaults = [work.defaults for work in self._works]
-        means = {metric: mean(_pooled(defaults, metric, TEST)).value for metric in defaults[0].by_query[TEST]}
+        defaults, group = [work.defaults for work in self._works], self._group(READING)
+        metrics = list(defaults[0].by_query[defaults[0].splits[READING]])
+        pooled = {Measure(metric): mean(_pooled(defaults, metric, READING)).value for metric in metrics}
+        means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
         pairs = zip(defaults, chosen, strict=True)
-        reach = float(np.mean([reach_of(base.within[TEST], own.within[TEST]) for base, own in pairs]))
-        out = {}
+        reach = float(
+            np.mean([reach_of(base.within[base.splits[-1]], own.within[own.splits[-1]]) for base, own in pairs])
+        )
+        ground = Ground(group=group, level=self._file.confidence, chosen_here=not self._unread)
+        out = []
         for one in policy.constraints:
-            if one.of == "base" and np.isnan(means[one.metric]):
-                continue
-            limit = Limit.of(one, means, reach=reach)
-            values = _pooled(chosen, one.metric, TEST, reachable=one.of == "reachable")
-            group = self._group(TEST)
-            found = grouped_estimate(values, group, scale="amount", level=self._file.confidence)
-            if found.n:
-                end = found.interval.high if limit.sign > 0 else found.interval.low
-                out[str(one)] = bool(limit.reached(np.array([end]))[0])
-        return out
+            if one.of != "base" or Measure(one.metric) in means:
+                own = _pooled(chosen, one.metric, READING, reachable=one.of == "reachable")
+                base = _pooled(defaults, one.metric, READING)
+                out.append(verdict(Limit.of(one, means, reach=reach), own, base, ground, scale="amount"))
+        return tuple(one for one in out if one is not None)
+
+    @property
+    def _unread(self) -> bool:
+        """Whether every dataset has a test split, which nothing was chosen on."""
+        return all(TEST in work.opened.sides for work in self._works)
 
     def _compared(self, measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[Key, Comparison]:
         defaults = [work.defaults for work in self._works]
@@ -183,9 +204,9 @@ class ForAll:
                 pairs["ranking"] = (rows["fixed"], rows["fixed_own"])
             for kind, (base, other) in pairs.items():
                 for metric in COMPARED:
-                    left, right = _pooled(base, metric, TEST), _pooled(other, metric, TEST)
+                    left, right = _pooled(base, metric, READING), _pooled(other, metric, READING)
                     found[policy, kind, str(metric)] = grouped_compare(
-                        left, right, self._group(TEST), scale="amount", seed=self._file.seed
+                        left, right, self._group(READING), scale="amount", seed=self._file.seed
                     )
         return correct(found)
 
@@ -193,11 +214,11 @@ class ForAll:
         """A setting on all datasets."""
         first = rows[0]
 
-        def means(split: str) -> dict[str, Estimate]:
-            metrics = [metric for metric in first.by_query[split] if all(metric in one.by_query[split] for one in rows)]
-            group = self._group(split)
+        def means(which: int) -> dict[str, Estimate]:
+            metrics = list(first.by_query[first.splits[which]])
+            group = self._group(which)
             found = {
-                str(one): grouped_estimate(_pooled(rows, one, split), group, scale="amount", level=level)
+                str(one): grouped_estimate(_pooled(rows, one, which), group, scale="amount", level=level)
                 for one in metrics
             }
             return {metric: one for metric, one in found.items() if one.n}
@@ -207,22 +228,37 @@ class ForAll:
             role=first.role,
             selector=first.selector,
             values=first.values,
-            tuning=means(TUNING),
-            test=means(TEST),
+            tuning=means(DECIDING),
+            test=means(READING) if any(TEST in one.splits for one in rows) else {},
         )
 
-    def _group(self, split: str) -> IntArray:
+    def _group(self, which: int) -> IntArray:
         """The group of every query of all datasets, none shared between two."""
-        groups = [work.opened.sides[split].group for work in self._works]
+        groups = [list(work.opened.sides.values())[which].group for work in self._works]
         return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
 
 
-def _pooled(rows: Sequence[Measured], metric: Metric, split: str, *, reachable: bool = False) -> FloatArray:
+def _pooled(rows: Sequence[Measured], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
     """Values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
     A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
+
+    Args:
+        rows: one a dataset.
+        metric: one that is measured on all.
+        which: `DECIDING` or `READING`.
+        reachable: among the queries within reach only.
     """
-    parts = [one.reachable(split, metric) if reachable else one.by_query[split][metric] for one in rows]
+    splits = [one.splits[which] for one in rows]
+    pairs = list(zip(rows, splits, strict=True))
+    parts = [one.reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
     counts = [int((~np.isnan(part)).sum()) for part in parts]
     total, known = sum(counts), sum(n > 0 for n in counts)
     return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
+    if not any(TEST in one for one in counts):
+        return {ALL: sum(sum(one.values()) for one in counts)}
+    return {split: sum(one[split] if split in one else one[ALL] for one in counts) for split in (TUNING, TEST)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,11 +18,11 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.preparing import StepChecks, nothing_said
-from ctxbench.evaluation.tuning.choosing import unmeasurable
+from ctxbench.evaluation.tuning.choosing import unanswerable
 from ctxbench.evaluation.tuning.competitors import read_tunables, searched_scores, with_range_of
 from ctxbench.evaluation.tuning.policy_file import PolicyFile
 from ctxbench.evaluation.tuning.results import EVERYTHING, TOGETHER
-from ctxbench.evaluation.tuning.sides import TEST, TUNING, Side
+from ctxbench.evaluation.tuning.sides import ALL, TEST, TUNING, Side
 from ctxbench.evaluation.tuning.tunables import Tunable
 from ctxbench.evaluation.tuning.uncut import found_in, seen_by
 from ctxbench.index.resources import LocalResources
@@ -32,6 +32,7 @@ from ctxbench.tokens import TokenCounter, open_counter
 from ctxbench.yamlio import line_of
 
 T = TypeVar("T")
+FEW = 400  # queries in need over both splits, below which all labels decide
 MOST = 0.9  # share of the scores of answers that may be 0 or less
 
 
@@ -41,13 +42,27 @@ class Opened:
 
     Attributes:
         dataset: whole.
-        sides: by split, the judged queries, or a sample of them.
+        sides: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels decide.
         of: by split, how many there are to sample from.
+        left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
+        unanswered: by name of a policy what the labels cannot say, likewise.
     """
 
     dataset: Dataset
     sides: Mapping[str, Side]
     of: Mapping[str, int]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def deciding(self) -> Side:
+        """The queries that decide."""
+        return self.sides.get(ALL) or self.sides[TUNING]
+
+    @property
+    def reading(self) -> Side:
+        """The queries that figures are read from: those that decide, or the test split."""
+        return self.sides.get(ALL) or self.sides[TEST]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,9 +99,9 @@ def open_tuning(
         progress: told how many of how many texts are embedded, later.
 
     Raises:
-        InputError: a dataset, selector, embedder or token counter is unknown or broken, a dataset lacks a split, a
-            step does not suit a dataset or has seen its test split, answers have no ranking with scores, or a policy
-            asks for what the labels cannot say; all faults at once.
+        InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
+            labelled, the base does not suit one, a step has seen its test split, or answers have no ranking with
+            scores; all faults at once.
     """
     tunables, faults = read_tunables(file)
 
@@ -115,10 +130,10 @@ def open_tuning(
             continue
         opened = attempt(partial(_opened, dataset, file, resources))
         if opened is not None:
-            found[dataset.name] = opened
-            side = opened.sides[TUNING]
-            faults += unmeasurable(file, side.labels)
-            faults += _unsuited(file, tunables, opened)
+            left_out, wrong = _unsuited(file, tunables, opened)
+            unanswered = unanswerable(file.policies, opened.deciding.labels)
+            found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
+            faults += wrong
     faults += _unnamable(file, tunables, found)
     if faults or embedder is None or counter is None:
         own = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
@@ -128,52 +143,67 @@ def open_tuning(
 
 
 def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Opened:
-    """Both splits of a dataset.
+    """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
 
     Raises:
-        InputError: one is not there, or none of its queries is labelled.
+        InputError: no query is labelled, or a split that was asked for is not there.
     """
-    lacking = [split for split in (TUNING, TEST) if split not in dataset.split_names]
-    if lacking:
-        there = ", ".join(dataset.split_names) or "none"
+    both = {split: dataset.split(split).judged() for split in (TUNING, TEST) if split in dataset.split_names}
+    lacking = [split for split in (TUNING, TEST) if not len(both.get(split, ()))]
+    if file.labels == "split" and lacking:
         what = (
-            f"dataset {dataset.name} has no {' and no '.join(lacking)} split (it has: {there}); what is found on one "
-            f"half of the queries is held against the other: make both with `ctxbench data split {dataset.name}`"
+            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(lacking)}; make "
+            f"both with `ctxbench data split {dataset.name}`, or leave `labels` out"
         )
-        raise InputError([Fault(what)])
+        raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
+    in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
+    if not lacking and (file.labels == "split" or (not file.labels and in_need >= FEW)):
+        parts = both
+    else:
+        splits = set(both) if not lacking else {None, *dataset.split_names}
+        parts = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits).judged()}
     item_tokens = resources.tokens(dataset.catalog)
-    sides, of = {}, {}
-    for split in (TUNING, TEST):
-        of[split] = len(asked(dataset, split=split).judged())
-        if not of[split]:
-            what = f"dataset {dataset.name}: no query of its {split} split is labelled or needs nothing; label some "
-            raise InputError([Fault(f"{what}with `ctxbench data label`")])
-        part = asked(dataset, split=split, sample=file.sample, seed=file.seed).judged()
-        sides[split] = Side(part, split, item_tokens, resources)
-    return Opened(dataset=dataset, sides=sides, of=of)
+    sides = {}
+    for split, part in parts.items():
+        if not len(part):
+            what = (
+                f"dataset {dataset.name}: no query is labelled or needs nothing; label some with `ctxbench data label`"
+            )
+            raise InputError([Fault(what)])
+        drawn = asked(part, sample=file.sample, seed=file.seed)
+        sides[split] = Side(drawn, split, item_tokens, resources)
+    return Opened(dataset=dataset, sides=sides, of={split: len(part) for split, part in parts.items()})
 
 
-def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> list[Fault]:
-    """What the steps of the competitors say against a dataset."""
-    side = opened.sides[TUNING]
-    checks = StepChecks(side.resources)
-    faults = []
-    for one in tunables:
+def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> tuple[dict[str, str], list[Fault]]:
+    """Why competitors cannot compete on a dataset, by name; and what is wrong wherever they do.
+
+    That the base does not suit it is wrong, since all others are held against it.
+    """
+    checks = StepChecks(opened.deciding.resources)
+    faults: list[Fault] = []
+    left_out: dict[str, str] = {}
+    for place, one in enumerate(tunables):
         line = line_of(file.lines, one.entry.where)
         where = f"selector {one.name!r} on dataset {opened.dataset.name}"
         if one.answers is not None:
             faults += [replace(fault, path=file.path, line=line) for fault in _unanswered(one.answers, opened)]
             continue
+        wrong: list[str] = []
         try:
             pipeline = one.pipeline({})
-            messages = checks.faults(pipeline, side.dataset)
+            messages = checks.faults(pipeline, opened.deciding.dataset)
             if not pipeline.ranks:
-                messages.append("it ranks nothing, so that there is nothing to cut; leave it out")
-            messages += _leaking(one, pipeline, opened)
+                wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
+            wrong += _leaking(one, pipeline, opened)
         except UserError as error:
             messages = [str(error)]
-        faults += [Fault(f"{where}: {message}", file.path, line) for message in messages]
-    return faults
+        if messages and place:
+            left_out[one.name] = "; ".join(messages)
+        else:
+            wrong += messages
+        faults += [Fault(f"{where}: {message}", file.path, line) for message in wrong]
+    return left_out, faults
 
 
 def _unanswered(answers: FileSelector, opened: Opened) -> list[Fault]:
@@ -187,7 +217,7 @@ def _unanswered(answers: FileSelector, opened: Opened) -> list[Fault]:
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MOST:
-            where = f"answers {answers.name!r}, {side.split} split of dataset {side.dataset.name}"
+            where = f"answers {answers.name!r}, {side.called}"
             what = (
                 f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
                 "what scores above 0; give scores that are higher by so much, or probabilities"
@@ -207,17 +237,18 @@ def _ranged(one: Tunable, datasets: Sequence[Opened]) -> Tunable:
 
 def _leaking(one: Tunable, pipeline: Pipeline, opened: Opened) -> Iterator[str]:
     """What would make figures look better than they are: a fit that has seen the queries that it is measured on."""
-    if seen_by(pipeline, opened.sides[TEST]):
+    deciding = opened.deciding
+    if TEST in opened.sides and seen_by(pipeline, opened.sides[TEST]):
         yield (
             "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
             f"elsewhere; fit it with `ctxbench calibrate ... {opened.dataset.name} --split tuning`"
         )
-    elif seen_by(replace(pipeline, refine=pipeline.refine[one.first_cut :]), opened.sides[TUNING]):
+    elif seen_by(replace(pipeline, refine=pipeline.refine[one.first_cut :]), deciding):
         yield (
             "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
             "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
         )
-    elif seen_by(pipeline, opened.sides[TUNING]) and (one.searched or one.beyond({})):
+    elif seen_by(pipeline, deciding) and (one.searched or one.beyond({})):
         what = f"{', '.join(one.searched)} can" if one.searched else "an expansion behind it can"
         yield (
             f"{what} only be tried by running it, and a step of it was fitted on the queries that are tuned on, where "

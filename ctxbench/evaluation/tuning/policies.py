@@ -20,20 +20,17 @@ class Constraint:
         of: empty: the mean itself; `reachable`: a share of what the first 20 items of the base's ranking make complete,
             held against the queries that the first 20 of a competitor's own ranking do; `base`: a multiple of what
             the base, the first selector of the file, has with its defaults.
-        by: what is held against the target: the `bound` of the interval on the side of the target (its low end for
-            at_least, its high end for at_most), or the `mean`.
     """
 
     metric: Metric
     at_least: float | None = None
     at_most: float | None = None
     of: Of = ""
-    by: Literal["bound", "mean"] = "bound"
 
     def __str__(self) -> str:
         sign, target = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
         whose = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
-        return f"{self.metric} {sign} {target:g}{whose}{' by its mean' if self.by == 'mean' else ''}"
+        return f"{self.metric} {sign} {target:g}{whose}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ctxbench.errors import InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.evaluation.metrics import METRICS, Metric, parse_metric
@@ -18,12 +18,13 @@ from ctxbench.yaml_form import YamlForm, is_file_name
 from ctxbench.yamlio import YamlPath, load_yaml
 
 _KEYS = (
-    *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "folds", "trials"),
+    *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),
     *("confidence", "together"),
 )
 _POLICY_KEYS = ("about", "minimise", "maximise", "constraints")
-_CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of", "by")
+_CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of")
 _ENTRY_KEYS = {"selector": ("selector", "name", "set", "search"), "answers": ("answers", "name")}
+Labels: TypeAlias = Literal["", "all", "split"]
 SET_METRICS = tuple(
     name
     for name, declared in METRICS.items()
@@ -66,9 +67,10 @@ class PolicyFile:
         selectors: competitors, at least one; the first is the base.
         policies: in order, at least one.
         embedder, tokens: names as `open_embedder` and `open_counter` read them.
-        seed: of random search, resampling, folds and the sample.
+        seed: of random search, resampling and the sample.
         sample: how many queries a split at most; 0 = all.
-        folds: of nested cross-validation, >= 2.
+        labels: which decide: `all`, or `split`: those of the tuning split, and the test split is read once; empty = all
+            where there are few, or no two splits.
         trials: settings tried for parameters that break the prefix rule, a selector and policy; >= 1.
         confidence: level of the intervals that constraints are met by, above 0.5 and below 1.
         together: whether one setting for all datasets is looked for as well.
@@ -86,7 +88,7 @@ class PolicyFile:
     tokens: str
     seed: int
     sample: int
-    folds: int
+    labels: Labels
     trials: int
     confidence: float
     together: bool
@@ -120,7 +122,7 @@ def read_policies(path: Path) -> PolicyFile:
         tokens=reader.text(data, "tokens", "o200k"),
         seed=reader.seed(data),
         sample=reader.sample(data),
-        folds=reader.whole(data, "folds", 5, lowest=2),
+        labels=reader.labels(data),
         trials=reader.whole(data, "trials", 64, lowest=1),
         confidence=reader.confidence(data),
         together=reader.yes_no(data, "together"),
@@ -155,6 +157,12 @@ class _Reader(YamlForm):
             return float(value)
         self.fault(f"confidence must be above 0.5 and below 1, as in 0.95; got {value!r}", "confidence")
         return 0.95
+
+    def labels(self, data: Mapping[str, Any]) -> Labels:
+        value = data.get("labels", "")
+        if value not in ("", "all", "split"):
+            self.fault(f"labels must be all or split, got {value!r}", "labels")
+        return value if value in ("all", "split") else ""
 
     def yes_no(self, data: Mapping[str, Any], key: str) -> bool:
         value = data.get(key, False)
@@ -199,7 +207,8 @@ class _Reader(YamlForm):
         if len(self.faults) > before:
             return None
         source = entry[kind]
-        stem = PurePath(source).stem if kind == "answers" or source.endswith((".yaml", ".yml")) else source
+        file = kind == "answers" or source.endswith((".yaml", ".yml"))
+        stem = PurePath(source).stem if file else source.partition("/")[0]
         name = entry.get("name", stem)
         if not is_file_name(name):
             what = f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}"
@@ -299,9 +308,8 @@ class _Reader(YamlForm):
             return None
         before = len(self.faults)
         self.unknown(entry, _CONSTRAINT_KEYS, "a constraint", *where)
-        for key, known in {"of": ("reachable", "base"), "by": ("bound", "mean")}.items():
-            if key in entry and entry[key] not in known:
-                self.fault(f"{key} must be {' or '.join(known)}, got {entry[key]!r}", *where, key)
+        if "of" in entry and entry["of"] not in ("reachable", "base"):
+            self.fault(f"of must be reachable or base, got {entry['of']!r}", *where, "of")
         metric = None
         if "metric" in entry:
             metric = self._metric(entry["metric"], *where, "metric")
@@ -315,13 +323,12 @@ class _Reader(YamlForm):
             self.fault(f"{sides[0]} must be a number, got {entry[sides[0]]!r}", *where, sides[0])
         if metric is None or len(self.faults) > before:
             return None
-        of, by, target = entry.get("of", ""), entry.get("by", "bound"), float(entry[sides[0]])
+        of, target = entry.get("of", ""), float(entry[sides[0]])
         one = Constraint(
             metric=metric,
             at_least=target if sides == ["at_least"] else None,
             at_most=target if sides == ["at_most"] else None,
             of=of,
-            by=by,
         )
         self._check_target(one, target, where, sides[0])
         return one if len(self.faults) == before else None
@@ -340,9 +347,9 @@ class _Reader(YamlForm):
             self.fault(f"{one.metric} is a share: {side} must be 0 to 1, got {target:g}", *where, side)
         elif target < 0:
             self.fault(f"{one.metric} counts: {side} must be 0 or more, got {target:g}", *where, side)
-        elif scale != "amount" and one.by == "bound" and target == (1 if side == "at_least" else 0):
+        elif scale != "amount" and target == (1 if side == "at_least" else 0):
             what = f"the {'low' if target else 'high'} end of an interval is never {target:g}"
-            self.fault(f"{what}; give another {side}, or `by: mean`", *where, side)
+            self.fault(f"{what}; give another {side}", *where, side)
 
     def _check_aim(self, policy: Policy, *where: str | int) -> None:
         """An objective must be one that something holds back."""
@@ -371,7 +378,7 @@ class _Reader(YamlForm):
                 if least is not None and most is not None:
                     if least > most:
                         self.fault(f"{one} contradicts {other}", *where, place)
-                elif one.by == other.by:
+                else:
                     self.fault(f"{one} and {other} limit the same; leave the weaker one out", *where, place)
 
 

@@ -11,7 +11,8 @@ from ctxbench.evaluation.stats import Estimate
 from ctxbench.evaluation.summary import finite
 from ctxbench.evaluation.tuning.opening import Ready
 from ctxbench.evaluation.tuning.policies import Policy
-from ctxbench.evaluation.tuning.results import Contender, DatasetTuning
+from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome
+from ctxbench.evaluation.tuning.verdicts import Verdict
 from ctxbench.selectors.definitions import is_file
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 
@@ -30,9 +31,9 @@ def write_presets_of(found: DatasetTuning, ready: Ready, path: Path) -> bool:
         StorageError: the file cannot be written, or an earlier one cannot be removed.
     """
     presets = {
-        outcome.policy.name: _preset(outcome.policy, outcome.chosen, ready, met=outcome.met)
+        outcome.policy.name: _preset(outcome, outcome.recommended, ready)
         for outcome in found.outcomes
-        if outcome.chosen is not None
+        if outcome.recommended is not None
     }
     if not presets:
         try:
@@ -54,11 +55,12 @@ def write_presets_of(found: DatasetTuning, ready: Ready, path: Path) -> bool:
         "confidence": ready.file.confidence,
         "policies": ready.file.hash,
     }
-    write_presets(path, tuned=tuned, presets=presets, test_split=_READ)
+    write_presets(path, tuned=tuned, presets=presets, test_split="" if found.all_decide else _READ)
     return True
 
 
-def _preset(policy: Policy, chosen: Contender, ready: Ready, *, met: Mapping[str, bool]) -> TunedPreset:
+def _preset(outcome: Outcome, chosen: Contender, ready: Ready) -> TunedPreset:
+    policy = outcome.policy
     tunable = next(one for one in ready.tunables if one.name == chosen.selector)
     own = tunable.answers is None
     source = str(ready.file.base / tunable.source) if is_file(tunable.source) else tunable.source
@@ -69,7 +71,7 @@ def _preset(policy: Policy, chosen: Contender, ready: Ready, *, met: Mapping[str
         definition=definition_hash(tunable.definition) if own else "",
         parameters=parameter_texts(tunable.definition) if own else {},
         answers="" if own else tunable.source,
-        policy={**policy_block(policy), "met_on_test": dict(met)},
+        policy={**policy_block(policy), "verdicts": [verdict_block(one) for one in outcome.verdicts]},
         tuning=_figures(chosen.tuning),
         test=_figures(chosen.test),
     )
@@ -79,9 +81,15 @@ def policy_block(policy: Policy) -> dict[str, Any]:
     """A policy as its file says it."""
     rows = []
     for one in policy.constraints:
-        row = {"metric": str(one.metric), "at_least": one.at_least, "at_most": one.at_most, "of": one.of, "by": one.by}
+        row = {"metric": str(one.metric), "at_least": one.at_least, "at_most": one.at_most, "of": one.of}
         rows.append({key: value for key, value in row.items() if value not in (None, "")})
     return {"minimise" if policy.minimise else "maximise": str(policy.objective), "constraints": rows}
+
+
+def verdict_block(one: Verdict) -> dict[str, Any]:
+    """What was found of a constraint."""
+    found = {"constraint": one.text, "met": one.met, "verdict": one.said, "value": _rounded(one.value)}
+    return {**found, "low": _rounded(one.low), "high": _rounded(one.high), "n": one.n, "needed": one.needed}
 
 
 def _figures(found: Mapping[str, Estimate]) -> dict[str, dict[str, float | int | None]]:

@@ -10,6 +10,7 @@ from ctxbench.evaluation.equal_tokens import AtTokens
 from ctxbench.evaluation.metrics import GroupMean
 from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.evaluation.tuning.policies import Policy
+from ctxbench.evaluation.tuning.verdicts import Verdict
 from ctxbench.selectors.parameters import Value
 
 # Contenders' roles
@@ -28,7 +29,8 @@ class Contender:
         role: one of the roles above.
         selector: as the policy file calls it.
         values: by parameter name, those that have an effect.
-        tuning, test: estimates by metric name on either split; `test` is empty where the split was not read.
+        tuning: estimates by metric name on the queries that decide: the tuning split, or all labels.
+        test: those on the test split; empty where all labels decide.
     """
 
     name: str
@@ -38,10 +40,15 @@ class Contender:
     tuning: Mapping[str, Estimate]
     test: Mapping[str, Estimate]
 
+    @property
+    def read(self) -> Mapping[str, Estimate]:
+        """The figures that count: those of the test split, or of all labels where these decide."""
+        return self.test or self.tuning
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Settings along which one thing is turned up, with means and bands on the tuning split: a line of a figure.
+    """Settings along which one thing is turned up, with means and bands on what decides: a line of a figure.
 
     Attributes:
         name: what is turned up, as a legend says it: `semantic: front`, `semantic: first n`, or a parameter's name.
@@ -76,7 +83,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worse:
-    """A request that the defaults made complete and what is recommended does not (test split).
+    """A request that the defaults made complete and what is recommended does not.
 
     Attributes:
         query: its id.
@@ -91,40 +98,41 @@ class Worse:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """What one policy came to on a dataset.
+    """What one policy came to on a dataset. All but `bounds` is of the test split, or of all labels where these decide.
 
     Attributes:
         policy: as read.
-        chosen: what is recommended; None where nothing is.
-        reason: why nothing is recommended, as a sentence; empty where something is.
-        needed: how many queries would be needed to recommend, None = not known or not wanting.
+        chosen: what was found better than the default; None where nothing was.
+        reason: why the default is kept, as a sentence without its end; empty where something is recommended.
+        needed: about how many more labels would do to recommend something, from and to; None = more are unlikely to
+            help, or something is recommended.
+        answered: whether the labels can say anything of the policy at all.
         settings: how many settings were compared exactly for this policy.
         tried: how many were run because a parameter of theirs breaks the prefix rule.
-        bounds: on the tuning split, for each constraint its text, and the bound that was held against it.
-        met: on the test split, by text of the constraint: True where its interval reaches the target.
+        bounds: on the queries that decide, for each constraint its text, and the bound that was held against it.
+        verdicts: of the constraints, without those whose metric applies to no query.
         fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = none meets it.
         fixed_own: the same of the chosen selector's ranking.
-        against: paired comparisons on the test split of `chosen` with "defaults", "fixed" and "fixed_own", by that
+        against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_own", by that
             key and metric name (completeness, tokens, items), Holm-corrected over the dataset.
-        at_tokens: on the test split, `chosen` against the first n items of the base's ranking at its own prompt tokens;
+        at_tokens: `chosen` against the first n items of the base's ranking at its own prompt tokens;
             None where queries failed.
-        ranking: gain by a better ranking: `fixed_own` against `fixed`, by metric name, on the test split.
+        ranking: gain by a better ranking: `fixed_own` against `fixed`, by metric name.
         heats: heat maps around what is chosen.
         slices: sensitivity: one trace a parameter, all others as chosen.
-        worst_scope, worst_server: on the test split, of at least 10 queries each; None where there are fewer than two.
-        worse: requests of the test split made worse, in order of the dataset.
-        nested: estimates by metric name of the whole procedure by nested cross-validation on the tuning split, each
-            query under a setting chosen without its fold; empty where there were enough queries to do without.
+        worst_scope, worst_server: of at least 10 queries each; None where there are fewer than two.
+        worse: requests made worse, in order of the dataset.
     """
 
     policy: Policy
     chosen: Contender | None
     reason: str = ""
-    needed: int | None = None
+    needed: tuple[int, int] | None = None
+    answered: bool = True
     settings: int = 0
     tried: int = 0
     bounds: Mapping[str, float] = field(default_factory=dict)
-    met: Mapping[str, bool] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
     fixed: Contender | None = None
     fixed_own: Contender | None = None
     against: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
@@ -135,7 +143,11 @@ class Outcome:
     worst_scope: GroupMean | None = None
     worst_server: GroupMean | None = None
     worse: tuple[Worse, ...] = ()
-    nested: Mapping[str, Estimate] = field(default_factory=dict)
+
+    @property
+    def recommended(self) -> Contender | None:
+        """What is recommended: what was found better, unless the test split says that it misses a constraint."""
+        return None if any(one.met is False for one in self.verdicts) else self.chosen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,12 +157,12 @@ class DatasetTuning:
     Attributes:
         dataset, version, hash: which one.
         items: in the catalog.
-        queries: by split (`tuning`, `test`), how many were measured.
+        queries: by split, how many were measured: `tuning` and `test`, or `all` where all labels decide.
         of: by split, how many could have been; more where a sample was.
         tokens: name of the token counter.
-        contenders: references and recommendations, measured on both splits: the documents' defaults, today's
+        contenders: references and recommendations, measured on all that was asked: the documents' defaults, today's
             presets, tuned fixed k, everything, and what is recommended.
-        traces: fronts and first-n curves of every selector on the tuning split.
+        traces: fronts and first-n curves of every selector on the queries that decide.
         outcomes: one a policy, in the order of the file.
         notes: what a reader must know, as sentences: which parameters broke the prefix rule and how many settings
             were tried instead, that the test split was read once, samples.
@@ -167,6 +179,16 @@ class DatasetTuning:
     traces: tuple[Trace, ...]
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def all_decide(self) -> bool:
+        """Whether all labels decide, so that no unread split is left."""
+        return "test" not in self.queries
+
+    @property
+    def default(self) -> Contender | None:
+        """What is kept where nothing is recommended."""
+        return next((one for one in self.contenders if one.role == DEFAULTS), None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

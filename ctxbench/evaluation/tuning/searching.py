@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,16 +16,18 @@ from ctxbench.evaluation.sweep.expansions import Expansions, why_not_exact
 from ctxbench.evaluation.sweep.keepers import Front
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.lines import Keeper, Line, Measure
+from ctxbench.evaluation.sweep.needs import needed_types
+from ctxbench.evaluation.sweep.pairing import Pairing
 from ctxbench.evaluation.sweep.reuse import Reused, drawn
 from ctxbench.evaluation.sweep.shared import Shared
 from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.folds import Contestant, Swept, Tried
-from ctxbench.evaluation.tuning.optima import COMPLETENESS, TOKENS, Optimum, measures_of, reach_of
+from ctxbench.evaluation.tuning.limits import COMPLETENESS, KEPT, TOKENS, kept_of, measures_of, paired_of, reach_of
+from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.policy_file import PolicyFile
 from ctxbench.evaluation.tuning.sides import Side
 from ctxbench.evaluation.tuning.ties import away, slack
-from ctxbench.evaluation.tuning.tunables import Tunable, coarse
+from ctxbench.evaluation.tuning.tunables import Tunable
 from ctxbench.evaluation.tuning.uncut import Uncut
 from ctxbench.selectors.parameters import Value
 
@@ -61,7 +63,7 @@ class Rival:
             UserError: it fails, or its rankings lack scores.
         """
         uncut = tunable.finds(side, chosen)
-        powers = measures_of(policies)
+        powers = {**measures_of(policies), **dict.fromkeys(kept_of(needed_types(side.labels)), 1)}
         failed = np.array([query in uncut.answers.errors for query in uncut.answers.queries], dtype=np.bool_)
         measures = tuple(dict.fromkeys([*powers, *SHOWN]))
         ladders = Ladders.of(uncut.answers.candidates, side.labels, measures, powers=powers, failed=failed)
@@ -71,6 +73,10 @@ class Rival:
     def name(self) -> str:
         """What tables call it."""
         return self.tunable.name
+
+    def against(self, base: Base) -> Rival:
+        """The same, with differences taken to the base."""
+        return replace(self, ladders=self.ladders.against(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
@@ -101,21 +107,26 @@ class Rival:
             resources=self.side.resources,
             labels=self.side.labels,
             measures=self.ladders.measures,
+            pairing=self.ladders.pairing,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What constraints relate to: the first selector of the file with its defaults.
+    """What recommendations are held against, and kept without one: the first selector of the file with its defaults.
 
     Attributes:
-        means: by metric.
+        means: by measure, of those that apply to any query.
+        pairing: its values by query, for what differences are taken of.
+        needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
         within: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
         answers: how many independent queries in need its completeness is worth, as queries come in groups.
     """
 
-    means: Mapping[Metric, float]
+    means: Mapping[Measure, float]
+    pairing: Pairing
+    needing: Mapping[str, BoolArray]
     within: BoolArray
     complete: FloatArray
     answers: float
@@ -131,13 +142,15 @@ class Base:
         return self.answers / self.in_need if self.in_need else 1.0
 
     @classmethod
-    def of(cls, rival: Rival) -> Base:
-        """Measure it."""
-        values = {one.metric: found for one, found in rival.by_query({}).items() if not one.reachable}
-        known = {metric: found for metric, found in values.items() if not np.isnan(found).all()}
-        complete = values[COMPLETENESS.metric]
+    def of(cls, rival: Rival, policies: Sequence[Policy]) -> Base:
+        """Measure it, and keep what differences are taken to for some policies."""
+        values = rival.by_query({})
+        known = {measure: found for measure, found in values.items() if not np.isnan(found).all()}
+        complete = values[COMPLETENESS]
         return cls(
-            means={metric: float(np.nanmean(found)) for metric, found in known.items()},
+            means={measure: float(np.nanmean(found)) for measure, found in known.items()},
+            pairing=Pairing(base={one: values[one] for one in paired_of(policies)}, group=rival.side.group),
+            needing=rival.ladders.needing,
             within=rival.ladders.reachable,
             complete=complete,
             answers=worth_of(complete, rival.side.group),
@@ -164,58 +177,40 @@ class Searched:
     settings: int
     tried: int
 
-    def contestant(self, policies: Sequence[Policy]) -> Contestant:
-        """Its settings, for choosing on some of the queries.
 
-        Of those that were run, the front; of topK and topN fewer values than all, since cross-validation sweeps once
-        for every fold, and what choosing is worth hardly depends on how densely it looks.
-        """
-        rival = self.rival
-        if self.tried:
-            settings = [(values, rival.by_query(values)) for values in self.front.values]
-            return Tried(settings, rival.ladders.reachable, rival.tunable.values())
-        if rival.tunable.family is not None:
-            return Swept(coarse(rival.tunable.family), rival.ladders, rival.tunable.values())
-        return _Paired(rival, policies)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What is looked for.
 
+    Attributes:
+        policies: those that the labels can answer.
+        confidence: level of the intervals.
+        trials: settings tried for parameters that break the prefix rule, a selector.
+        seed: of random search.
+    """
 
-@dataclass(frozen=True, eq=False)
-class _Paired:
-    """A selector with two domains."""
+    policies: tuple[Policy, ...]
+    confidence: float
+    trials: int
+    seed: int
 
-    rival: Rival
-    policies: Sequence[Policy]
-
-    @property
-    def defaults(self) -> Mapping[str, Value]:
-        """Those of the selector."""
-        return self.rival.tunable.values()
-
-    @property
-    def within(self) -> BoolArray:
-        """What its ranking reaches."""
-        return self.rival.ladders.reachable
-
-    def look(self, queries: BoolArray, keepers: Sequence[Keeper]) -> None:
-        """Compare every pair of the domains' settings."""
-        _both_domains(Shared(self.rival.ladders.only(queries), self.rival.tunable.domains), self.policies, keepers)
-
-    def by_query(self, values: Mapping[str, Value]) -> Mapping[Measure, FloatArray]:
-        """At one setting."""
-        return self.rival.by_query(values)
+    @classmethod
+    def of(cls, file: PolicyFile, policies: tuple[Policy, ...]) -> Goal:
+        """Some of a file's policies."""
+        return cls(policies=policies, confidence=file.confidence, trials=file.trials, seed=file.seed)
 
 
-def search(rival: Rival, file: PolicyFile, *, base: Base, progress: Counted) -> Searched:
+def search(rival: Rival, goal: Goal, *, base: Base, progress: Counted) -> Searched:
     """Look through all settings of a competitor.
 
     Args:
-        rival: which.
-        file: policies, confidence, seed and the number of trials.
+        rival: which, with differences to the base.
+        goal: what is looked for.
         base: the base on the same split.
         progress: told how many settings have been looked at.
     """
-    best, front = optima_of(rival, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
-    fixed = first_n(rival, file, base=base)
+    best, front = optima_of(rival, goal, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
+    fixed = first_n(rival, goal, base=base)
     keepers: list[Keeper] = [*best.values(), front]
     settings, cuts = 0, front
     if rival.tunable.family is not None:
@@ -225,10 +220,10 @@ def search(rival: Rival, file: PolicyFile, *, base: Base, progress: Counted) -> 
         seen = sweep(rival.tunable.family, rival.ladders, [shown], progress=progress)
         settings = 0 if always else seen
     if rival.shared is not None:
-        settings = _both_domains(rival.shared, file.policies, keepers)
+        settings = _both_domains(rival.shared, goal.policies, keepers, base=base)
     tried = 0
     if rival.tunable.searched or rival.tunable.beyond({}):
-        for line in _tried(rival, file, cuts):
+        for line in _tried(rival, goal, cuts):
             if line.axis:
                 settings += len(line)
             for keeper in keepers:
@@ -263,42 +258,47 @@ class Repeats:
             keeper.take(line)
 
 
-def optima_of(rival: Rival, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
+def optima_of(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     """Where the best setting for each policy will be kept, by name of the policy."""
     reach = reach_of(base.within, rival.ladders.reachable)
     defaults = rival.tunable.values()
     return {
         policy.name: Optimum(
-            policy, level=file.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
+            policy, level=goal.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
         )
-        for policy in file.policies
+        for policy in goal.policies
     }
 
 
-def first_n(rival: Rival, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
+def first_n(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     """The best fixed number of items of its ranking, by name of the policy."""
-    fixed = optima_of(rival, file, base=base)
+    fixed = optima_of(rival, goal, base=base)
     sweep(rival.tunable.fixed, rival.ladders, list(fixed.values()))
     return fixed
 
 
-def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[Keeper]) -> int:
+def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[Keeper], *, base: Base) -> int:
     """Show keepers what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
-    The optimum of a policy with one such measure is among these, since intervals of shares rise with them.
+    The optimum of a policy with one such measure is among these, since what is held against it rises with them; of
+    pairs with equal sums one is shown. Where types must keep their completeness, also what nothing beats of those
+    pairs that keep it.
     """
     settings = 0
     wanted = {COMPLETENESS, *(one for one in measures_of(policies) if one.metric == COMPLETENESS.metric)}
+    typed = [one for one in base.means if one.needed and not one.counts]
+    floors = {one: KEPT * base.means[one] * float(base.needing[one.needed].sum()) for one in typed}
     for gain in sorted(wanted):
-        front = shared.front(gain, TOKENS)
-        settings = max(settings, front.settings)
-        for line in shared.lines(front):
-            for keeper in keepers:
-                keeper.take(line)
+        for kept in ({}, floors) if floors else ({},):
+            front = shared.front(gain, TOKENS, floors=kept)
+            settings = max(settings, front.settings)
+            for line in shared.lines(front):
+                for keeper in keepers:
+                    keeper.take(line)
     return settings
 
 
-def _tried(rival: Rival, file: PolicyFile, cuts: Front) -> Iterator[Line]:
+def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
     """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
@@ -306,18 +306,18 @@ def _tried(rival: Rival, file: PolicyFile, cuts: Front) -> Iterator[Line]:
     tunable, reused = rival.tunable, rival.reused
     if tunable.family is None:
         settings = drawn(
-            tunable.definition, tunable.searched, given=tunable.entry.set, trials=file.trials, seed=file.seed
+            tunable.definition, tunable.searched, given=tunable.entry.set, trials=goal.trials, seed=goal.seed
         )
         yield from reused.lines([setting for setting in settings if tunable.possible(setting)])
         return
-    behind = cuts.thinned(min(CUTS, file.trials))
+    behind = cuts.thinned(min(CUTS, goal.trials))
     for cut in behind:
         settings = drawn(
             tunable.definition,
             tunable.searched,
             given={**tunable.entry.set, **cut},
-            trials=max(file.trials // len(behind), 1),
-            seed=file.seed,
+            trials=max(goal.trials // len(behind), 1),
+            seed=goal.seed,
         )
         for setting in filter(tunable.possible, settings):
             if why_not_exact(tunable.definition, setting):

@@ -104,6 +104,10 @@ class Settings(Protocol):
         """Ends of the intervals of some means, if there were `times` as many queries of the same kinds."""
         ...
 
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Means of paired differences to the base with their standard errors, if there were `times` as many queries."""
+        ...
+
 
 class LineSettings:
     """The settings of one line over one dataset.
@@ -144,6 +148,7 @@ class LineSettings:
             cubes=cubes,
             n={**line.n, **applies},
             applies={},
+            differences={measure: each.at(np.array([place])) for measure, each in line.differences.items()},
             beyond=neighbours(line, place),
         )
         return LineSettings(picked)
@@ -187,6 +192,10 @@ class LineSettings:
         each = line.applies.get(measure)
         n = np.array(line.n[measure]) if each is None else each[places]
         return bounds(measure, powers, n, level=level, times=times)
+
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """See `Differences.errors`."""
+        return self.line.differences[measure].at(places).errors(times=times)
 
     def _counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
         """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""

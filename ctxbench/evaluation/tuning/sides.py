@@ -1,4 +1,4 @@
-"""One split of a dataset: answers of selectors to it, and what they are worth by query."""
+"""The queries that decide on a dataset, or those of its test split: answers to them, and what they are worth."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Selector
 
+__all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Side", "Told"]
+
 COMPLETE = parse_metric("completeness")
 TUNING, TEST = "tuning", "test"
 _SHOWN = 100  # characters of a request in a report
@@ -33,11 +35,11 @@ Told = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The judged queries of one split, whole or a sample.
+    """The judged queries of one split, or of all labels, whole or a sample.
 
     Attributes:
         dataset: those queries.
-        split: which one.
+        split: which one; `all`: every label decides.
         item_tokens: prompt tokens of every item, shape (n_items,).
         resources: what steps use.
         memo: outputs of steps that settings share; one a split, since a step's key holds the batch.
@@ -63,6 +65,12 @@ class Side:
         return len(self.dataset)
 
     @property
+    def called(self) -> str:
+        """What messages call it."""
+        which = "all labels" if self.split == ALL else f"{self.split} split"
+        return f"{which} of dataset {self.dataset.name}"
+
+    @property
     def groups(self) -> tuple[str, ...]:
         """The group of every query; one without is a group alone."""
         return tuple(query.id if query.group is None else query.group for query in self.dataset.queries)
@@ -75,7 +83,7 @@ class Side:
     @property
     def seen(self) -> tuple[str, ...]:
         """What a fit calls the split that it was made on where it has seen queries of this one."""
-        return (self.split, ALL)
+        return (self.split, TUNING, TEST, *self.dataset.split_names) if self.split == ALL else (self.split, ALL)
 
     @contextmanager
     def sharing(self) -> Iterator[None]:

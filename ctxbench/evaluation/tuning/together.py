@@ -141,6 +141,17 @@ class CommonSettings:
         low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in away)
         return mean - low, mean + high
 
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """The means of the datasets' mean differences, and the errors of these means of independent ones."""
+        each = [
+            line.differences(measure, own[places], times=times)
+            for line, own in zip(self._lines, self._places, strict=True)
+        ]
+        mean, error = (np.stack(part) for part in zip(*each, strict=True))
+        some = (~np.isnan(mean)).sum(axis=0)
+        variance = np.where(np.isnan(mean), 0.0, error**2).sum(axis=0)
+        return _mean(mean), np.where(some > 0, np.sqrt(variance) / np.maximum(some, 1), math.inf)
+
     def _each(self, measure: Measure, places: IntArray | None) -> FloatArray:
         """The datasets' means, shape (n_datasets, n_settings)."""
         rows = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,12 +40,14 @@ class Tunable:
         source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
         definition: its parameters and pipeline; of answers, of the cut that is applied to them.
         answers: a file of rankings; None for a selector of ours.
+        start: values of the preset that it is named with, which stand in for its defaults.
     """
 
     entry: SelectorEntry
     source: str
     definition: Definition
     answers: FileSelector | None = None
+    start: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -53,8 +55,8 @@ class Tunable:
         return self.entry.name
 
     def values(self, chosen: Mapping[str, Value] | None = None) -> dict[str, Value]:
-        """The values of all parameters: the defaults, over them what the file gives, over it what is chosen."""
-        return self.definition.with_defaults(self.entry.set, chosen or {})
+        """The values of all parameters: the defaults, the preset's, what the file gives, over all what is chosen."""
+        return self.definition.with_defaults(self.start, self.entry.set, chosen or {})
 
     def in_force(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
         """The values that have an effect."""
@@ -305,8 +307,8 @@ def _parts(family: Swept | None) -> Iterator[Counts | Span]:
     """The parameters of a family."""
     if isinstance(family, FixedK):
         yield Counts(family.n, tuple(family.values))
-    for field in fields(family) if family is not None else ():
-        part = getattr(family, field.name)
+    for one in fields(family) if family is not None else ():
+        part = getattr(family, one.name)
         if isinstance(part, Counts | Span):
             yield part
         elif isinstance(part, FixedK | StandardMargin | Threshold | Budget):

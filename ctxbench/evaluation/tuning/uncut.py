@@ -15,7 +15,7 @@ from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.evaluation.calibrating.examples import examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import out_of_fold
 from ctxbench.evaluation.slices import Slice
-from ctxbench.evaluation.tuning.sides import TEST, TUNING, Side
+from ctxbench.evaluation.tuning.sides import TEST, Side
 from ctxbench.features.logistic import Logistic
 from ctxbench.pipeline import Pipeline
 from ctxbench.query import Query
@@ -62,7 +62,7 @@ def found_by(head: Pipeline, side: Side) -> Uncut:
         UserError: a step fails, or does not suit the catalog.
     """
     if seen_by(head, side):
-        if side.split != TUNING:
+        if side.split == TEST:
             raise ParameterError(
                 f"a step was fitted on the {side.split} split of dataset {side.dataset.name}, so that nothing measured "
                 "there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate --split tuning`"
@@ -79,7 +79,7 @@ def found_in(answers: FileSelector, side: Side) -> Uncut:
     """
     query, found = _asked(answers, side)
     if found.errors or not found.ranked or not found.scored:
-        where = f"answers {answers.name!r}, {side.split} split of dataset {side.dataset.name}"
+        where = f"answers {answers.name!r}, {side.called}"
         raise InputError([Fault(f"{where}: {_unusable(found)}")])
     table = found.candidates
     return Uncut(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))

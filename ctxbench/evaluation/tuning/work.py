@@ -1,4 +1,4 @@
-"""Tuning on one dataset: choices on the tuning split first, then what they come to on both splits."""
+"""Tuning on one dataset: choices on the queries that decide first, then what they come to."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
-from ctxbench.evaluation.stats import Comparison, Estimate, grouped_estimate
+from ctxbench.evaluation.stats import Comparison
 from ctxbench.evaluation.tuning.around import first_trace, front_trace, heats, slices
-from ctxbench.evaluation.tuning.choosing import Choice, PolicyError, choose
+from ctxbench.evaluation.tuning.choosing import Choice, choose
 from ctxbench.evaluation.tuning.contending import Arena, Measured, asked_metrics, compared, of_kind
 from ctxbench.evaluation.tuning.first_items import at_own_tokens, first_items_curve
-from ctxbench.evaluation.tuning.folds import Nested, nested
 from ctxbench.evaluation.tuning.opening import Opened, Ready
-from ctxbench.evaluation.tuning.optima import TOKENS, Optimum
+from ctxbench.evaluation.tuning.optima import FEWEST, Optimum
 from ctxbench.evaluation.tuning.policies import Policy
 from ctxbench.evaluation.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
-from ctxbench.evaluation.tuning.searching import Base, Rival, Searched, first_n, search
+from ctxbench.evaluation.tuning.searching import Base, Goal, Rival, Searched, first_n, search
 from ctxbench.evaluation.tuning.sides import COMPLETE, TEST, TUNING, Side, Told
 from ctxbench.evaluation.tuning.tunables import Tunable
 from ctxbench.selectors.parameters import Value
-from ctxbench.yamlio import line_of
 
-FEW = 200  # queries in need on the tuning split, below which nested cross-validation says what choosing is worth
+ALL_DECIDE = (
+    "All labels decided, so that no unread split is left: every figure here is of the labels that the values were "
+    "chosen on. What is recommended was held to its policy with room for that; new labels would confirm it."
+)
 READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
 
 
@@ -49,7 +50,8 @@ class Work:
 
     Attributes:
         name: of the dataset.
-        base: the first selector with its defaults, on the tuning split; None before `choose`.
+        policies: those that the labels can answer.
+        base: the first selector with its defaults, on the queries that decide; None before `choose`.
         searched: what was found, by name of the competitor.
         choices: by policy.
     """
@@ -58,63 +60,55 @@ class Work:
         self.ready, self.opened, self._progress = ready, opened, progress
         self.file = ready.file
         self.name = opened.dataset.name
+        self.tunables = tuple(one for one in ready.tunables if one.name not in opened.left_out)
+        self.policies = tuple(one for one in ready.file.policies if one.name not in opened.unanswered)
         self.base: Base | None = None
         self.searched: dict[str, Searched] = {}
         self.choices: dict[str, Choice] = {}
-        self._nested: Mapping[str, Nested] = {}
 
-    # ------------------------------------------------------------------------------------------ the tuning split
+    # ------------------------------------------------------------------------------------------ what decides
 
     @property
     def _base(self) -> Tunable:
         return self.ready.tunables[0]
 
     def choose(self) -> None:
-        """Look at the tuning split and choose for every policy.
-
-        Raises:
-            PolicyError: no setting can meet a policy; all such policies.
-        """
-        side = self.opened.sides[TUNING]
-        for place, tunable in enumerate(self.ready.tunables):
-            self._say(f"{tunable.name}, ranking", place, len(self.ready.tunables))
-            rival = Rival.of(tunable, side, self.file.policies)
-            base = self.base = self.base or Base.of(rival)
+        """Look at the queries that decide and choose for every policy."""
+        side, goal = self.opened.deciding, Goal.of(self.file, self.policies)
+        for place, tunable in enumerate(self.tunables):
+            self._say(f"{tunable.name}, ranking", place, len(self.tunables))
+            rival = Rival.of(tunable, side, self.policies)
+            base = self.base = self.base or Base.of(rival, self.policies)
 
             def told(settings: int, name: str = tunable.name, done: int = place) -> None:
-                self._say(f"{name}, {settings:,} settings", done, len(self.ready.tunables))
+                self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(rival, self.file, base=base, progress=told)
-        wrong = []
+            self.searched[tunable.name] = search(rival.against(base), goal, base=base, progress=told)
+        alone = self._alone()
         for policy in self.file.policies:
-            try:
+            if policy.name in self.opened.unanswered:
+                self.choices[policy.name] = Choice(reason=self.opened.unanswered[policy.name], answered=False)
+            elif alone:
+                self.choices[policy.name] = Choice(reason=alone, answered=False)
+            else:
                 optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
-                self.choices[policy.name] = choose(policy, optima)
-            except PolicyError as error:
-                line = line_of(self.file.lines, ("policies", policy.name))
-                wrong.append(f"{error} ({self.file.path}, line {line})")
-        if wrong:
-            raise PolicyError("\n".join(wrong))
-        self._nested = self._cross_validated()
+                self.choices[policy.name] = self._with_enough(choose(policy, optima))
 
-    def _cross_validated(self) -> Mapping[str, Nested]:
-        """What choosing comes to on queries that it was not done on, by policy; empty where there are enough queries.
+    def _with_enough(self, choice: Choice) -> Choice:
+        """The same; with too few labels for any advice it is not said that more are unlikely to help."""
+        lacking = 0 if self.base is None else FEWEST - self.base.in_need
+        if choice.found is not None or choice.needed is not None or lacking <= 0:
+            return choice
+        return replace(choice, needed=(lacking, lacking))
 
-        Without it, too, there are the test split's figures; but a small test split says little.
-        """
-        side, base = self.opened.sides[TUNING], self.searched[self._base.name].rival
-        values = {one.metric: found for one, found in base.by_query({}).items() if not one.reachable}
-        if (~np.isnan(values[COMPLETE])).sum() >= FEW or len(set(side.groups)) < 2:
-            return {}
-        self._say("cross-validation", 0, self.file.folds)
-        return nested(
-            self.file.policies,
-            {name: one.contestant(self.file.policies) for name, one in self.searched.items()},
-            groups=side.groups,
-            folds=self.file.folds,
-            level=self.file.confidence,
-            worth=1.0 if self.base is None else self.base.worth,
-            base=values,
+    def _alone(self) -> str:
+        """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
+        side = self.opened.deciding
+        if self.base is None or len(np.unique(side.group[~np.isnan(self.base.complete)])) > 1:
+            return ""
+        return (
+            f"the {self.base.in_need:,} labels in need are all of one group, which answers as one, so that "
+            "nothing says how far others would differ; label requests of other groups"
         )
 
     def _say(self, what: str, done: int, total: int) -> None:
@@ -142,14 +136,14 @@ class Work:
         heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
-        other = Rival.of(tunable, self.opened.sides[TUNING], self.file.policies, values)
-        return first_n(other, self.file, base=self.base)
+        other = Rival.of(tunable, self.opened.deciding, self.policies, values).against(self.base)
+        return first_n(other, Goal.of(self.file, self.policies), base=self.base)
 
-    # ------------------------------------------------------------------------------------------ both splits
+    # ------------------------------------------------------------------------------------------ what is read
 
     @cached_property
     def arena(self) -> Arena:
-        """Where settings are measured; reads the test split."""
+        """Where settings are measured; reads the test split, if there is one."""
         made = Arena(self.opened.sides, asked_metrics(self.file.policies), self.file.confidence)
         for one in self.searched.values():
             made.know(one.rival.tunable, one.rival.uncut)
@@ -157,7 +151,7 @@ class Work:
 
     @cached_property
     def defaults(self) -> Measured:
-        """The base with its defaults, on both splits."""
+        """The base with its defaults."""
         base = self.ready.tunables[0]
         return self.arena.setting(base, {}, name=defaults_name(base), role=DEFAULTS)
 
@@ -165,16 +159,16 @@ class Work:
         self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, Measured]]
     ) -> tuple[Outcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
-        test = self.opened.sides[TEST]
-        curve = first_items_curve(self.arena.uncut(self.ready.tunables[0], {}, TEST), test)
+        side = self.opened.reading
+        curve = first_items_curve(self.arena.uncut(self._base, {}, side.split), side)
         chosen = {policy: found["chosen"] for policy, found in measured.items()}
-        found = at_own_tokens(chosen, curve, test, seed=self.file.seed)
+        found = at_own_tokens(chosen, curve, side, seed=self.file.seed)
         return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)
 
     def result(self) -> DatasetTuning:
-        """Measure what is recommended and what it is held against on both splits."""
+        """Measure what is recommended and what it is held against."""
         opened, file, arena, defaults = self.opened, self.file, self.arena, self.defaults
-        self._say("measuring on both splits", 0, len(file.policies))
+        self._say("measuring", 0, len(file.policies))
         others = [*self._presets(arena), arena.everything()]
         measured: dict[str, dict[str, Measured]] = {}
         for policy in file.policies:
@@ -189,7 +183,7 @@ class Work:
                     pairs[name, kind] = (found[kind], found["chosen"])
             if "fixed" in found and "fixed_own" in found:
                 pairs[name, "ranking"] = (found["fixed"], found["fixed_own"])
-        comparisons = compared(pairs, opened.sides[TEST], seed=file.seed)
+        comparisons = compared(pairs, opened.reading, seed=file.seed)
         outcomes = tuple(self._outcome(arena, policy, measured, comparisons, defaults) for policy in file.policies)
         outcomes = self._at_own_tokens(outcomes, measured)
         unique = {
@@ -245,73 +239,43 @@ class Work:
         tried = sum(one.tried for one in self.searched.values())
         outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
         if choice.found is None or found is None:
-            return replace(outcome, reason=choice.reason, needed=choice.needed)
-        test, chosen = self.opened.sides[TEST], found["chosen"]
+            return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+        side, chosen = self.opened.reading, found["chosen"]
         rival, level = self.searched[choice.selector].rival, self.file.confidence
         by_kind = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
-        apart = self._nested.get(policy.name)
+        before, after = (one.by_query[side.split] for one in (defaults, chosen))
         return replace(
             outcome,
-            nested={} if apart is None else _estimates(apart, self.opened.sides[TUNING], level),
             chosen=arena.contender(chosen),
             bounds=choice.found.bounds,
-            met=arena.met(policy, chosen, defaults),
+            verdicts=arena.verdicts(policy, chosen, defaults),
             fixed=arena.contender(found["fixed"]) if "fixed" in found else None,
             fixed_own=arena.contender(found["fixed_own"]) if "fixed_own" in found else None,
             against={kind: one for kind, one in by_kind.items() if one},
             ranking=of_kind(comparisons, policy.name, "ranking"),
             heats=heats(rival, choice.found.short),
             slices=slices(rival, choice.found.short, level=level),
-            worst_scope=test.worst_scope(chosen.by_query[TEST]),
-            worst_server=test.worst_server(chosen.by_query[TEST]),
-            worse=test.made_worse(
-                defaults.by_query[TEST][COMPLETE], chosen.by_query[TEST][COMPLETE], chosen.answers[TEST]
-            ),
-        )
-
-    def _dear_note(self, policy: Policy) -> str:
-        """Why a preset that may keep less than the base costs more than it; empty where none does."""
-        found, base = self.choices[policy.name].found, self.base
-        held = [one for one in policy.constraints if one.of == "base" and one.by == "bound"]
-        held = [one for one in held if one.at_least is not None and one.at_least <= 1]
-        if found is None or base is None or policy.objective != TOKENS.metric or not held:
-            return ""
-        spent, own = found.means[TOKENS], base.means[TOKENS.metric]
-        if spent <= own:
-            return ""
-        return (
-            f"{policy.name} costs {spent:,.0f} prompt tokens on the tuning split and the base {own:,.0f}: with so few "
-            f"queries the low end of an interval lies far below its mean, and it is the low end that must reach "
-            f"{held[0]}. More queries, or `by: mean` in the policy, cost less."
+            worst_scope=side.worst_scope(after),
+            worst_server=side.worst_server(after),
+            worse=side.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[side.split]),
         )
 
     def _notes(self) -> list[str]:
         """What a reader must know."""
-        notes = [READ_ONCE]
+        sides = self.opened.sides
+        notes = [READ_ONCE if TEST in sides else ALL_DECIDE]
         for split, n in self.opened.of.items():
-            if len(self.opened.sides[split]) < n:
-                notes.append(f"Of {n:,} queries of the {split} split {len(self.opened.sides[split]):,} were drawn.")
+            if len(sides[split]) < n:
+                of = f"of the {split} split " if split in (TUNING, TEST) else ""
+                notes.append(f"Of {n:,} queries {of}{len(sides[split]):,} were drawn.")
+        notes += [f"{name} was left out: {reason}." for name, reason in self.opened.left_out.items()]
         if self.base is not None:
-            notes += _grouped_note(self.base, self.opened.sides[TUNING])
-        if self._nested:
-            notes.append(
-                f"With fewer than {FEW} queries in need on the tuning split, choosing was tried by nested "
-                f"cross-validation in {self.file.folds} folds, among fewer values of topK and topN."
-            )
-            tried = [name for name, one in self.searched.items() if one.tried]
-            if tried:
-                notes.append(
-                    f"Of the settings that were run ({', '.join(tried)}), cross-validation chose among the front over "
-                    "all queries of the tuning split, those of the fold held out included, which flatters them."
-                )
-        notes += [note for policy in self.file.policies if (note := self._dear_note(policy))]
-        for policy, apart in self._nested.items():
-            notes += [f"{policy}, nested cross-validation: {apart.note}."] if apart.note else []
+            notes += _grouped_note(self.base, self.opened.deciding)
         for name, one in self.searched.items():
             if one.rival.uncut.refitted:
                 notes.append(
-                    f"{name}: its fit has seen the tuning split, so that every query there is scored by a fit on the "
-                    "other folds; the test split is scored by the fit itself."
+                    f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
+                    "other folds; a test split is scored by the fit itself."
                 )
             if one.tried:
                 notes.append(_run_note(name, one))
@@ -324,10 +288,10 @@ def _grouped_note(base: Base, side: Side) -> list[str]:
     if groups == base.in_need:
         return []
     note = (
-        f"The tuning split's {base.in_need:,} queries in need come in {groups:,} groups, such as paraphrases of one "
+        f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
         f"request, and are worth {base.answers:,.0f} independent ones by the base's completeness. Intervals "
-        "and paired comparisons, but for those at equal tokens, are made by group, and constraints are met by bounds "
-        f"for {base.worth:.0%} as many queries."
+        "and paired comparisons, but for those at equal tokens, are made by group, and constraints that are not of the "
+        f"base are met by bounds for {base.worth:.0%} as many queries."
     )
     return [note]
 
@@ -343,16 +307,7 @@ def _run_note(name: str, found: Searched) -> str:
     )
 
 
-def _estimates(found: Nested, side: Side, level: float) -> dict[str, Estimate]:
-    """Means with their intervals by groups of queries, by what is measured."""
-    return {
-        str(measure): grouped_estimate(values, side.group, scale=measure.metric.declaration.scale, level=level)  # type: ignore[arg-type]
-        for measure, values in found.values.items()
-        if not np.isnan(values).all()
-    }
-
-
 def defaults_name(base: Tunable) -> str:
     """What the defaults of the base are called."""
-    own = not base.entry.set and base.source == "semantic"
+    own = not base.entry.set and not base.start and base.source == "semantic"
     return "documents' defaults" if own else f"{base.name}, defaults"

@@ -8,29 +8,29 @@ from collections.abc import Iterator
 from ctxbench.evaluation.tuning.results import DatasetTuning, Outcome, Tuning
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import figures, tables, texts
+from ctxbench.reporting.tuning.advice import advice
 from ctxbench.reporting.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Text
-from ctxbench.reporting.tuning.texts import COMPLETENESS, TEST, TOKENS, TUNING
+from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, TOKENS
 
-_CHOSEN = (
-    "What a selector offers is measured; what the model then calls is outside. Everything was chosen on the tuning "
-    "split."
+_CHOSEN = "What a selector offers is measured; what the model then calls is outside."
+_SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."
+_ALL_DECIDE = (
+    "All labels decided, and figures are of the same labels: no unread split is left that would confirm them. A "
+    "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
+    "standard errors."
 )
 _OPTIMISM = (
     "Optimism is the tuning split's figure less the test split's: what the choice owes to the queries it was made on. "
     "More completeness and fewer tokens on the tuning split are promises that were not kept whole. Tokens are in per "
     "cent of the test split."
 )
-_NESTED = (
-    " Nested figures are those of the whole procedure on the tuning split, each query under a setting that was chosen "
-    "without it."
-)
 _GAINS = (
-    "Two steps from the first k items of the base's ranking to what is recommended, on the test split: first another "
+    "Two steps from the first k items of the base's ranking to what is recommended: first another "
     "ranking with a tuned k of its own, then a better cut of that ranking. Both together are the change against tuned "
     "fixed k."
 )
 _WORST = (
-    "Where what is recommended does worst on the test split, among groups of at least 10 queries. The lowest of many "
+    "Where what is recommended does worst, among groups of at least 10 queries. The lowest of many "
     "groups is low by chance, too."
 )
 
@@ -48,16 +48,23 @@ def _recommended(tuning: Tuning) -> Iterator[Block]:
     if not any(True for _ in tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
         return
-    if any(outcome.chosen is not None and outcome.chosen.test for _, outcome in tables.outcomes(tuning)):
-        yield Text(
-            f"{_CHOSEN} The figures of this table are of the test split, which was read when all values were fixed."
-        )
-    else:
-        yield Text(f"{_CHOSEN} There are no figures of the test split.")
+    several = len(tuning.datasets) > 1
+    yield Bullets(
+        tuple(f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tables.outcomes(tuning))
+    )
+    yield Text(" ".join([_CHOSEN, *_decided(tuning)]))
     yield tables.summary(tuning)
     yield Bullets(tuple(_reading(tuning)))
     yield Heading(3, "Policies")
     yield tables.policies(tuning)
+
+
+def _decided(tuning: Tuning) -> Iterator[str]:
+    """Which labels decided, and which are read."""
+    names = {kind: [one.dataset for one in tuning.datasets if one.all_decide is kind] for kind in (False, True)}
+    for kind, said in ((False, _SPLIT), (True, _ALL_DECIDE)):
+        if names[kind]:
+            yield said if not names[not kind] else f"On {wording.listed(names[kind])}: {said[0].lower()}{said[1:]}"
 
 
 def _reading(tuning: Tuning) -> Iterator[str]:
@@ -80,8 +87,10 @@ def _reading(tuning: Tuning) -> Iterator[str]:
         "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy; one item more "
         "is a large step, so it often meets the policy with completeness to spare. At equal tokens means: against the "
         "first n items of the base's ranking, n between two numbers by lot, so that they cost as much as what is "
-        "recommended (tested by group, the interval by query). Constraints are held against the test split: met where "
-        "the interval reaches the target."
+        "recommended (tested by group, the interval by query). A constraint holds where the unfavourable end of what "
+        "is likely (of the paired difference, where it is a share of the base) is at the target or better, within 2 "
+        "points where it is no further off, is missed where the favourable end is below the target, and open in "
+        "between."
     )
     if any(not one.holds for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)):
         yield (
@@ -92,9 +101,8 @@ def _reading(tuning: Tuning) -> Iterator[str]:
 
 def _across(tuning: Tuning) -> Iterator[Block]:
     """What is said of all datasets in one table."""
-    nested = any(outcome.nested for _, outcome in tables.outcomes(tuning))
     for heading, table, about in (
-        ("Tuning split and test split", tables.optimism(tuning), _OPTIMISM + _NESTED * nested),
+        ("Tuning split and test split", tables.optimism(tuning), _OPTIMISM),
         ("Gain by ranking and gain by cut", tables.gains(tuning), _GAINS),
         ("Worst scope and worst server", tables.worst(tuning), _WORST),
     ):
@@ -130,11 +138,11 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
 
 def _facts(dataset: DatasetTuning) -> str:
     counts = []
-    for split in (TUNING, TEST):
-        if split in dataset.queries:
-            n, of = dataset.queries[split], dataset.of.get(split, dataset.queries[split])
-            some = f"{n:,} of " if of > n else ""
-            counts.append(f"{some}{wording.count(of, 'query', 'queries')} of split {split}")
+    for split, n in dataset.queries.items():
+        of = dataset.of.get(split, n)
+        some = f"{n:,} of " if of > n else ""
+        whose = "" if split == ALL else f" of split {split}"
+        counts.append(f"{some}{wording.count(of, 'query', 'queries')}{whose}")
     queries = wording.listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (
@@ -148,10 +156,10 @@ def _worse(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
     name, compared = outcome.policy.name, outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
         if compared is not None and compared.n:
-            yield Text(f"{name}: no request of the test split is worse than under the base's defaults.")
+            yield Text(f"{name}: no request is worse than under the base's defaults.")
         return
     said = (
-        f"{wording.count(len(outcome.worse), 'request')} of the test split that the base's defaults made complete "
+        f"{wording.count(len(outcome.worse), 'request')} that the base's defaults made complete "
         f"{'is' if len(outcome.worse) == 1 else 'are'} no longer complete"
     )
     if compared is not None:
@@ -178,7 +186,7 @@ def _searched(outcome: Outcome) -> Iterator[str]:
             said += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
         yield f"{said}."
     for text, bound in outcome.bounds.items():
-        yield f"{name}: on the tuning split {bound:.4g} was held against {text}."
+        yield f"{name}: on the queries that decided {bound:.4g} was held against {text}."
 
 
 def _doubts(outcome: Outcome) -> Iterator[str]:
@@ -186,18 +194,10 @@ def _doubts(outcome: Outcome) -> Iterator[str]:
     name, chosen = outcome.policy.name, outcome.chosen
     if chosen is None:
         return
-    if not chosen.test:
-        yield f"{name}: there are no figures of the test split, so that all of this may owe to chance."
-        return
-    for text, met in outcome.met.items():
-        if not met:
-            yield f"{name}: on the test split the constraint {text} is not met: its interval does not reach it."
-    if outcome.nested:
-        nested = [texts.measured(outcome.nested, metric) for metric in (COMPLETENESS, TOKENS)]
-        yield (
-            f"{name}: queries are few, so the whole procedure was cross-validated on the tuning split: completeness "
-            f"{nested[0]}, prompt tokens {nested[1]}."
-        )
+    for one in outcome.verdicts:
+        if one.said not in ("holds", "holds within 2 points"):
+            more = f"; about {one.needed:,} more labels would tell" if one.needed else ""
+            yield f"{name}: {one.text} is {one.said}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
     for metric in (COMPLETENESS, TOKENS):
         before, after = chosen.tuning.get(str(metric)), chosen.test.get(str(metric))
         if before is None or after is None or not math.isfinite(before.value) or not math.isfinite(after.value):

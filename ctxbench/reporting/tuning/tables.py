@@ -10,20 +10,21 @@ from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.document import Cell, Table
-from ctxbench.reporting.tuning.texts import COMPLETENESS, ITEMS, RECALL, TEST, TITLES, TOKENS, TUNING
+from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
 
 MANY = 20  # so many requests made worse are named
 _SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)
 
 
 def summary(tuning: Tuning) -> Table:
-    """What is recommended on each dataset for each policy, and what it is worth on the test split."""
+    """What is recommended on each dataset for each policy, and what it is worth."""
     head = (
         "dataset",
         "policy",
         "recommended",
-        "completeness %, test split",
-        "prompt tokens, test split",
+        "figures of",
+        "completeness %",
+        "prompt tokens",
         "tokens against the base's defaults",
         "completeness against the base's defaults, points",
         "against tuned fixed k",
@@ -34,13 +35,14 @@ def summary(tuning: Tuning) -> Table:
     for dataset, outcome in outcomes(tuning):
         start = (dataset.dataset, outcome.policy.name)
         if outcome.chosen is None:
-            rows.append((*start, texts.nothing(outcome), *([wording.NONE] * 7)))
+            rows.append((*start, texts.nothing(outcome), *([wording.NONE] * 8)))
             continue
-        told = [texts.measured(outcome.chosen.test, metric) for metric in (COMPLETENESS, TOKENS)]
+        told = [SPLITS[reading(dataset)]]
+        told += [texts.measured(outcome.chosen.read, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [texts.changed(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
         changes += [_against_fixed(outcome), texts.changed(_at_equal_tokens(outcome), COMPLETENESS)]
         rows.append((*start, texts.recommended(outcome.chosen), *told, *changes, texts.held(outcome)))
-    return Table("What is recommended", head, tuple(rows), frozenset({3, 4}))
+    return Table("What is recommended", head, tuple(rows), frozenset({4, 5}))
 
 
 def _against_fixed(outcome: Outcome) -> tuple[str, ...]:
@@ -68,22 +70,19 @@ def optimism(tuning: Tuning) -> Table | None:
             row += [texts.measured(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
             sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
             row.append(texts.apart(metric, *sides))
-        nested = [texts.measured(outcome.nested, metric) for metric in (COMPLETENESS, TOKENS)]
-        rows.append((*row, *nested))
+        rows.append(tuple(row))
     titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
-    ahead = [f"{TITLES[str(m)]}, nested" for m in (COMPLETENESS, TOKENS)]
     if not rows:
         return None
-    keep = len(rows[0]) if any(row[-2:] != (wording.NONE, wording.NONE) for row in rows) else len(rows[0]) - 2
-    head = ("dataset", "policy", *titles, *ahead)[:keep]
-    return Table("Tuning split and test split", head, tuple(row[:keep] for row in rows), frozenset(range(2, keep)))
+    head = ("dataset", "policy", *titles)
+    return Table("Tuning split and test split", head, tuple(rows), frozenset(range(2, len(head))))
 
 
 def gains(tuning: Tuning) -> Table | None:
     """What a better ranking gives and what a better cut gives, apart; None where nothing is recommended."""
     rows: list[tuple[Cell, ...]] = []
     for dataset, outcome in outcomes(tuning):
-        if outcome.chosen is None or not outcome.chosen.test:
+        if outcome.chosen is None or not outcome.against:
             continue
         parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
         changes = [texts.changed(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
@@ -123,12 +122,12 @@ def policies(tuning: Tuning) -> Table:
 
 
 def contenders(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
-    """Every contender on both splits; the tags are those of the figure."""
+    """Every contender on all that was measured; the tags are those of the figure."""
     rows: list[tuple[str, ...]] = []
     for one in compared(dataset):
         what = ": ".join(filter(None, (texts.ROLES[one.role], texts.setting(one.values))))
         start = (one.name, tags.get(one.name, ""), what)
-        for split, found in ((TUNING, one.tuning), (TEST, one.test)):
+        for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
             if found:
                 rows.append((*start, split, *(texts.measured(found, metric) for metric in _SHOWN)))
                 start = ("", "", "")
@@ -150,6 +149,11 @@ def made_worse(outcome: Outcome) -> Table:
     """The first requests that the defaults made complete and what is recommended does not."""
     rows = tuple((one.query, one.text, ", ".join(one.missing)) for one in outcome.worse[:MANY])
     return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
+
+
+def reading(dataset: DatasetTuning) -> str:
+    """The split that figures are read from."""
+    return ALL if dataset.all_decide else TEST
 
 
 def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, Outcome]]:

@@ -21,7 +21,8 @@ ROLES = {
     FIXED: "tuned fixed k",
     EVERYTHING: "all that may be offered",
 }
-TUNING, TEST = "tuning", "test"
+TUNING, TEST, ALL = "tuning", "test", "all"
+SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
 
 
 def measured(found: Mapping[str, Estimate], metric: Metric) -> str:
@@ -81,23 +82,19 @@ def recommended(chosen: Contender) -> str:
 
 
 def nothing(outcome: Outcome) -> str:
-    """Why nothing is recommended, and how many queries would be needed, unless the reason says it."""
-    said = f"nothing: {outcome.reason.rstrip('.') or 'no setting meets the policy'}"
-    if outcome.needed is None or str(outcome.needed) in outcome.reason:
-        return said
-    return f"{said}; about {outcome.needed:,} queries are needed"
+    """Why the default is kept."""
+    return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is better beyond doubt'}"
 
 
 def held(outcome: Outcome) -> str:
-    """Whether the constraints are met on the test split."""
+    """What is said of the constraints."""
     if not outcome.policy.constraints:
-        return "none to meet"
-    if outcome.chosen is None or not outcome.met:
+        return "none to hold"
+    if outcome.chosen is None or not outcome.verdicts:
         return wording.NONE
-    missed = [text for text, met in outcome.met.items() if not met]
-    if len(outcome.met) == 1:
-        return "not met" if missed else "met"
-    return f"not met: {wording.listed(missed)}" if missed else "all met"
+    if len(outcome.verdicts) == 1:
+        return outcome.verdicts[0].said
+    return "; ".join(f"{one.text}: {one.said}" for one in outcome.verdicts)
 
 
 def asked(policy: Policy) -> str:

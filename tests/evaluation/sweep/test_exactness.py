@@ -27,6 +27,7 @@ from ctxbench.evaluation.slices import Slice
 from ctxbench.evaluation.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.evaluation.sweep.ladders import Ladders
 from ctxbench.evaluation.sweep.lines import Line, Measure
+from ctxbench.evaluation.sweep.pairing import Differences, Pairing
 from ctxbench.items import Catalog, Item
 from ctxbench.query import Query
 from ctxbench.requests import Request, SessionItem
@@ -47,7 +48,13 @@ CATALOG = Catalog(
 )
 TOKENS = np.array([10, 0, 7, 25, 7, 3, 100, 40, 1], dtype=np.int64)
 SET = [Metric(name) for name, declared in METRICS.items() if declared.cutoff == "none"]
-MEASURES = [*map(Measure, SET), Measure(Metric("completeness"), reachable=True), Measure(Metric("recall"), True)]
+COMPLETE, ITEMS = Metric("completeness"), Metric("items")
+MEASURES = [
+    *(*map(Measure, SET), Measure(COMPLETE, reachable=True), Measure(Metric("recall"), True)),
+    *(Measure(COMPLETE, needed="rule"), Measure(COMPLETE, reachable=True, needed="tool")),
+    *(Measure(ITEMS, needed="rule"), Measure(ITEMS, needed="tool"), Measure(ITEMS, needed="file")),
+]
+PAIRED = [Measure(COMPLETE), Measure(Metric("recall")), Measure(Metric("tokens"))]
 POWERS = {Measure(Metric("tokens")): 3, Measure(Metric("recall")): 2}
 SCORES = [-0.25, 0.0, 0.1, 0.3, 0.30000000000000004, 0.5, 0.7, 0.9, 1.0, 1.25]
 
@@ -124,7 +131,58 @@ def run(case: Case, steps: Sequence[tuple[str, dict[str, Any]]]) -> dict[Measure
         table = registry.build(registry.refine_kind(name), name, parameters)(query, table, Tokens())
     values = evaluate([*SET, Metric("Comp", 20)], case.labels.evidence(answers(case, table)))
     within = evaluate([Metric("Comp", 20)], case.labels.evidence(answers(case, case.table)))[Metric("Comp", 20)] == 1
-    return {m: np.where(within, values[m.metric], np.nan) if m.reachable else values[m.metric] for m in MEASURES}
+    found = {}
+    for one in MEASURES:
+        own = required_of(case, table, one.needed) if one.counts else values[one.metric]
+        own = np.where(needs(case, one.needed), own, np.nan) if one.needed else own
+        found[one] = np.where(within, own, np.nan) if one.reachable else own
+    return found
+
+
+def requirements(case: Case) -> list[list[set[int]]]:
+    """By query, the items that meet each of its requirements."""
+    found = []
+    for query in case.labels.dataset.queries:
+        groups: dict[str, set[int]] = {}
+        for label in case.labels.dataset.labels:
+            if label.query == query.id and label.grade == 2:
+                item = CATALOG.position(label.item)
+                groups.setdefault(label.alternatives or f"only {item}", set()).add(item)
+        found.append(list(groups.values()))
+    return found
+
+
+def typed(groups: list[set[int]], name: str) -> list[set[int]]:
+    return [group for group in groups if any(CATALOG[item].type == name for item in group)]
+
+
+def needs(case: Case, name: str) -> np.ndarray:
+    return np.array([bool(typed(groups, name)) for groups in requirements(case)], dtype=bool)
+
+
+def required_of(case: Case, table: Candidates, name: str) -> np.ndarray:
+    """How many requirements with an item of the type are met, one query after the other."""
+    rows = [set(table.item[table.chosen & (table.request == n)].tolist()) for n in range(table.n_requests)]
+    pairs = zip(rows, requirements(case), strict=True)
+    return np.array([float(sum(bool(group & row) for group in typed(groups, name))) for row, groups in pairs])
+
+
+def pairing_of(case: Case) -> Pairing:
+    """A base that offers the first item of every ranking, and queries in groups of two."""
+    values = run(case, [("first", {"n": 1})])
+    return Pairing(base={one: values[one] for one in PAIRED}, group=np.arange(len(case.labels.dataset)) // 2)
+
+
+def same_differences(found: Differences, place: int, expected: np.ndarray, base: np.ndarray, group: np.ndarray) -> None:
+    """Against sums by group, one group after the other."""
+    away = expected - base
+    known = ~np.isnan(away)
+    sums = [away[known & (group == one)].sum() for one in np.unique(group[known])]
+    sizes = [float((known & (group == one)).sum()) for one in np.unique(group[known])]
+    assert found.total[place] == pytest.approx(sum(sums), abs=1e-9)
+    assert found.squares[place] == pytest.approx(sum(one**2 for one in sums), abs=1e-9)
+    assert found.weighted[place] == pytest.approx(sum(a * b for a, b in zip(sums, sizes, strict=True)), abs=1e-9)
+    assert (found.n, found.groups, found.sizes) == (known.sum(), len(sums), sum(size**2 for size in sizes))
 
 
 def answers(case: Case, table: Candidates) -> Slice:
@@ -166,7 +224,8 @@ def same(found: float, expected: np.ndarray, measure: Measure) -> None:
 
 def check(case: Case, family: Any, steps: Any) -> None:
     """Every setting of every line, and values by query at it."""
-    ladders = Ladders.of(case.table, case.labels, MEASURES, powers=POWERS)
+    pairing = pairing_of(case)
+    ladders = Ladders.of(case.table, case.labels, MEASURES, powers=POWERS).against(pairing)
     fixed = []
     for line in family.lines(ladders):
         fixed.append(tuple(line.values.items()))
@@ -181,6 +240,9 @@ def check(case: Case, family: Any, steps: Any) -> None:
                 same(line.sums[measure][place], values, measure)
                 n = line.applies[measure][place] if measure in line.applies else line.n[measure]
                 assert n == (~np.isnan(values)).sum(), measure
+            for measure in PAIRED:
+                paired = (expected[measure], pairing.base[measure], pairing.group)
+                same_differences(line.differences[measure], place, *paired)
             tokens, recall = Measure(Metric("tokens")), Measure(Metric("recall"))
             assert line.squares[tokens][place] == (expected[tokens] ** 2).sum()
             assert line.cubes[tokens][place] == (expected[tokens] ** 3).sum()

@@ -127,7 +127,8 @@ def policies(tmp_path):
         chosen = selectors or ({"selector": "semantic", "search": SMALL},)
         data = {"name": name, "selectors": list(chosen), "policies": {"aggressive": AGGRESSIVE}, "embedder": "hashing"}
         path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({**data, "tokens": "chars/4", "trials": 8, **given}, sort_keys=False))
+        usual = {"tokens": "chars/4", "trials": 8, "labels": "split"}
+        path.write_text(yaml.safe_dump({**data, **usual, **given}, sort_keys=False))
         return path
 
     return write

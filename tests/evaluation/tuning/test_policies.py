@@ -12,7 +12,7 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.metrics import METRICS, Metric
-from ctxbench.evaluation.tuning.choosing import unmeasurable
+from ctxbench.evaluation.tuning.choosing import unanswerable
 from ctxbench.evaluation.tuning.policies import Constraint
 from ctxbench.evaluation.tuning.policy_file import SET_METRICS, SelectorEntry, read_policies
 from ctxbench.items import Catalog, Item
@@ -32,7 +32,7 @@ policies:
     minimise: tokens
     constraints:
       - {metric: completeness, at_least: 0.8, of: reachable}
-      - {metric: COMPLETENESS_OF, at_least: 0.5, by: mean}
+      - {metric: COMPLETENESS_OF, at_least: 0.5}
   within-4000:
     maximise: completeness
     constraints:
@@ -42,7 +42,7 @@ embedder: hashing
 tokens: chars/4
 seed: 7
 sample: 1000
-folds: 4
+labels: all
 trials: 10
 confidence: 0.9
 together: true
@@ -82,7 +82,7 @@ def test_a_file_says_what_is_tuned_and_how(tmp_path):
     file = read_policies(write(tmp_path, WHOLE))
     assert (file.name, file.about, file.base) == ("presets", "sizes of context", tmp_path)
     assert (file.embedder, file.tokens, file.seed, file.sample) == ("hashing", "chars/4", 7, 1000)
-    assert (file.folds, file.trials, file.confidence, file.together) == (4, 10, 0.9, True)
+    assert (file.labels, file.trials, file.confidence, file.together) == ("all", 10, 0.9, True)
     assert file.hash == hashlib.sha256(WHOLE.encode()).hexdigest()
     assert file.selectors == (
         SelectorEntry(name="semantic", selector="semantic", where=("selectors", 0)),
@@ -101,7 +101,7 @@ def test_a_file_says_what_is_tuned_and_how(tmp_path):
     assert (smallest.minimise, within.minimise) == (True, False)
     assert smallest.constraints == (
         Constraint(metric=Metric("completeness"), at_least=0.8, of="reachable"),
-        Constraint(metric=Metric("recall"), at_least=0.5, by="mean"),
+        Constraint(metric=Metric("recall"), at_least=0.5),
     )
     assert [str(one) for one in within.constraints] == ["tokens <= 4000", "items <= 0.5 x the base's"]
     assert file.lines["policies", "within-4000"] == 15
@@ -115,7 +115,7 @@ def test_what_is_left_out_has_its_default(tmp_path):
         )
     )
     assert (file.name, file.about, file.embedder, file.tokens) == ("policies", "", "minilm", "o200k")
-    assert (file.seed, file.sample, file.folds, file.trials) == (0, 0, 5, 64)
+    assert (file.seed, file.sample, file.labels, file.trials) == (0, 0, "", 64)
     assert (file.confidence, file.together) == (0.95, False)
     assert (file.policies[0].constraints[0].of, file.policies[0].constraints[0].by) == ("", "bound")
 
@@ -131,7 +131,7 @@ def test_the_metrics_that_a_cut_changes_are_those_of_what_is_offered():
 
 
 def test_a_file_must_be_a_mapping(tmp_path):
-    keys = "name, about, selectors, policies, embedder, tokens, seed, sample, folds, trials, confidence, together"
+    keys = "name, about, selectors, policies, embedder, tokens, seed, sample, labels, trials, confidence, together"
     assert faults(tmp_path, "") == [(1, f"the file is empty; a policy file is a mapping of {keys}")]
     assert faults(tmp_path, "- a") == [(1, f"a policy file is a mapping of {keys}")]
     with pytest.raises(StorageError):
@@ -140,8 +140,8 @@ def test_a_file_must_be_a_mapping(tmp_path):
 
 def test_everything_wrong_is_said_at_once(tmp_path):
     text = (
-        "name: a/b\nabout: 1\nselektors: [a]\nembedder: 2\nseed: -1\nsample: 0\nfolds: 1\ntrials: 0\nconfidence: 95\n"
-        "together: 1\npolicies: {}\n"
+        "name: a/b\nabout: 1\nselektors: [a]\nembedder: 2\nseed: -1\nsample: 0\nlabels: some\ntrials: 0\n"
+        "confidence: 95\ntogether: 1\npolicies: {}\n"
     )
     found = faults(tmp_path, text)
     assert [line for line, _ in found] == [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
@@ -151,7 +151,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
         "selectors must be a list with at least one selector",
         "about must be a text, got 1",
         "seed must be an integer from 0 to 4294967295, got -1",
-        "folds must be a whole number from 2 on, got 1",
+        "labels must be all or split, got 'some'",
         "trials must be a whole number from 1 on, got 0",
         "confidence must be above 0.5 and below 1, as in 0.95; got 95",
         "together must be true or false, got 1",
@@ -255,9 +255,8 @@ def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, lin
         ("{metric: tokens, at_most: 0, of: base}", "at_most of the base is a multiple and must be above 0, got 0"),
         ("{metric: recall, at_least: 0.4, of: reachable}", "of: reachable is a share of completeness; recall has none"),
         ("{metric: tokens, at_most: 5, of: bases}", "of must be reachable or base, got 'bases'"),
-        ("{metric: tokens, at_most: 5, by: average}", "by must be bound or mean, got 'average'"),
+        ("{metric: tokens, at_most: 5, by: mean}", "a constraint has no 'by'"),
         ("{metric: recall, at_most: 0.4}", "recall <= 0.4 contradicts recall >= 0.5"),
-        ("{metric: recall, at_most: 0.4, by: mean}", "recall <= 0.4 by its mean contradicts recall >= 0.5"),
         ("{metric: recall, at_least: 0.6}", "recall >= 0.6 and recall >= 0.5 limit the same; leave the weaker one out"),
     ],
 )
@@ -271,9 +270,8 @@ def test_constraints_must_be_ones_that_can_be_met(tmp_path, row, message):
     "rows",
     [
         ["{metric: recall, at_most: 0.6}"],
-        ["{metric: recall, at_least: 0.6, by: mean}"],
         ["{metric: recall, at_most: 0.4, of: base}"],
-        ["{metric: completeness, at_least: 1, by: mean}", "{metric: completeness, at_least: 0.4, of: reachable}"],
+        ["{metric: completeness, at_least: 0.9}", "{metric: completeness, at_least: 0.4, of: reachable}"],
         ["{metric: abstention, at_least: 0.9}", "{metric: completeness, at_least: 0.9}"],
         ["{metric: completeness, at_least: 1.2, of: base}"],
     ],
@@ -326,14 +324,12 @@ policies:
 """
 
 
-def test_metrics_that_the_labels_do_not_allow_are_faults_of_the_file(tmp_path):
-    file = read_policies(write(tmp_path, ASKING))
-    quiet, deep = unmeasurable(file, labels_of(2, 2))
-    assert (quiet.line, quiet.path) == (7, file.path)
-    assert quiet.message == (
-        "policy 'quiet' needs abstention, which applies to none of the 2 queries of dataset made that are tuned on: "
-        + METRICS["abstention"].empty
-    )
-    assert (deep.line, deep.message[:38]) == (9, "policy 'deep' needs dependency_recall,")
-    assert [fault.line for fault in unmeasurable(file, labels_of(2, via="dependency", nothing=1))] == []
-    assert [fault.line for fault in unmeasurable(file, labels_of(nothing=2))] == [6, 9]
+def test_what_the_labels_cannot_answer_is_said_by_policy(tmp_path):
+    asked = read_policies(write(tmp_path, ASKING)).policies
+    found = unanswerable(asked, labels_of(2, 2))
+    assert found == {
+        "quiet": "the labels cannot say: abstention applies to none of 2 queries",
+        "deep": "the labels cannot say: dependency_recall applies to none of 2 queries",
+    }
+    assert unanswerable(asked, labels_of(2, via="dependency", nothing=1)) == {}
+    assert set(unanswerable(asked, labels_of(nothing=2))) == {one.name for one in asked}

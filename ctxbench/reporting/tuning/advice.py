@@ -1,0 +1,79 @@
+"""What tuning advises, one sentence for each policy."""
+
+from __future__ import annotations
+
+from ctxbench.evaluation.stats import Comparison
+from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome
+from ctxbench.reporting import wording
+from ctxbench.reporting.tuning import texts
+from ctxbench.reporting.tuning.texts import COMPLETENESS, TOKENS
+
+
+def advice(dataset: DatasetTuning, outcome: Outcome) -> str:
+    """What to do for one policy, such as to keep the default."""
+    name = outcome.policy.name
+    if outcome.recommended is not None:
+        return f"{name}: {_offers(outcome, outcome.recommended)}{_holds(outcome)}."
+    kept = f"{name}: keep the default{_called(dataset)}"
+    if outcome.chosen is not None:
+        missed = wording.listed([one.text for one in outcome.verdicts if one.met is False])
+        return f"{kept}; what was chosen, {setting(outcome.chosen)}, misses {missed} on the test split."
+    if not outcome.answered:
+        return f"{kept}; {outcome.reason.rstrip('.')}."
+    return f"{kept}; {more(outcome.needed)}."
+
+
+def more(needed: tuple[int, int] | None) -> str:
+    """How many more labels would help."""
+    if needed is None:
+        return "more labels are unlikely to help"
+    fewest, most = (wording.two_digits(one) for one in needed)
+    return f"label about {fewest:,}{f' to {most:,}' if most > fewest else ''} more requests"
+
+
+def setting(chosen: Contender) -> str:
+    """A selector with its values, as a sentence has it."""
+    values = texts.setting(chosen.values)
+    return f"{chosen.selector} with {values}" if values else chosen.selector
+
+
+def _called(dataset: DatasetTuning) -> str:
+    return "" if dataset.default is None else f" ({dataset.default.name})"
+
+
+def _offers(outcome: Outcome, chosen: Contender) -> str:
+    """What it costs and keeps, against the default."""
+    found = outcome.against.get("defaults", {})
+    tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
+    said = setting(chosen)
+    if tokens is not None and tokens.n and tokens.base:
+        value, interval = _changed(tokens)
+        said += f" offers {value} prompt tokens {interval}"
+    if complete is not None and complete.n:
+        interval = wording.difference_interval(COMPLETENESS, complete)
+        said += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
+    return said
+
+
+def _changed(tokens: Comparison) -> tuple[str, str]:
+    """By how many per cent tokens change, and the interval of that."""
+    value, interval = texts.changed({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
+    way = "more" if tokens.difference > 0 else "fewer"
+    return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
+
+
+def _holds(outcome: Outcome) -> str:
+    """What the verdicts come to."""
+    said = {one.said for one in outcome.verdicts}
+    targets = "its target" if len(outcome.verdicts) == 1 else "its targets"
+    if not said:
+        return ""
+    if "too few to say" in said:
+        return f"; there are too few labels to say whether it holds {targets}"
+    if "open" in said:
+        needed = [one.needed for one in outcome.verdicts if one.said == "open" and one.needed is not None]
+        tell = (
+            f"about {wording.two_digits(max(needed)):,} more labels would tell" if needed else "more labels hardly tell"
+        )
+        return f"; whether it holds {targets} is open: {tell}"
+    return f"; it holds {targets}{' within 2 points' if 'holds within 2 points' in said else ''}"

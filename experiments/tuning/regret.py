@@ -1,0 +1,263 @@
+"""What does following the advice of `tune` cost and gain? Writes reports/regret.md.
+
+Run from the project's folder: `python experiments/tuning/regret.py [--start SELECTOR/PRESET] [--beside SELECTOR ...]`.
+Teams are simulated: each draws labelled requests of a dataset, one group after the other, until n of them need
+something, and tunes on them by the policy `normal` of README; the rest of the requests says what the advice was worth.
+Seeds are fixed, so that the page is the same bytes every time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from regret_page import Team, page
+
+from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.cache import cache_dir
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.datasets.sampling import sampled
+from ctxbench.evaluation.datasets.store import open_dataset
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.sweep.ladders import Ladders
+from ctxbench.evaluation.sweep.measures import Measure
+from ctxbench.evaluation.sweep.needs import needed_types
+from ctxbench.evaluation.sweep.pairing import Pairing
+from ctxbench.evaluation.sweep.sweeping import sweep
+from ctxbench.evaluation.tuning.choosing import choose
+from ctxbench.evaluation.tuning.limits import (
+    CAUTION,
+    COMPLETENESS,
+    DEAR,
+    TOKENS,
+    kept_of,
+    limits_of,
+    measures_of,
+)
+from ctxbench.evaluation.tuning.optima import Optimum
+from ctxbench.evaluation.tuning.policies import Constraint, Policy
+from ctxbench.evaluation.tuning.policy_file import SelectorEntry
+from ctxbench.evaluation.tuning.sides import ALL, Side
+from ctxbench.evaluation.tuning.tunables import Swept, Tunable, coarse
+from ctxbench.fileio import write_atomic
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.parameters import Value
+from ctxbench.tokens import open_counter
+
+ROOT = Path(__file__).parents[2]
+DATASETS = (
+    *("bfcl-simple", "bfcl-live", "bfcl-live-listed", "datasets/workbench", "datasets/freight", "livemcpbench"),
+    *("metatool-single", "metatool-multi", "toollens", "locomo"),
+)
+LABELS = (25, 50, 100, 200, 400)
+DRAWS, SAMPLE, SEED = 20, 1500, 14
+REST = 40  # requests that need something, below which the rest is no truth
+KEEP = 0.98
+NORMAL = Policy(
+    name="normal",
+    about="fewest tokens that keep 0.98 of the base's completeness",
+    objective=TOKENS.metric,
+    minimise=True,
+    constraints=(Constraint(metric=COMPLETENESS.metric, at_least=KEEP, of="base"),),
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidate:
+    """A selector on a dataset: its rankings, measured once.
+
+    Attributes:
+        tunable: which.
+        family: the settings that are compared, fewer values of topK and topN than `tune` has.
+        ladders: of all requests, with differences to the default.
+    """
+
+    tunable: Tunable
+    family: Swept
+    ladders: Ladders
+
+
+Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
+"""A setting of a candidate; None = the default is kept."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ground:
+    """A dataset on which teams tune.
+
+    Attributes:
+        name: of the dataset.
+        candidates: the default's selector first.
+        values: of the default, by measure and request.
+        types: by item type the requests that require it.
+        pairing: the default's completeness, and the groups of requests.
+    """
+
+    name: str
+    candidates: tuple[Candidate, ...]
+    values: Mapping[Measure, FloatArray]
+    types: Mapping[str, BoolArray]
+    pairing: Pairing
+
+    @classmethod
+    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> Ground:
+        """Rank every request of a dataset, or of a sample of it."""
+        dataset = sampled(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
+        side = Side(dataset, ALL, resources.tokens(dataset.catalog), resources)
+        types = needed_types(side.labels)
+        typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]
+        found = []
+        for tunable in tunables:
+            if tunable.family is None:
+                sys.exit(f"{tunable.name} has no cut that is swept exactly")
+            answers = tunable.finds(side).answers.candidates
+            ladders = Ladders.of(answers, side.labels, (*measures_of([NORMAL]), *typed))
+            found.append(Candidate(tunable=tunable, family=coarse(tunable.family), ladders=ladders))
+        values = found[0].family.by_query(found[0].ladders, found[0].tunable.values())
+        pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
+        return cls(
+            name=dataset.name,
+            candidates=tuple(replace(one, ladders=one.ladders.against(pairing)) for one in found),
+            values=values,
+            types=types,
+            pairing=pairing,
+        )
+
+    def base(self, among: BoolArray) -> dict[Measure, float]:
+        """Means of the default over some requests, of all that a recommendation is held to there."""
+        kept = kept_of({name: one[among] for name, one in self.types.items()})
+        values = {one: self.values[one][among] for one in (COMPLETENESS, TOKENS, *kept)}
+        return {one: float(np.nanmean(each)) for one, each in values.items() if not np.isnan(each).all()}
+
+    def advice(self, among: BoolArray) -> Found:
+        """What `tune` recommends on some requests."""
+        base = self.base(among)
+        optima = {}
+        for one in self.candidates:
+            optimum = optima[one.tunable.name] = Optimum(NORMAL, base=base, defaults=one.tunable.values())
+            sweep(one.family, one.ladders.only(among), [optimum])
+        choice = choose(NORMAL, optima)
+        if choice.found is None:
+            return None
+        return next(one for one in self.candidates if one.tunable.name == choice.selector), choice.found.short
+
+    def best(self, among: BoolArray) -> Found:
+        """The best that is recommendable if some requests are the truth, by means alone."""
+        base = self.base(among)
+        best: tuple[Candidate, Optimum] | None = None
+        for one in self.candidates:
+            optimum = Optimum(NORMAL, base=base, defaults=one.tunable.values())
+            optimum.limits = tuple(replace(limit, by="mean", room=0.0) for limit in limits_of(NORMAL, base))
+            sweep(one.family, one.ladders.only(among), [optimum])
+            if optimum.found is not None and (best is None or optimum.beats(best[1])):
+                best = one, optimum
+        return None if best is None or best[1].found is None else (best[0], best[1].found.values)
+
+    def draws(self, n: int) -> Iterator[tuple[BoolArray, BoolArray]]:
+        """Requests of a team, and the rest: those of no group that the team has a request of."""
+        rng, group = np.random.default_rng([SEED, n]), self.pairing.group
+        in_need = ~np.isnan(self.values[COMPLETENESS])
+        for _ in range(DRAWS):
+            place = rng.permutation(int(group.max()) + 1)[group]
+            by_group = np.lexsort((rng.random(len(group)), place))
+            team = np.zeros(len(group), dtype=np.bool_)
+            team[by_group[np.cumsum(in_need[by_group]) <= n]] = True
+            rest = ~np.isin(group, group[team])
+            if (team & in_need).sum() == n and (rest & in_need).sum() >= REST:
+                yield team, rest
+
+
+def teams(ground: Ground, n: int) -> Iterator[Team]:
+    """What following the advice came to, by team."""
+    for team, rest in ground.draws(n):
+        advice, best = ground.advice(team), ground.best(rest)
+        saved, gained = worth(ground, best, rest)
+        yield Team(
+            dataset=ground.name,
+            n=n,
+            recommended=advice is not None,
+            harm=harm(ground, advice, rest),
+            gain=worth(ground, advice, rest)[0],
+            attainable=saved,
+            counts=saved >= 0.02 or gained >= 0.01,
+        )
+
+
+def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]:
+    """The share of the default's tokens that a setting saves, and what it adds to its completeness."""
+    if found is None:
+        return 0.0, 0.0
+    candidate, values = found
+    own = candidate.family.by_query(candidate.ladders.only(among), values)
+    tokens, complete = (
+        float(np.nanmean(own[one]) - np.nanmean(ground.values[one][among])) for one in (TOKENS, COMPLETENESS)
+    )
+    return -tokens / float(np.nanmean(ground.values[TOKENS][among])), complete
+
+
+def harm(ground: Ground, found: Found, among: BoolArray) -> str:
+    """What a setting does that it must not, in a word; empty where it does nothing of it."""
+    if found is None:
+        return ""
+    candidate, values = found
+    complete = candidate.family.by_query(candidate.ladders.only(among), values)[COMPLETENESS]
+    before = ground.values[COMPLETENESS][among]
+    if np.nanmean(complete) < KEEP * np.nanmean(before) - 0.02:
+        return "incomplete"
+    mean, error = ground.pairing.only(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
+    if -worth(ground, found, among)[0] > DEAR - 1 and not mean[0] - CAUTION * error[0] > 0:
+        return "dear"
+    for needing in ground.types.values():
+        own = needing[among]
+        if own.any() and np.nanmean(complete[own]) < 0.5 * np.nanmean(before[own]):
+            return "a type"
+    return ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Make the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--start", default="semantic/documents", help="the default: a selector and its preset")
+    parser.add_argument("--out", type=Path, default=ROOT / "reports" / "regret.md")
+    parser.add_argument("--beside", nargs="*", default=[], help="selectors that compete with that of the default")
+    asked = parser.parse_args(arguments)
+    tunables = [tunable_of(one) for one in (asked.start, *asked.beside)]
+    embedder = open_embedder("minilm")
+    vectors = Vectors(embedder, VectorStore(embedder.identity))
+    resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+    found: list[Team] = []
+    for reference in DATASETS:
+        say(f"{reference}: ranking")
+        ground = Ground.of(reference, tunables, resources)
+        for n in LABELS:
+            found += teams(ground, n)
+            say(f"{reference}: {n} labels")
+    command = " ".join(["python experiments/tuning/regret.py", *arguments])
+    write_atomic(asked.out, page(found, start=asked.start, beside=asked.beside, command=command))
+    say(f"written: {asked.out}")
+
+
+def tunable_of(selector: str) -> Tunable:
+    """A selector, with a preset in place of its defaults where one is named."""
+    definition, preset = find_definition(selector)
+    start = definition.presets[preset] if preset is not None else {}
+    entry = SelectorEntry(name=definition.name)
+    return Tunable(entry=entry, source=definition.name, definition=definition, start=start)
+
+
+def say(what: str) -> None:
+    """Tell how far it is."""
+    sys.stderr.write(f"{what}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
