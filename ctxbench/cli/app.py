@@ -135,9 +135,23 @@ def select(
 
 @app.command(cls=Command)
 def tune(
-    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets with both splits, names or folders.")],
-    policy: Annotated[Path, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")],
-    out: Annotated[Path | None, typer.Option(help="The folder to write; runs/tune-<policy name> by default.")] = None,
+    datasets: Annotated[
+        list[str], typer.Argument(help="Labelled datasets, names or folders; with --unlabelled one catalog.")
+    ],
+    policy: Annotated[Path | None, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")] = None,
+    unlabelled: Annotated[
+        str | None, typer.Option(help="Requests without labels: a text file, JSON lines with `text`, or a dataset.")
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="With --unlabelled: prompt tokens that a request may cost on average.")
+    ] = None,
+    selector: Annotated[
+        str, typer.Option(help="With --unlabelled: a selector that ends with the cut `margin`.")
+    ] = "learned",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder to write, runs/tune-<policy name> by default; with --unlabelled a presets file."),
+    ] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
     no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
     json_: JsonFlag = False,
@@ -150,10 +164,17 @@ def tune(
     For example:
 
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
+
+    ctxbench tune bfcl-simple --unlabelled bfcl-simple --tokens 500 --out budget.yaml
     """
+    from ctxbench.cli.token_budget import checked_budget, tune_to_budget
     from ctxbench.cli.tune import Places, tune_presets
 
-    tune_presets(datasets, policy, places=Places(out, markdown), texts=not no_text, as_json=json_)
+    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out)
+    if budget is not None:
+        tune_to_budget(budget, as_json=json_)
+    elif policy is not None:
+        tune_presets(datasets, policy, places=Places(out, markdown), texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)

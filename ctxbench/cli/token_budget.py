@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,38 @@ class Budgeted:
     tokens: float
     selector: str
     out: Path
+
+
+def checked_budget(
+    datasets: Sequence[str],
+    policy: Path | None,
+    unlabelled: str | None,
+    tokens: float | None,
+    selector: str,
+    out: Path | None,
+) -> Budgeted | None:
+    """The budget that is asked for; None where a policy is.
+
+    Raises:
+        ParameterError: neither or both are, or something is missing.
+    """
+    if unlabelled is None and tokens is None:
+        if policy is None:
+            raise ParameterError("tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help")
+        return None
+    if policy is not None:
+        raise ParameterError("--policy needs labels, and --unlabelled has none; leave one of the two out")
+    if unlabelled is None or tokens is None:
+        raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
+    if len(datasets) != 1:
+        raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
+    return Budgeted(
+        catalog=datasets[0],
+        requests=unlabelled,
+        tokens=tokens,
+        selector=selector,
+        out=out or Path("runs") / f"within-{tokens:g}.yaml",
+    )
 
 
 def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:

@@ -50,6 +50,7 @@ def tune_presets(
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
     from ctxbench.evaluation.tuning.opening import open_tuning
+    from ctxbench.evaluation.tuning.own_fits import asks_for_fits, with_own_fits
     from ctxbench.evaluation.tuning.policy_file import read_policies
     from ctxbench.evaluation.tuning.presets import write_presets_of
     from ctxbench.evaluation.tuning.tuner import tune
@@ -62,6 +63,11 @@ def tune_presets(
         _refuse_foreign(folder)
         _refuse_unwritable(folder, markdown)
         ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
+        if asks_for_fits(file):
+            file, notices = with_own_fits(ready, folder / "presets", progress=shown)
+            for notice in notices:
+                shown.say(f"notice: {notice}")
+            ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
         found = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=shown)
     if not texts:
         found = _without_texts(found)

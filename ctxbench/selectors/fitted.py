@@ -12,7 +12,7 @@ from ctxbench.calibrations import PROBABILITY
 from ctxbench.errors import ParameterError
 from ctxbench.fileio import write_atomic
 from ctxbench.selectors.definitions import Definition
-from ctxbench.selectors.parameters import Parameter
+from ctxbench.selectors.parameters import Parameter, Value
 
 
 def fitted_place(spec: Mapping[str, Any], name: str) -> int | None:
@@ -22,11 +22,12 @@ def fitted_place(spec: Mapping[str, Any], name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
-def write_fitted(definition: Definition, fits: Path) -> Path:
+def write_fitted(definition: Definition, fits: Path, preset: str | None = None) -> Path:
     """Write a selector whose probability is read from a file of fits.
 
     Args:
         definition: has a step `probability`.
+        preset: whose values become its defaults; None = the defaults stay.
         fits: the file; the selector is written beside it, with the ending `.yaml`.
 
     Raises:
@@ -42,10 +43,11 @@ def write_fitted(definition: Definition, fits: Path) -> Path:
     refine = list(spec["refine"])
     given = refine[place][PROBABILITY] if isinstance(refine[place], Mapping) else {}
     refine[place] = {PROBABILITY: {**(given or {}), "calibration": fits.name}}
+    values = definition.values(preset)
     data = {
         "name": fits.stem,
         "about": f"As {definition.name}, with the fit in {fits.name}.",
-        "parameters": {name: _block(one) for name, one in definition.parameters.items()},
+        "parameters": {name: _block(one, values[name]) for name, one in definition.parameters.items()},
         "pipeline": {**spec, "refine": refine},
         "presets": {
             name: {"about": definition.abouts.get(name, ""), "set": dict(values)}
@@ -56,9 +58,9 @@ def write_fitted(definition: Definition, fits: Path) -> Path:
     return path
 
 
-def _block(parameter: Parameter) -> dict[str, Any]:
-    """A parameter as its YAML has it."""
-    block: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
+def _block(parameter: Parameter, value: Value) -> dict[str, Any]:
+    """A parameter as its YAML has it, with a default."""
+    block: dict[str, Any] = {} if parameter.default is None else {"default": value}
     if parameter.choices:
         block["choices"] = {name: dict(values) for name, values in parameter.choices.items()}
     elif not isinstance(parameter.default, bool):

@@ -23,7 +23,7 @@ _KEYS = (
 )
 _POLICY_KEYS = ("about", "minimise", "maximise", "constraints")
 _CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of")
-_ENTRY_KEYS = {"selector": ("selector", "name", "set", "search"), "answers": ("answers", "name")}
+_ENTRY_KEYS = {"selector": ("selector", "name", "set", "search", "fit"), "answers": ("answers", "name")}
 Labels: TypeAlias = Literal["", "all", "split"]
 SET_METRICS = tuple(
     name
@@ -44,6 +44,7 @@ class SelectorEntry:
         answers: a file of answers with scored rankings, relative to the policy file; empty for a selector.
         set: values of parameters that are given.
         search: by parameter, the values that are tried, where they are not all.
+        fit: `own`: its probability is fitted to the labels that decide; empty = it is used as it is.
         where: its path in the file, for faults found later.
     """
 
@@ -52,6 +53,7 @@ class SelectorEntry:
     answers: str = ""
     set: Mapping[str, Value] = field(default_factory=dict)
     search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    fit: Literal["", "own"] = ""
     where: YamlPath = ()
 
 
@@ -204,6 +206,9 @@ class _Reader(YamlForm):
         for key in search:
             if key in given:
                 self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
+        fit = entry.get("fit", "")
+        if "fit" in entry and fit != "own":
+            self.fault(f"fit must be own, or be left out, got {fit!r}", *where, "fit")
         if len(self.faults) > before:
             return None
         source = entry[kind]
@@ -216,7 +221,7 @@ class _Reader(YamlForm):
             return None
         if kind == "answers":
             return SelectorEntry(name=name, answers=source, where=where)
-        return SelectorEntry(name=name, selector=source, set=given, search=search, where=where)
+        return SelectorEntry(name=name, selector=source, set=given, search=search, fit=fit, where=where)
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key, {})
