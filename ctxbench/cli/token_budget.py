@@ -24,6 +24,7 @@ class Budgeted:
         tokens: the budget a request, on average.
         selector: a shipped selector, `name/preset`, or a YAML file.
         out: the presets file to write.
+        embedder: as `open_embedder` reads it.
     """
 
     catalog: str
@@ -31,6 +32,7 @@ class Budgeted:
     tokens: float
     selector: str
     out: Path
+    embedder: str = "minilm"
 
 
 def checked_budget(
@@ -90,7 +92,7 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     definition, preset = find_definition(asked.selector)
     requests = read_requests(asked.requests)
     catalog = find_catalog(asked.catalog)
-    embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
+    embedder, counter = open_embedder(asked.embedder), open_counter("o200k", cache=cache_dir())
     with progress() as shown:
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
         found = budget_setting(

@@ -35,7 +35,10 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
         StorageError: it cannot be written.
     """
     place, path = fitted_place(definition.written, PROBABILITY), fits.with_suffix(".yaml")
-    if place is None or path == fits:
+    if place is None:
+        what = f"selector {definition.name!r} has no step `probability` that could read a fit"
+        raise ParameterError(f"{what}; take one that has, such as learned")
+    if path == fits:
         raise ParameterError(
             f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
         )
