@@ -86,14 +86,14 @@ def test_a_policy_is_kept_as_its_file_says_it():
         minimise=True,
         constraints=(
             Constraint(metric=COMPLETE, at_least=0.0, of="reachable"),
-            Constraint(metric=parse_metric("items"), at_most=4.0, by="mean"),
+            Constraint(metric=parse_metric("items"), at_most=4.0),
         ),
     )
     assert policy_block(policy) == {
         "minimise": "tokens",
         "constraints": [
-            {"metric": "completeness", "at_least": 0.0, "of": "reachable", "by": "bound"},
-            {"metric": "items", "at_most": 4.0, "by": "mean"},
+            {"metric": "completeness", "at_least": 0.0, "of": "reachable"},
+            {"metric": "items", "at_most": 4.0},
         ],
     }
 
