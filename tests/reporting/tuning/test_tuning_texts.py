@@ -70,6 +70,14 @@ def test_why_the_default_is_kept(made):
     assert texts.nothing(replace(nothing, reason="")) == "keep the default: no setting is better beyond doubt"
 
 
+def test_what_misses_its_target_on_the_test_split_is_said_not_to_be_recommended(made):
+    outcome = made.outcome()
+    values = "calibrated: contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
+    assert texts.found(outcome, outcome.chosen) == values
+    missed = replace(outcome, verdicts=(made.said("missed"),))
+    assert texts.found(missed, missed.chosen) == f"keep the default: {values} misses its target"
+
+
 def test_what_is_said_of_constraints(made):
     outcome, said = made.outcome(), made.said
     assert texts.held(outcome) == "holds"
