@@ -59,7 +59,7 @@ DATASETS = (
 )
 LABELS = (25, 50, 100, 200, 400)
 DRAWS, SAMPLE, SEED = 20, 1500, 14
-REST = 40  # requests that need something, below which the rest is no truth
+REST = 100  # requests that need something, of which 2 points are two: below it the rest is no truth
 KEEP = 0.98
 NORMAL = Policy(
     name="normal",

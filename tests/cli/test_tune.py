@@ -66,9 +66,10 @@ def constrained(*constraints, **aim):
 
 
 def test_presets_and_a_report_are_written(cli, shop, policy, place):
-    done = cli("tune", shop, "-p", policy())
+    done = cli("tune", shop, "-p", policy(labels="split"))
     assert done.code == 0, done.err
-    assert done.out.startswith("shop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: ")
+    assert done.out.startswith("aggressive: semantic with contextTopK 20"), "advice comes first"
+    assert "\nshop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: " in done.out
     assert done.out.splitlines()[-3:] == [
         "written: runs/tune-ok/presets/shop.yaml",
         "written: runs/tune-ok/report.md",
@@ -111,7 +112,7 @@ def test_a_report_goes_to_another_place_too(cli, shop, policy, place):
 
 
 def test_without_texts_no_request_stands_in_the_reports(cli, shop, policy, place):
-    low = {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.3, "by": "mean"}]}
+    low = {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.2}]}
     name = policy(policies={"low": low})
 
     def texts():
@@ -128,7 +129,7 @@ def test_without_texts_no_request_stands_in_the_reports(cli, shop, policy, place
 @pytest.mark.parametrize("split", ["tuning", "test"])
 def test_an_experiment_with_a_preset_has_the_figures_of_its_file(cli, shop, policy, place, split):
     selectors = (SEMANTIC, {"selector": "semantic-domains", "search": {"toolsTopN": [1, 2], "rulesTopN": [0]}})
-    done = cli("tune", shop, "-p", policy(selectors=selectors), "--out", "made")
+    done = cli("tune", shop, "-p", policy(selectors=selectors, labels="split"), "--out", "made")
     assert done.code == 0, done.err
     written = yaml.safe_load((place / "made/presets/shop.yaml").read_text("utf-8"))["presets"]["aggressive"]
     experiment = {
@@ -164,7 +165,7 @@ def test_a_request_takes_a_preset(cli, shop, policy):
 def test_with_too_few_queries_there_are_no_presets(cli, policy, tiny, place, shop):
     done = cli("tune", tiny, "-p", policy(), "--out", "made")
     assert done.code == 0, done.err
-    assert "queries of the same kinds would be" in " ".join(done.out.split())
+    assert done.out.startswith("aggressive: keep the default (documents' defaults); label about ")
     assert not (place / "made/presets").exists()
     assert (place / "made/report.md").exists()
 
@@ -173,8 +174,8 @@ def test_an_older_file_of_presets_goes_only_when_nothing_is_recommended(cli, sho
     cli("tune", shop, "-p", policy(), "--out", "made")
     held = place / "made/presets/shop.yaml"
     before = held.read_bytes()
-    hard = policy("hard", policies=constrained({"metric": "precision", "at_least": 1, "by": "mean"}))
-    assert cli("tune", shop, "-p", hard, "--out", "made").code == 2
+    broken = policy("broken", policies=constrained({"metric": "precision", "at_least": 2}))
+    assert cli("tune", shop, "-p", broken, "--out", "made").code == 2
     assert held.read_bytes() == before
     done = cli("tune", shop, "-p", policy("few", sample=10), "--out", "made")
     assert done.code == 0, done.err
@@ -226,9 +227,8 @@ def test_a_missing_split(cli, shop, policy, unharmed, kept):
     (shop / "dataset.yaml").write_text(yaml.safe_dump(card))
     missing = {"tuning": "test", "test": "tuning"}[kept]
     refused(
-        unharmed(cli, "tune", shop, "-p", policy()),
-        f"dataset shop has no {missing} split",
-        "`ctxbench data split shop`",
+        unharmed(cli, "tune", shop, "-p", policy(labels="split")),
+        f"labels: split, but dataset shop has no labelled query of split {missing}; make both with",
     )
 
 
@@ -250,24 +250,39 @@ def test_a_file_of_another_kind(cli, shop, experiment, unharmed):
     ("policies", "words"),
     [
         (
-            constrained({"metric": "precision", "at_least": 1, "by": "mean"}),
-            ["no setting reaches precision >= 1", "the best reachable is 0."],
-        ),
-        (
             constrained({"metric": "completeness", "at_least": 0.7}, {"metric": "completeness", "at_most": 0.6}),
             ["completeness <= 0.6 contradicts completeness >= 0.7", "(ok.yaml, line 1"],
         ),
+    ],
+)
+def test_a_policy_that_contradicts_itself(cli, shop, policy, unharmed, policies, words):
+    refused(unharmed(cli, "tune", shop, "-p", policy(policies=policies)), *words)
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        (
+            constrained({"metric": "precision", "at_least": 0.99}),
+            ["keep the default", "no setting reaches precision >= 0.99: the best reachable is 0."],
+        ),
         (
             constrained({"metric": "abstention", "at_least": 0.5}, maximise="completeness"),
-            [
-                "policy 'tight' needs abstention, which applies to none of the 60 queries of dataset shop",
-                "(ok.yaml, line",
-            ],
+            ["keep the default", "the labels cannot say: abstention applies to none of"],
+        ),
+        (
+            constrained({"metric": "tokens", "at_most": 1}, maximise="completeness"),
+            ["keep the default", "no setting"],
         ),
     ],
 )
-def test_a_policy_that_cannot_be_met(cli, shop, policy, unharmed, policies, words):
-    refused(unharmed(cli, "tune", shop, "-p", policy(policies=policies)), *words)
+def test_what_cannot_be_met_or_answered_is_an_outcome_with_its_reason(cli, shop, policy, place, policies, words):
+    done = cli("tune", shop, "-p", policy(policies=policies), "--out", "made")
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert all(word in said for word in words), said
+    assert said.startswith("tight: keep the default"), "advice comes first"
+    assert not (place / "made/presets").exists()
 
 
 def test_rankings_without_scores(cli, shop, policy, place, unharmed):
@@ -333,4 +348,4 @@ def test_progress_is_on_standard_error(cli, shop, policy, monkeypatch):
     assert done.json["name"] == "ok"
     said = done.err.splitlines()
     assert "shop, semantic, ranking; done: 0 of 1" in said
-    assert "shop, measuring on both splits; done: 0 of 1" in said
+    assert "shop, measuring; done: 0 of 1" in said

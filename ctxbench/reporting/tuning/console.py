@@ -59,7 +59,7 @@ def _outcome(dataset: DatasetTuning, outcome: Outcome) -> Iterator[str]:
     if chosen is None:
         yield from _wrapped(texts.nothing(outcome), 4, 6)
         return
-    yield from _wrapped(texts.recommended(chosen), 4, 6)
+    yield from _wrapped(texts.found(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
     for metric in (COMPLETENESS, TOKENS):

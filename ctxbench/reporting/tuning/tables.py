@@ -41,7 +41,7 @@ def summary(tuning: Tuning) -> Table:
         told += [texts.measured(outcome.chosen.read, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [texts.changed(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
         changes += [_against_fixed(outcome), texts.changed(_at_equal_tokens(outcome), COMPLETENESS)]
-        rows.append((*start, texts.recommended(outcome.chosen), *told, *changes, texts.held(outcome)))
+        rows.append((*start, texts.found(outcome, outcome.chosen), *told, *changes, texts.held(outcome)))
     return Table("What is recommended", head, tuple(rows), frozenset({4, 5}))
 
 

@@ -81,6 +81,12 @@ def recommended(chosen: Contender) -> str:
     return f"{chosen.selector}: {values}" if values else chosen.selector
 
 
+def found(outcome: Outcome, chosen: Contender) -> str:
+    """What was chosen, and where the test split says otherwise that it is not recommended."""
+    said = recommended(chosen)
+    return said if outcome.recommended is not None else f"keep the default: {said} misses its target"
+
+
 def nothing(outcome: Outcome) -> str:
     """Why the default is kept."""
     return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is better beyond doubt'}"

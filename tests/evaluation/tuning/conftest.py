@@ -98,6 +98,12 @@ def alone(cached, monkeypatch):
 
 
 @pytest.fixture(scope="session")
+def dataset():
+    """Makes such datasets."""
+    return made
+
+
+@pytest.fixture(scope="session")
 def shop(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "shop"
     write_dataset(made(), folder)

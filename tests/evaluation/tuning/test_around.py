@@ -20,7 +20,7 @@ from ctxbench.evaluation.tuning.around import (
     slices,
     trace,
 )
-from ctxbench.evaluation.tuning.searching import Rival, search
+from ctxbench.evaluation.tuning.searching import Goal, Rival, search
 from ctxbench.evaluation.tuning.sides import TUNING
 from ctxbench.evaluation.tuning.work import Base
 from ctxbench.selectors.pipelines import PipelineSelector
@@ -131,7 +131,8 @@ def test_the_first_n_items(rival):
 
 def test_a_front_rises_in_both(rival):
     one, file = rival(SEMANTIC)
-    found = search(one, file, base=Base.of(one), progress=lambda _: None)
+    base = Base.of(one, file.policies)
+    found = search(one.against(base), Goal.of(file, file.policies), base=base, progress=lambda _: None)
     front = front_trace(found, level=LEVEL)
     assert 5 < len(front.settings) <= POINTS
     assert (np.diff(front.means["tokens"]) > 0).all()

@@ -64,8 +64,28 @@ def test_a_split_that_is_not_there(faults, changed, kept, lacking):
         queries=lambda one: tuple(replace(query, split=kept) for query in one.queries),
     )
     ((_, _, what),) = faults(datasets=[folder])
-    assert what.startswith(f"dataset copy has no {lacking} split (it has: {kept})")
-    assert what.endswith("make both with `ctxbench data split copy`")
+    assert what == (
+        f"labels: split, but dataset copy has no labelled query of split {lacking}; make both with `ctxbench data "
+        "split copy`, or leave `labels` out"
+    )
+
+
+@pytest.mark.parametrize("kept", ["tuning", "dev"])
+def test_without_two_splits_all_labels_decide(ready, changed, kept):
+    folder = changed(queries=lambda one: tuple(replace(query, split=kept) for query in one.queries))
+    (opened,) = ready("semantic", datasets=[folder], labels="").datasets
+    assert {split: len(side) for split, side in opened.sides.items()} == {"all": 240}
+    assert opened.deciding is opened.reading
+
+
+def test_queries_of_other_splits_are_neither_tuned_on_nor_read(ready, changed):
+    folder = changed(
+        queries=lambda one: tuple(
+            replace(query, split="dev") if n < 10 else query for n, query in enumerate(one.queries)
+        )
+    )
+    (opened,) = ready("semantic", datasets=[folder], labels="").datasets
+    assert len(opened.deciding) == 230
 
 
 def test_a_split_without_labels(faults, changed):
@@ -75,7 +95,15 @@ def test_a_split_without_labels(faults, changed):
         queries=lambda one: tuple(replace(query, needs_nothing=False) for query in one.queries),
     )
     ((_, _, what),) = faults(datasets=[folder])
-    assert "no query of its test split is labelled or needs nothing; label some with `ctxbench data label`" in what
+    assert what.startswith("labels: split, but dataset copy has no labelled query of split test; make both")
+
+
+def test_a_dataset_without_labels(faults, changed):
+    folder = changed(
+        labels=lambda _: (), queries=lambda one: tuple(replace(query, needs_nothing=False) for query in one.queries)
+    )
+    ((_, _, what),) = faults(datasets=[folder], labels="")
+    assert what == "dataset copy: no query is labelled or needs nothing; label some with `ctxbench data label`"
 
 
 def test_everything_at_once(faults, fitted, shop):
@@ -98,12 +126,18 @@ def test_what_ranks_nothing(faults):
     assert (file, line) == ("file.yaml", 4)
 
 
-def test_a_metric_that_applies_to_no_query(faults):
+def test_a_metric_that_applies_to_no_query_is_no_fault(ready):
     policy = {"minimise": "tokens", "constraints": [{"metric": "dependency_recall", "at_least": 0.8}]}
-    ((file, line, what),) = faults(policies={"deep": policy})
-    assert "policy 'deep' needs dependency_recall, which applies to none of the 120 queries of dataset shop" in what
-    assert file == "file.yaml"
-    assert line > 5
+    (opened,) = ready("semantic", policies={"deep": policy}).datasets
+    assert opened.unanswered == {"deep": "the labels cannot say: dependency_recall applies to none of 120 queries"}
+
+
+def test_a_selector_that_does_not_suit_a_dataset_is_left_out_of_it(ready, fitted, changed):
+    """Its fit is for another catalog; the base must suit, see `test_a_fit_for_another_catalog`."""
+    folder = changed(catalog=lambda one: type(one.catalog)([*one.catalog][:52][::-1]))
+    (opened,) = ready("semantic", fitted(), datasets=[folder]).datasets
+    assert list(opened.left_out) == ["probability"]
+    assert "holds no probability fit for this catalog" in opened.left_out["probability"]
 
 
 def test_a_dataset_named_twice(faults, shop):

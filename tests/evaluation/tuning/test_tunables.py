@@ -229,14 +229,14 @@ def test_a_threshold_need_not_be_searched(faults):
 def test_every_fault_has_its_line(faults):
     found = faults(
         {"selector": "semantic", "set": {"contextTopM": 3}, "search": {"contextTopN": [1, 99]}},
-        {"selector": "semantic/normal", "name": "preset"},
+        {"selector": "semantic/norml", "name": "preset"},
         {"selector": "semantik", "name": "none"},
         {"answers": "missing.jsonl"},
     )
     starts = [
         "selector 'semantic' has no parameter 'contextTopM'",
         "contextTopN must be 0 to 50, got 99",
-        "'semantic/normal' names a preset",
+        "unknown preset 'norml' of selector 'semantic'",
         "unknown selector 'semantik'",
         "cannot read",
     ]

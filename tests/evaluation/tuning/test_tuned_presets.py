@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,14 +87,14 @@ def test_a_policy_is_kept_as_its_file_says_it():
         minimise=True,
         constraints=(
             Constraint(metric=COMPLETE, at_least=0.0, of="reachable"),
-            Constraint(metric=parse_metric("items"), at_most=4.0, by="mean"),
+            Constraint(metric=parse_metric("items"), at_most=4.0),
         ),
     )
     assert policy_block(policy) == {
         "minimise": "tokens",
         "constraints": [
-            {"metric": "completeness", "at_least": 0.0, "of": "reachable", "by": "bound"},
-            {"metric": "items", "at_most": 4.0, "by": "mean"},
+            {"metric": "completeness", "at_least": 0.0, "of": "reachable"},
+            {"metric": "items", "at_most": 4.0},
         ],
     }
 
@@ -115,6 +116,30 @@ def test_of_answers_the_cut_is_kept(ready, written, tmp_path):
     assert set(preset.set) == {"topN", "includeScore", "margin"}
     with pytest.raises(ParameterError, match="tuned on your own selector's answers 'mine'"):
         file.definition("aggressive")
+
+
+def test_what_misses_its_target_on_the_test_split_is_in_no_file(ready, tmp_path):
+    one = ready({"selector": "semantic", "search": SMALL})
+    (found,) = tune(one, command="x").datasets
+    (outcome,) = found.outcomes
+    path = tmp_path / "presets" / "shop.yaml"
+    assert write_presets_of(found, one, path)
+    missed = replace(outcome, verdicts=tuple(replace(each, said="missed") for each in outcome.verdicts))
+    assert not write_presets_of(replace(found, outcomes=(missed,)), one, path)
+    assert not path.exists()
+
+
+def test_verdicts_stand_with_a_preset(ready, tmp_path):
+    one = ready({"selector": "semantic", "search": SMALL}, labels="all")
+    (found,) = tune(one, command="x").datasets
+    path = tmp_path / "presets" / "shop.yaml"
+    assert write_presets_of(found, one, path)
+    file = read_presets(path)
+    (row,) = file.presets["aggressive"].policy["verdicts"]
+    assert (row["constraint"], row["met"]) == ("completeness >= 0.8 x the base's", True)
+    assert row["verdict"] in ("holds", "holds within 2 points")
+    assert file.test_split == ""
+    assert file.presets["aggressive"].test == {}
 
 
 def test_without_a_recommendation_there_is_no_file(ready, small, tmp_path):

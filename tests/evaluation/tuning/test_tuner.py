@@ -87,7 +87,7 @@ def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
     def meets(n):
         sums = np.bincount(group, (run(tunable, {"n": n}, side)[COMPLETE] - base)[known])
         mean = sums.sum() / sizes.sum()
-        spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * (sizes**2).sum() / len(sums)
+        spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean() ** 2
         own = base[known].mean()
         return own + mean - 2.6 * spread**0.5 / sizes.sum() >= 0.8 * own - 0.02
 

@@ -29,6 +29,7 @@ from ctxbench.evaluation.tuning.results import (
     Tuning,
     Worse,
 )
+from ctxbench.evaluation.tuning.verdicts import Said, Verdict
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"
@@ -148,6 +149,11 @@ def heat(x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> Heat:
     return Heat(x=x, y=y, xs=xs, ys=ys, means={"completeness": 0.5 + 0.24 * grid, "tokens": 100 + 900 * grid**2})
 
 
+def said(what: Said, *, text: str = KEPT, needed: int | None = None) -> Verdict:
+    """What is said of a constraint, of 200 queries."""
+    return Verdict(text=text, said=what, value=0.93, low=0.91, high=0.95, n=200, needed=needed)
+
+
 def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 320.0, 5.5), **given: Any) -> Outcome:
     """A recommendation with everything that may be said of one."""
     fixed = contender("semantic, first 9", FIXED, (0.92, 495.0, 9.0), values={"n": 9})
@@ -158,7 +164,7 @@ def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 
         settings=12_345_678,
         tried=64,
         bounds={KEPT: 0.9132},
-        met={KEPT: True},
+        verdicts=(said("holds"),),
         fixed=fixed,
         fixed_own=own,
         against={
@@ -200,7 +206,7 @@ def dataset(name: str = "bfcl-simple", *, outcomes: tuple[Outcome, ...] | None =
     found = outcomes
     if found is None:
         found = (
-            outcome(AGGRESSIVE, at=(0.85, 190.0, 3.2), met={KEPT: False}, worse=(), nested=measured(0.84, 200.0, 3.4)),
+            outcome(AGGRESSIVE, at=(0.85, 190.0, 3.2), verdicts=(said("open", needed=120),), worse=()),
             outcome(),
             nothing(WITHIN),
         )
@@ -232,7 +238,10 @@ def dataset(name: str = "bfcl-simple", *, outcomes: tuple[Outcome, ...] | None =
 def nothing(policy: Policy = NORMAL) -> Outcome:
     """A policy for which there are too few queries."""
     return Outcome(
-        policy=policy, chosen=None, reason="49 queries are too few to tell that the constraint is met", needed=340
+        policy=policy,
+        chosen=None,
+        reason="49 queries are too few to tell that the constraint is met",
+        needed=(291, 640),
     )
 
 
@@ -252,7 +261,7 @@ def edges() -> dict[str, Tuning]:
     """Tunings at the edge of what may come."""
     empty: Mapping[str, Estimate] = {}
     nan = Estimate(value=math.nan, interval=interval(-math.inf, math.inf, holds=False), n=0, left_out=9)
-    unread = outcome(met={}, against={}, ranking={}, worst_scope=None, worst_server=None, worse=())
+    unread = outcome(verdicts=(), against={}, ranking={}, worst_scope=None, worst_server=None, worse=())
     unread = replace(unread, chosen=replace(unread.chosen, test=empty), fixed=None, fixed_own=None)
     unknown = outcome(
         at=(0.9, 100.0, 2.0),
@@ -270,7 +279,7 @@ def edges() -> dict[str, Tuning]:
     return {
         "nothing": tuning(dataset(outcomes=(nothing(),))),
         "one": tuning(dataset(outcomes=(outcome(),))),
-        "unread": tuning(dataset(outcomes=(unread,), queries={"tuning": 20}, of={"tuning": 20})),
+        "unread": tuning(dataset(outcomes=(unread,), queries={"all": 20}, of={"all": 20})),
         "unknown": tuning(dataset(outcomes=(unknown,))),
         "huge": tuning(dataset(contenders=huge, outcomes=(outcome(),))),
         "bare": tuning(dataset(contenders=(), traces=(), outcomes=(), notes=(), queries={}, of={})),

@@ -21,8 +21,8 @@ def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
     normal = columns(table, table.rows[1])
     values = "contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
     assert normal["recommended"] == f"calibrated: {values}"
-    assert normal["completeness %, test split"] == "92.0 (89.0–95.0)"
-    assert normal["prompt tokens, test split"] == "336 (319–353)"
+    assert normal["completeness %"] == "92.0 (89.0–95.0)"
+    assert normal["prompt tokens"] == "336 (319–353)"
     # 320 against 550 and against 500 tokens
     assert normal["tokens against the base's defaults"] == ("−41.8% (−45.5 to −38.2)", "p=0.0004")
     fixed = normal["against tuned fixed k"]
@@ -30,14 +30,15 @@ def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
     assert fixed[1].startswith("points +2.0 (")
     assert normal["completeness against first n at equal tokens, points"] == ("+3.0 (+1.0 to +5.0)", "p=0.0004")
     assert normal["completeness against the base's defaults, points"] == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
-    assert normal["constraints"] == "met"
-    assert columns(table, table.rows[0])["constraints"] == "not met"
+    assert normal["figures of"] == "test split"
+    assert normal["constraints"] == "holds"
+    assert columns(table, table.rows[0])["constraints"] == "open"
 
 
 def test_where_nothing_is_recommended_the_summary_says_why(made):
     table = tables.summary(made.edges()["nothing"])
     (row,) = table.rows
-    assert row[2].startswith("nothing: 49 queries are too few")
+    assert row[2].startswith("keep the default: 49 queries are too few")
     assert set(row[3:]) == {"-"}
 
 
@@ -46,19 +47,16 @@ def test_without_a_fixed_k_the_summary_says_so(made):
     assert columns(tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == ("no k meets the policy",)
 
 
-def test_optimism_stands_between_both_splits_and_nested_figures_behind(made):
+def test_optimism_stands_behind_both_splits(made):
     table = tables.optimism(made.tuning())
     aggressive = columns(table, table.rows[0])
     assert aggressive["completeness %, tuning"] == "85.0 (82.0–88.0)"
     assert aggressive["completeness %, test"] == "84.0 (81.0–87.0)"
     assert aggressive["completeness %, optimism"] == "+1.0"
     assert aggressive["prompt tokens, optimism"] == "−4.8%"  # 190 against 1.05 x 190
-    assert aggressive["completeness %, nested"] == "84.0 (81.0–87.0)"
-    assert columns(table, table.rows[1])["completeness %, nested"] == "-"
 
 
-def test_without_nested_figures_or_a_test_split_there_are_no_columns_for_them(made):
-    assert "prompt tokens, nested" not in tables.optimism(made.edges()["one"]).head
+def test_without_a_test_split_there_is_no_optimism(made):
     assert tables.optimism(made.edges()["unread"]) is None
     assert tables.optimism(made.edges()["nothing"]) is None
 

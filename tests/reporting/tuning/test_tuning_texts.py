@@ -63,24 +63,29 @@ def test_a_policy_is_a_sentence(made):
     assert texts.asked(replace(made.WITHIN, constraints=())) == "most completeness, without constraints"
 
 
-def test_why_nothing_is_recommended_and_how_many_queries_are_needed(made):
+def test_why_the_default_is_kept(made):
     nothing = made.nothing()
-    assert texts.nothing(nothing) == (
-        "nothing: 49 queries are too few to tell that the constraint is met; about 340 queries are needed"
-    )
-    assert texts.nothing(replace(nothing, reason="340 queries are wanted")) == "nothing: 340 queries are wanted"
-    assert texts.nothing(replace(nothing, reason="No setting is good.", needed=None)) == "nothing: No setting is good"
-    assert texts.nothing(replace(nothing, reason="", needed=None)) == "nothing: no setting meets the policy"
+    assert texts.nothing(nothing) == ("keep the default: 49 queries are too few to tell that the constraint is met")
+    assert texts.nothing(replace(nothing, reason="No setting is good.")) == "keep the default: No setting is good"
+    assert texts.nothing(replace(nothing, reason="")) == "keep the default: no setting is better beyond doubt"
 
 
-def test_constraints_on_the_test_split(made):
+def test_what_misses_its_target_on_the_test_split_is_said_not_to_be_recommended(made):
     outcome = made.outcome()
-    assert texts.held(outcome) == "met"
-    assert texts.held(replace(outcome, met={"a": False})) == "not met"
-    assert texts.held(replace(outcome, met={"a": False, "b": True, "c": False})) == "not met: a and c"
-    assert texts.held(replace(outcome, met={"a": True, "b": True})) == "all met"
-    assert texts.held(replace(outcome, met={})) == "-"
-    assert texts.held(replace(outcome, policy=replace(made.NORMAL, constraints=()))) == "none to meet"
+    values = "calibrated: contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
+    assert texts.found(outcome, outcome.chosen) == values
+    missed = replace(outcome, verdicts=(made.said("missed"),))
+    assert texts.found(missed, missed.chosen) == f"keep the default: {values} misses its target"
+
+
+def test_what_is_said_of_constraints(made):
+    outcome, said = made.outcome(), made.said
+    assert texts.held(outcome) == "holds"
+    assert texts.held(replace(outcome, verdicts=(said("missed"),))) == "missed"
+    two = (said("missed", text="a"), said("open", text="b"))
+    assert texts.held(replace(outcome, verdicts=two)) == "a: missed; b: open"
+    assert texts.held(replace(outcome, verdicts=())) == "-"
+    assert texts.held(replace(outcome, policy=replace(made.NORMAL, constraints=()))) == "none to hold"
 
 
 def test_a_long_text_is_cut_on_one_line():
