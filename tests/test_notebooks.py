@@ -81,7 +81,7 @@ def test_the_notebook_on_presets_runs_on_workbench(tmp_path, monkeypatch):
 
     said = printed(notebook)
     assert "150 tuning and 150 test queries" in said
-    assert "documents' defaults" in said
+    assert "learned, defaults" in said
     assert "tuned fixed k" in said
     figures = [
         out for cell in notebook.cells for out in cell.get("outputs", []) if "image/svg+xml" in out.get("data", {})

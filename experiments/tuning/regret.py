@@ -1,6 +1,7 @@
 """What does following the advice of `tune` cost and gain? Writes reports/regret.md.
 
 Run from the project's folder: `python experiments/tuning/regret.py [--start SELECTOR/PRESET] [--beside SELECTOR ...]`.
+`learned` ranks each dataset by a fit that has seen none of its family.
 Teams are simulated: each draws labelled requests of a dataset, one group after the other, until n of them need
 something, and tunes on them by the policy `normal` of README; the rest of the requests says what the advice was worth.
 Seeds are fixed, so that the page is the same bytes every time.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +22,11 @@ from regret_page import Team, page
 
 from ctxbench.arrays import BoolArray, FloatArray
 from ctxbench.cache import cache_dir
+from ctxbench.calibrations import write_calibrations
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.calibrating.fitting import fit_pool, shipped_fit
 from ctxbench.evaluation.datasets.sampling import sampled
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.metrics import Metric
@@ -44,15 +48,21 @@ from ctxbench.evaluation.tuning.limits import (
 from ctxbench.evaluation.tuning.optima import Optimum
 from ctxbench.evaluation.tuning.policies import Constraint, Policy
 from ctxbench.evaluation.tuning.policy_file import SelectorEntry
-from ctxbench.evaluation.tuning.sides import ALL, Side
+from ctxbench.evaluation.tuning.sides import ALL, TUNING, Side
 from ctxbench.evaluation.tuning.tunables import Swept, Tunable, coarse
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "experiments" / "learned"))
+
+from world import FAMILIES, halves  # noqa: E402 - a module of the scripts beside this one
+
+LEARNED = "learned"
 DATASETS = (
     *("bfcl-simple", "bfcl-live", "bfcl-live-listed", "datasets/workbench", "datasets/freight", "livemcpbench"),
     *("metatool-single", "metatool-multi", "toollens", "locomo"),
@@ -229,13 +239,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "regret.md")
     parser.add_argument("--beside", nargs="*", default=[], help="selectors that compete with that of the default")
     asked = parser.parse_args(arguments)
-    tunables = [tunable_of(one) for one in (asked.start, *asked.beside)]
+    names = (asked.start, *asked.beside)
     embedder = open_embedder("minilm")
     vectors = Vectors(embedder, VectorStore(embedder.identity))
     resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
     found: list[Team] = []
+    fits = FamilyFits(resources) if any(one.partition("/")[0] == LEARNED for one in names) else None
     for reference in DATASETS:
         say(f"{reference}: ranking")
+        tunables = [tunable_of(one if fits is None else fits.selector(one, reference)) for one in names]
         ground = Ground.of(reference, tunables, resources)
         for n in LABELS:
             found += teams(ground, n)
@@ -243,6 +255,26 @@ def main(arguments: Sequence[str]) -> None:
     command = " ".join(["python experiments/tuning/regret.py", *arguments])
     write_atomic(asked.out, page(found, start=asked.start, beside=asked.beside, command=command))
     say(f"written: {asked.out}")
+
+
+class FamilyFits:
+    """The selector `learned` with fits that have seen no dataset of a family, in files of their own."""
+
+    def __init__(self, resources: LocalResources) -> None:
+        self._tuning = halves(TUNING, resources, say)
+        self._folder = Path(tempfile.mkdtemp(prefix="regret-"))
+
+    def selector(self, name: str, reference: str) -> str:
+        """What a selector is called on a dataset: itself, or the file of `learned` without the dataset's family."""
+        shipped, _, preset = name.partition("/")
+        if shipped != LEARNED:
+            return name
+        family = next(family for family, names in FAMILIES.items() if reference in names)
+        fits = self._folder / f"{LEARNED}-{family}.json"
+        values = fit_pool([one.made for one in self._tuning if one.family != family])
+        fits.unlink(missing_ok=True)
+        write_calibrations(fits, [replace(shipped_fit(), dataset=f"all but {family}", values=values)])
+        return str(write_fitted(find_definition(LEARNED)[0], fits, preset or None))
 
 
 def tunable_of(selector: str) -> Tunable:

@@ -288,10 +288,13 @@ class Tunable:
 
 
 def coarse(family: Swept) -> Swept:
-    """The same family with fewer values of topK and topN: those of `TOP_K` and `TOP_N`, or the ones that are given."""
+    """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
     if isinstance(family, Budget):
         made = coarse(family.of)
         return family if isinstance(made, Budget) else Budget(made, family.tokens)
+    if isinstance(family, Threshold):
+        most = None if family.at_most is None else _fewer(family.at_most, TOP_N)
+        return replace(family, at_least=_fewer(family.at_least, TOP_N[:4]), at_most=most)
     if not isinstance(family, StandardMargin):
         return family
     return replace(family, topK=_fewer(family.topK, TOP_K), topN=_fewer(family.topN, TOP_N))
