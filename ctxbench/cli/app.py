@@ -134,17 +134,17 @@ def select(
 
 @app.command(cls=Command)
 def tune(
-    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets with both splits, names or folders.")],
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders.")],
     policy: Annotated[Path, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write; runs/tune-<policy name> by default.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
     no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Find the best presets, exactly, and report them on held-out queries.
+    """Find presets that are better than the default beyond doubt, or say how many more labels would help.
 
-    Every setting of a cut is evaluated on the tuning split; what a policy asks for is then measured on the test split,
-    which is read once. Writes presets for experiments, and a report of what they cost and miss.
+    Every setting of a cut is evaluated and held against the default, query by query: on all labels where they are few,
+    else on the tuning split, and the test split is read once. Writes presets for experiments, and a report.
 
     For example:
 
