@@ -156,10 +156,10 @@ def tune(
     no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Find the best presets, exactly, and report them on held-out queries.
+    """Find presets that are better than the default beyond doubt, or say how many more labels would help.
 
-    Every setting of a cut is evaluated on the tuning split; what a policy asks for is then measured on the test split,
-    which is read once. Writes presets for experiments, and a report of what they cost and miss.
+    Every setting of a cut is evaluated and held against the default, query by query: on all labels where they are few,
+    else on the tuning split, and the test split is read once. Writes presets for experiments, and a report.
 
     For example:
 
