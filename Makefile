@@ -41,11 +41,9 @@ ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the de
 	$(BIN)/python experiments/strategies/ablations.py --latency workbench \
 		--test experiments/ablations-test.yaml --also experiments/ablations-abstain.yaml
 
-presets: $(VENV)/.demo  ## reports/presets*.md: presets by policy, tuned on one half of every dataset, measured on the other
+presets: $(VENV)/.demo  ## reports/presets.md: what tuning recommends on every dataset, beginning with the shipped ranking
 	$(BIN)/ctxbench tune $(TUNED) $(COPIES) --policy experiments/tuning/presets.yaml --no-text \
 		--markdown reports/presets.md
-	$(BIN)/ctxbench tune $(TUNED) --policy experiments/tuning/shipped.yaml --no-text --markdown reports/presets-shipped.md
-	cp runs/tune-shipped/presets/together.yaml experiments/tuning/shipped-presets.yaml
 
 gate: $(VENV)/.demo  ## reports/gate*.md: false alarms, power, causes, price and intervals of `ctxbench check`, measured
 	$(BIN)/python experiments/gate/measure.py

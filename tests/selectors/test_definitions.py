@@ -8,7 +8,6 @@ from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNam
 from ctxbench.pipeline import Pipeline, PipelineError
 from ctxbench.requests import Batch
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
-from ctxbench.selectors.presets import read_presets
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
@@ -93,12 +92,6 @@ class TestShipped:
         for key in ("contextTopN", "contextMargin"):
             assert small[key] < normal[key] < large[key]
         assert small["contextIncludeScore"] >= normal["contextIncludeScore"] >= large["contextIncludeScore"]
-
-    def test_the_shipped_presets_are_those_that_were_tuned(self):
-        tuned = read_presets(ROOT / "experiments" / "tuning" / "shipped-presets.yaml")
-        found = definition("semantic")
-        for name, preset in tuned.presets.items():
-            assert found.in_force(found.values(name)) == preset.set
 
     @pytest.mark.parametrize("name", ["semantic", "semantic-original"])
     def test_ranges_are_those_of_the_documents(self, name):
