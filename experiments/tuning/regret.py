@@ -69,6 +69,7 @@ DATASETS = (
 )
 LABELS = (25, 50, 100, 200, 400)
 DRAWS, SAMPLE, SEED = 20, 1500, 14
+PARAPHRASES = 5  # requests that a group has at most to be drawn whole
 REST = 100  # requests that need something, of which 2 points are two: below it the rest is no truth
 KEEP = 0.98
 NORMAL = Policy(
@@ -172,8 +173,15 @@ class Ground:
         return None if best is None or best[1].found is None else (best[0], best[1].found.values)
 
     def draws(self, n: int) -> Iterator[tuple[BoolArray, BoolArray]]:
-        """Requests of a team, and the rest: those of no group that the team has a request of."""
-        rng, group = np.random.default_rng([SEED, n]), self.pairing.group
+        """Requests of a team, and the rest: those of no paraphrase that the team has a request of.
+
+        Groups of up to `PARAPHRASES` requests are drawn whole. Of a longer one, such as a conversation with two hundred
+        questions, a team has some: with whole ones 400 labels would be of two conversations.
+        """
+        rng, whole = np.random.default_rng([SEED, n]), self.pairing.group
+        alone = np.bincount(whole)[whole] > PARAPHRASES
+        keys = np.where(alone, len(whole) + np.arange(len(whole)), whole)
+        group = np.unique(keys, return_inverse=True)[1]
         in_need = ~np.isnan(self.values[COMPLETENESS])
         for _ in range(DRAWS):
             place = rng.permutation(int(group.max()) + 1)[group]

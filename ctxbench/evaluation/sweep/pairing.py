@@ -52,8 +52,9 @@ class Differences:
     def errors(self, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """Means and standard errors, as if there were `times` as many groups of the same kinds.
 
-        One group of the mean size that gains and one that loses are added to what was seen, so that there is an error
-        where nothing differs. Without queries the mean is NaN; with one group the error is infinite.
+        As many gains and as many losses as a group has queries on average, each on its own, are added to what was seen,
+        so that there is an error where nothing differs: one of each where every query is alone. Without queries the mean
+        is NaN; with one group the error is infinite.
 
         Source: Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on
             paired data, Journal of Educational and Behavioral Statistics 37, 2012, for what is added; Cochran, Sampling
@@ -66,7 +67,7 @@ class Differences:
             return mean, np.full(len(mean), np.inf)
         apart = np.maximum(self.squares - 2.0 * mean * self.weighted + mean * mean * self.sizes, 0.0)
         apart = apart * self.groups / (self.groups - 1)
-        added = 2.0 * (self.unit * self.n / self.groups) ** 2
+        added = 2.0 * self.unit**2 * self.n / self.groups
         error: FloatArray = np.sqrt(times * apart + added) / (times * self.n)
         return mean, error
 
