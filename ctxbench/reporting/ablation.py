@@ -161,10 +161,9 @@ def _section(ablation: Ablation) -> Iterator[str]:
 
 def _test(test: Ablation, chosen: Iterable[str]) -> Iterator[str]:
     """How the final table came about."""
-    yield (
-        "Read once, after the strategies were chosen. Holm's correction is over the "
-        f"{wording.count(len(test.strategies), 'strategy', 'strategies')} here."
-    )
+    yield wording.named(str(test.run.manifest["experiment"]["about"]))
+    yield ""
+    yield f"Holm's correction is over the {wording.count(len(test.strategies), 'strategy', 'strategies')} here."
     other = sorted(set(chosen) ^ set(test.strategies))
     if other:
         yield ""

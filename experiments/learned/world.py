@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +11,13 @@ import numpy as np
 
 from ctxbench.arrays import FloatArray
 from ctxbench.cache import cache_dir
-from ctxbench.calibrations import PROBABILITY, in_front
+from ctxbench.calibrations import PROBABILITY, Fit, in_front
 from ctxbench.candidates import Candidates
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.evaluation.calibrating.examples import Examples, examples
+from ctxbench.evaluation.calibrating.fitting import fit_pooled
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
@@ -61,6 +62,15 @@ def resources() -> LocalResources:
 def learned() -> Pipeline:
     """The shipped selector with its defaults."""
     return definition("learned").pipeline(definition("learned").values())
+
+
+def fitted(families: Iterable[str], opened: LocalResources) -> Fit:
+    """One fit on the tuning splits of the datasets of some families, at most `SAMPLE` queries each."""
+    names = [name for family in families for name in FAMILIES[family]]
+    whole = (open_dataset(name, base=ROOT) for name in names)
+    return fit_pooled(
+        [asked(one, split=TUNING, sample=SAMPLE, seed=_SEEDS[TUNING]) for one in whole], learned(), opened
+    )
 
 
 @dataclass(frozen=True)

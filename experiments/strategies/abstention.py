@@ -7,6 +7,7 @@ imported: `python experiments/strategies/abstention.py`. Fits and thresholds com
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "learned"))
+
 import numpy as np
+from world import FAMILIES, fitted
 
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.cache import cache_dir
@@ -76,17 +80,17 @@ class CutTrial:
         return point.recall.value >= BARS[items] and point.items.value <= items
 
 
-def cut_trials(made: Examples) -> dict[str, CutTrial]:
-    """The calibrated probability and the similarity."""
+def cut_trials(made: Examples, known: Logistic) -> dict[str, CutTrial]:
+    """The probability, calibrated around what is known of other datasets, and the similarity."""
     trials = {}
-    for name, score in {CALIBRATED: calibrated, "similarity": similarity}.items():
+    for name, score in {CALIBRATED: partial(calibrated, known=known), "similarity": similarity}.items():
         points = {items: cut_trial(made, score, items=AIM * items, folds=FOLDS) for items in BARS}
         own = score(made)
         trials[name] = CutTrial(points, CutCurve.of(made, own), recall_of_first(made, own, 8))
     return trials
 
 
-def cut_section(made: Examples, trials: Mapping[str, CutTrial]) -> Iterator[str]:
+def cut_section(made: Examples, known: Logistic, trials: Mapping[str, CutTrial]) -> Iterator[str]:
     """The table of cuts."""
     yield f"| {made.n_queries} queries, {FOLDS} folds | mean items | recall | wanted |"
     yield "| --- | --- | --- | --- |"
@@ -97,7 +101,7 @@ def cut_section(made: Examples, trials: Mapping[str, CutTrial]) -> Iterator[str]
             yield f"| threshold on the {name} | {point} | {wanted} |"
     for name, one in trials.items():
         yield f"| the first 1, 3, 5 by {name} | 1, 3, 5 | {', '.join(f'{one.first[n - 1]:.3f}' for n in (1, 3, 5))} | |"
-    said, groups = calibrated(made), [made.groups[query] for query in made.query]
+    said, groups = calibrated(made, known=known), [made.groups[query] for query in made.query]
     inside = tables.figure(area(made.label, said), area_interval(made.label, said, groups))
     yield ""
     yield f"Area under the ROC curve over all {len(made.label):,} candidates: {inside} for the probability,"
@@ -249,7 +253,9 @@ def main() -> None:
         Vectors(embedder, VectorStore(embedder.identity)), open_counter("o200k", cache=cache_dir())
     )
     made = examples(PROBABILITY, labelled(open_dataset(SIMPLE), ALL), Pipeline.of({"retrieve": "dense"}), resources)
-    cuts = cut_trials(made)
+    others = [name for name, family in FAMILIES.items() if SIMPLE not in family]
+    known = Logistic.read(fitted(others, resources).values)
+    cuts = cut_trials(made, known)
     with tempfile.TemporaryDirectory() as folder:
         trials = {name: trial(name, resources, Path(folder)) for name in SILENT}
     compared = {(name, where): some for name, one in trials.items() for where, some in comparisons(one).items()}
@@ -261,7 +267,7 @@ def main() -> None:
     write_atomic(REPORTS / "abstention-cut.svg", cut_figure(cuts))
     write_atomic(REPORTS / "abstention.svg", silence_figure(trials))
     parts: dict[str, Sequence[str]] = {
-        "cut": list(cut_section(made, cuts)),
+        "cut": list(cut_section(made, known, cuts)),
         "sections": sections,
         "verdict": list(concluded(cuts, trials)),
     }

@@ -172,11 +172,15 @@ def _weights(part: Dataset, pipeline: Pipeline, resources: Resources) -> dict[st
     return asdict(fit_weights(part, found, **how))
 
 
-def fit_values(made: Examples) -> dict[str, Any]:
-    """Fit the logistic regression of abstention, or that of a probability around the shipped one.
+def fit_values(made: Examples, *, known: Logistic | None = None) -> dict[str, Any]:
+    """Fit the logistic regression of abstention, or that of a probability around an earlier one.
 
     Features are standardised and weights held small by their squares; how small is chosen by the loss out of fold,
     together with what the vector counts beside the features.
+
+    Args:
+        made: all rows.
+        known: the earlier probability; None = the shipped one. No part of abstention.
 
     Returns:
         `features` (their version), `intercept`, `columns` and, where it pays, `vector`: plain numbers that `Logistic`
@@ -189,17 +193,20 @@ def fit_values(made: Examples) -> dict[str, Any]:
 
     with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
         if made.what == PROBABILITY:
-            known = Logistic.read(shipped_fit().values)
+            known = known or Logistic.read(shipped_fit().values)
             return fit_around(made, known) if made.names == known.columns else fit_alone(made)
         return _values(_fitted(made, _settings(made)))
 
 
-def out_of_fold(made: Examples, fold: IntArray, *, progress: Progress | None = None) -> FloatArray:
+def out_of_fold(
+    made: Examples, fold: IntArray, *, known: Logistic | None = None, progress: Progress | None = None
+) -> FloatArray:
     """The probability of every row by a fit on the queries of the other folds, shape (n,).
 
     Args:
         made: all rows.
         fold: of each query, shape (n_queries,); see `folds_of`.
+        known: what the fits are made around; see `fit_values`.
         progress: called with (folds done, folds).
 
     Raises:
@@ -208,7 +215,7 @@ def out_of_fold(made: Examples, fold: IntArray, *, progress: Progress | None = N
     probability = np.zeros(len(made.label), dtype=np.float64)
     folds = np.unique(fold)
     for done, one in enumerate(folds):
-        model = Logistic.read(fit_values(made.part(fold != one)))
+        model = Logistic.read(fit_values(made.part(fold != one), known=known))
         rows = fold[made.query] == one
         probability[rows] = model.probabilities(made.features[rows], made.vectors[rows])
         if progress is not None:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.calibrations import ABSTENTION, PROBABILITY
 from ctxbench.evaluation.calibrating.curves import CutCurve, CutPoint, cut_point, request_probability
 from ctxbench.evaluation.calibrating.examples import Examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import out_of_fold
@@ -16,20 +17,22 @@ from ctxbench.evaluation.dataset_run import answered
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
+from ctxbench.features.logistic import Logistic
 from ctxbench.selectors.base import Selector
 
 RECALL, NOTHING, FALSE_ITEMS = (parse_metric(name) for name in ("recall", "abstention", "false_items"))
 Score = Callable[[Examples], FloatArray]
+_SIMILARITY = {PROBABILITY: "similarity.score", ABSTENTION: "best.retrieved.score"}
 
 
 def similarity(made: Examples) -> FloatArray:
-    """The score of retrieval of each row, shape (n_rows,): of a candidate, or of the best one of a request."""
-    return made.features[:, made.names.index("score" if "score" in made.names else "best.score")]
+    """The similarity of each row, shape (n_rows,): of a candidate, or the score of the best one of a request."""
+    return made.features[:, made.names.index(_SIMILARITY[made.what])]
 
 
-def calibrated(made: Examples, folds: int = 5) -> FloatArray:
-    """The probability of each row by a fit on the other folds, shape (n_rows,)."""
-    return out_of_fold(made, folds_of(made.groups, folds))
+def calibrated(made: Examples, folds: int = 5, *, known: Logistic | None = None) -> FloatArray:
+    """The probability of each row by a fit on the other folds, around `known` or what ships, shape (n_rows,)."""
+    return out_of_fold(made, folds_of(made.groups, folds), known=known)
 
 
 def cut_trial(made: Examples, score: Score, *, items: float, folds: int = 5) -> CutPoint:

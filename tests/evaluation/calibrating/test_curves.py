@@ -25,7 +25,7 @@ from ctxbench.evaluation.calibrating.curves import (
     silence_point,
 )
 from ctxbench.evaluation.calibrating.examples import Examples, folds_of
-from ctxbench.evaluation.calibrating.trials import Silence, cut_trial, silence_trial, similarity
+from ctxbench.evaluation.calibrating.trials import Silence, cut_trial, silence_trial
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 
@@ -101,9 +101,6 @@ class TestCut:
 
     def test_what_ties_counts_as_the_last(self):
         assert recall_of_first(EXAMPLES, np.ones(5), 3).tolist() == [0.0, 0.25, 0.75]
-
-    def test_the_similarity_is_the_score_of_retrieval(self):
-        assert similarity(EXAMPLES).tolist() == [0.0] * 5
 
 
 class TestSilence:

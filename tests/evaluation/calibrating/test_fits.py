@@ -22,6 +22,7 @@ from ctxbench.evaluation.calibrating.fitting import (
     shipped_fit,
 )
 from ctxbench.evaluation.calibrating.measuring import measure
+from ctxbench.evaluation.calibrating.trials import similarity
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.features.columns import TEXT, VERSION
@@ -69,6 +70,13 @@ class TestExamples:
         assert made.label.sum() == 16
         assert made.needs.sum() == 16
         assert [made.label[rows].all() for rows in made.needed_row] == [True] * 16
+
+    @pytest.mark.parametrize("what", ["probability", "abstention"])
+    def test_the_similarity_of_every_row_is_among_its_features(self, data, resources, what):
+        found = PIPELINE.run(data.batch(), resources).candidates
+        best = [found.score[found.request == one].max() for one in range(len(data))]
+        said = similarity(examples(what, data, PIPELINE, resources))
+        assert said == pytest.approx(found.score if what == "probability" else best, abs=1e-6)
 
     def test_a_row_for_every_request(self, data, resources):
         made = examples("abstention", data, PIPELINE, resources)
@@ -305,6 +313,14 @@ class TestOutOfFold:
         turned = replace(made, label=np.where(fold[made.query] == 0, ~made.label, made.label))
         assert np.array_equal(out_of_fold(turned, fold)[fold[made.query] == 0], said[fold[made.query] == 0])
         assert not np.array_equal(out_of_fold(turned, fold)[fold[made.query] == 1], said[fold[made.query] == 1])
+
+    def test_the_fits_are_made_around_what_is_known(self, data, resources):
+        made = examples("probability", data, PIPELINE, resources)
+        fold, shipped = folds_of(made.groups, 2), Logistic.read(shipped_fit().values)
+        said = out_of_fold(made, fold)
+        assert np.array_equal(out_of_fold(made, fold, known=shipped), said)
+        other = replace(shipped, weights=-shipped.weights)
+        assert not np.array_equal(out_of_fold(made, fold, known=other), said)
 
     def test_a_fold_that_takes_a_whole_class_is_refused(self, resources):
         queries = [query("a", "area"), query("b", "wheat"), query("c", "Hi", needs_nothing=True)]
