@@ -42,7 +42,7 @@ def test_groups_gain_and_lose_as_a_whole():
     mean, error = found.errors()
     assert (found.n, found.groups, found.sizes) == (5, 3, 9)
     assert mean[0] == pytest.approx(0.2)
-    spread = (1.6**2 + 0.4**2 + 1.2**2) * 3 / 2 + 2 * (5 / 3) ** 2
+    spread = (1.6**2 + 0.4**2 + 1.2**2) * 3 / 2 + 2 * 5 / 3
     assert error[0] == pytest.approx(math.sqrt(spread) / 5)
 
 
