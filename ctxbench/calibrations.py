@@ -88,14 +88,14 @@ class Calibrations:
         return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
 
     def fit(self, what: str, catalog: Catalog) -> Fit:
-        """The fit for a catalog; else the one that is of several catalogs; else the only one.
+        """The fit for a catalog; else the only one that is of another; else the one that is of several catalogs.
 
         Raises:
             ParameterError: there are several, and which is meant cannot be told (names them), or none.
         """
         own = [fit for fit in self.fits if fit.what == what]
         exact, pooled = [fit for fit in own if fit.catalog == catalog.hash], [fit for fit in own if not fit.catalog]
-        for found in (exact, pooled, own):
+        for found in (exact, [fit for fit in own if fit.catalog], pooled):
             if len(found) == 1:
                 return found[0]
         raise self._none(what, catalog)
@@ -193,6 +193,8 @@ def _twice(fits: Sequence[Fit]) -> list[Fit]:
 def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
     """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
 
+    A probability also takes the place of one of the same dataset, whose catalog has changed since.
+
     Raises:
         ParameterError: two of them are of one kind and catalog.
         StorageError: the file cannot be written.
@@ -208,7 +210,8 @@ def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
         )
     replaced = {(fit.what, fit.catalog) for fit in new}
     old = read_calibrations(path).fits if path.exists() else ()
-    kept = [fit for fit in old if (fit.what, fit.catalog) not in replaced]
+    renewed = {(fit.what, fit.dataset) for fit in new if fit.what == PROBABILITY}
+    kept = [fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed]
     ordered = sorted([*kept, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
     write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
 

@@ -309,8 +309,9 @@ def calibrate(
     datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
     out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
     selector: Annotated[
-        str, typer.Option(help="What the fitted step stands behind: a shipped selector, or a YAML file of one.")
-    ] = "semantic",
+        str | None,
+        typer.Option(help="What the fit stands behind or in: a selector; learned for a probability, else semantic."),
+    ] = None,
     split: Annotated[str, typer.Option(help="Whose queries are used; all = those of every split.")] = "tuning",
     folds: Annotated[int, typer.Option(help="Also measure on this many folds, out of fold.", min=0)] = 0,
     embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
@@ -328,6 +329,7 @@ def calibrate(
     from ctxbench.cli.calibrate import Calibrated
     from ctxbench.cli.calibrate import calibrate as fit
 
+    selector = selector or ("learned" if what == "probability" else "semantic")
     asked = Calibrated(what, datasets, selector=selector, split=split, folds=folds, embedder=embedder)
     fit(asked, out=out, as_json=json_)
 

@@ -66,7 +66,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.definitions import find_definition
-    from ctxbench.selectors.fitted import fitted_place, write_fitted
+    from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.tokens import open_counter
 
     if asked.what not in KINDS:
@@ -77,6 +77,9 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         read_calibrations(out)  # a file of something else is refused before anything is fitted
     definition, preset = find_definition(asked.selector)
     pipeline = definition.pipeline(definition.values(preset))
+    carries = asked.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
+    if carries:
+        fitted_file(definition, out)  # what stands in the way is said before anything is fitted
     embedder = open_embedder(asked.embedder)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures] = {}
@@ -94,7 +97,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
                 figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
     written = [out]
-    if asked.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None:
+    if carries:
         written.append(write_fitted(definition, out))
     if as_json:
         facts = {name: _facts(fits[name], figures.get(name)) for name in fits}

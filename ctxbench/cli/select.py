@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ctxbench.selectors.parameters import Value
 
 WIDTH = 60
+OUTSIDE = 0.5  # share of the items offered with features that the fit has not seen, above which it is said
 DEFAULT = "learned"
 IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
 
@@ -85,6 +86,9 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         explanation = explain(pipeline, catalog, request, resources)
         for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
             typer.echo(f"notice: {notice}", err=True)
+    if explanation.outside > OUTSIDE:
+        what = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
+        typer.echo(f"notice: {what}, so that how likely they are is a guess; labels of your own mend that", err=True)
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:

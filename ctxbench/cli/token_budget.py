@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,6 @@ class Budgeted:
         tokens: the budget a request, on average.
         selector: a shipped selector, `name/preset`, or a YAML file.
         out: the presets file to write.
-        embedder: as `open_embedder` reads it.
     """
 
     catalog: str
@@ -32,7 +32,6 @@ class Budgeted:
     tokens: float
     selector: str
     out: Path
-    embedder: str = "minilm"
 
 
 def checked_budget(
@@ -85,14 +84,14 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
     from ctxbench.tokens import open_counter
 
-    if asked.tokens <= 0:
-        raise ParameterError(f"--tokens must be above 0, got {asked.tokens:g}")
+    if not (math.isfinite(asked.tokens) and asked.tokens > 0):
+        raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
     if asked.out.suffix not in (".yaml", ".yml"):
         raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
     definition, preset = find_definition(asked.selector)
     requests = read_requests(asked.requests)
     catalog = find_catalog(asked.catalog)
-    embedder, counter = open_embedder(asked.embedder), open_counter("o200k", cache=cache_dir())
+    embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
     with progress() as shown:
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
         found = budget_setting(
@@ -130,7 +129,9 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
         f"{name}: {definition.name} with {setting} offers {found.tokens:,.0f} prompt tokens ({counter.name}), "
         f"{found.items:.1f} items, on average over {found.requests:,} requests"
     )
-    if found.halves:
+    if found.tokens < 0.9 * asked.tokens:
+        typer.echo("that is all that the selector can offer; a larger budget changes nothing")
+    elif found.halves:
         shares = " and ".join(f"{share:.2f}" for share in found.halves)
         typer.echo(f"found on one half of the requests, the other half costs {shares} times the budget")
     typer.echo("how complete it is cannot be told without labels: `ctxbench data label` asks for some")

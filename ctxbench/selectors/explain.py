@@ -16,7 +16,8 @@ from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch, Request
 from ctxbench.selection import Offered, Prompt, Selection, selections
 from ctxbench.selectors.pairs import Chunkings
-from ctxbench.stages import Resources
+from ctxbench.stages import Resources, Step
+from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
 
 
@@ -66,6 +67,7 @@ class Explanation:
         not_searched: why items are neither in the session nor searched, with how many.
         eligible: how many items the search could choose from.
         catalog: the items.
+        outside: share of the items offered whose features lie outside of what the selector's fit has seen.
     """
 
     selection: Selection
@@ -79,6 +81,7 @@ class Explanation:
     not_searched: Mapping[str, int]
     eligible: int
     catalog: Catalog
+    outside: float = 0.0
 
     def as_dict(self, *, near: int) -> dict[str, Any]:
         """The explanation as JSON, with the `near` best of what stayed out."""
@@ -107,7 +110,8 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
 
         hold_to_fits(pipeline, catalog)
     outcome = pipeline.run(batch, resources)
-    (selection,) = selections(outcome.query, outcome.candidates)
+    table = outcome.candidates
+    (selection,) = selections(outcome.query, table)
     chunks = outcome.query.chunks(0)
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
@@ -123,7 +127,14 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         not_searched=_not_searched(batch),
         eligible=int(batch.eligible.sum()),
         catalog=catalog,
+        outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
     )
+
+
+def _fitted(pipeline: Pipeline) -> list[Probability]:
+    """The steps of a pipeline that score by a fitted probability."""
+    calls = [step.call for step in pipeline.refine if isinstance(step, Step)]
+    return [call for call in calls if isinstance(call, Probability)]
 
 
 def _not_searched(batch: Batch) -> dict[str, int]:

@@ -10,7 +10,7 @@ import yaml
 
 from ctxbench.calibrations import PROBABILITY
 from ctxbench.errors import ParameterError
-from ctxbench.fileio import write_atomic
+from ctxbench.fileio import read_text, write_atomic
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 
@@ -20,6 +20,28 @@ def fitted_place(spec: Mapping[str, Any], name: str) -> int | None:
     steps = spec.get("refine", [])
     names = [step if isinstance(step, str) else next(iter(step), "") for step in steps]
     return names.index(name) if name in names else None
+
+
+def fitted_file(definition: Definition, fits: Path) -> Path:
+    """Where a selector with fits of one's own goes: beside the file of fits, with the ending `.yaml`.
+
+    Raises:
+        ParameterError: the selector has no step `probability`, the file of fits has that ending itself, or another
+            selector stands there.
+    """
+    path = fits.with_suffix(".yaml")
+    if fitted_place(definition.written, PROBABILITY) is None:
+        what = f"selector {definition.name!r} has no step `probability` that could read a fit"
+        raise ParameterError(f"{what}; take one that has, such as learned")
+    if path == fits:
+        raise ParameterError(
+            f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
+        )
+    if path.exists() and f"calibration: {fits.name}" not in read_text(path):
+        raise ParameterError(
+            f"{path} is another file, and the selector with the fit would go there; name another --out"
+        )
+    return path
 
 
 def write_fitted(definition: Definition, fits: Path, preset: str | None = None) -> Path:
@@ -34,14 +56,7 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
         ParameterError: there is no such step, or the file of fits has that ending itself.
         StorageError: it cannot be written.
     """
-    place, path = fitted_place(definition.written, PROBABILITY), fits.with_suffix(".yaml")
-    if place is None:
-        what = f"selector {definition.name!r} has no step `probability` that could read a fit"
-        raise ParameterError(f"{what}; take one that has, such as learned")
-    if path == fits:
-        raise ParameterError(
-            f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
-        )
+    path, place = fitted_file(definition, fits), fitted_place(definition.written, PROBABILITY) or 0
     spec = dict(definition.written)
     refine = list(spec["refine"])
     given = refine[place][PROBABILITY] if isinstance(refine[place], Mapping) else {}

@@ -21,8 +21,24 @@ from ctxbench.query import Query
 from ctxbench.stages import Resources
 
 
+class _FromFile:
+    """A step that reads fits from the file `calibration`."""
+
+    calibration: str
+
+    @cached_property
+    def calibrations(self) -> Calibrations:
+        """The fits of the file, read once."""
+        return open_calibrations(self.calibration)
+
+    @property
+    def content(self) -> str:
+        """SHA-256 of the file."""
+        return self.calibrations.content
+
+
 @dataclass(frozen=True)
-class Probability:
+class Probability(_FromFile):
     """Score by the probability that an item is required, as a fit on labelled queries has it.
 
     Attributes:
@@ -43,16 +59,6 @@ class Probability:
 
     def __post_init__(self) -> None:
         _check_holds(self.calibrations, self.calibrated)
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once."""
-        return open_calibrations(self.calibration)
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file."""
-        return self.calibrations.content
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -87,6 +93,15 @@ class Probability:
     def model(self, catalog: Catalog, resources: Resources) -> Logistic:
         """The regression for a catalog."""
         return _model(self.calibrations.fit(self.calibrated, catalog))
+
+    def outside(self, table: Candidates, catalog: Catalog, resources: Resources) -> float:
+        """The share of the chosen items with a feature well outside of what the fit has seen; 0 with none chosen."""
+        model = self.model(catalog, resources)
+        chosen = np.flatnonzero(table.chosen & (table.origin == Origin.SEARCH))
+        if not len(chosen):
+            return 0.0
+        features = np.stack([table.columns[name][chosen] for name in model.columns], axis=1)
+        return float(model.outside(features).mean())
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the probability in the place of the score."""
@@ -162,7 +177,7 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
-class Abstain:
+class Abstain(_FromFile):
     """Offer nothing where the probability that anything is needed, calibrated on labelled queries, is too low.
 
     Attributes:
@@ -185,16 +200,6 @@ class Abstain:
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
         _check_holds(self.calibrations, self.calibrated)
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once."""
-        return open_calibrations(self.calibration)
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file."""
-        return self.calibrations.content
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Refuse a catalog or an embedder that the file has no fit for.

@@ -143,7 +143,7 @@ class Limit:
     def told(self, value: float) -> float:
         """A mean, or an end of its interval, as the text counts."""
         if self.unit == 0:
-            return 0.0 if value == 0 else math.inf
+            return 0.0 if value == 0 else math.copysign(math.inf, value)
         return value / self.unit
 
     @property

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ctxbench.calibrations import PROBABILITY, Fit, write_calibrations
+from ctxbench.calibrations import PROBABILITY, Fit, in_front, write_calibrations
 from ctxbench.errors import Fault, InputError, ParameterError, UserError
-from ctxbench.evaluation.calibrating.fitting import fit, shipped_fit
+from ctxbench.evaluation.calibrating.examples import examples, folds_of
+from ctxbench.evaluation.calibrating.fitting import fit, out_of_fold, shipped_fit
 from ctxbench.evaluation.tuning.opening import Ready
 from ctxbench.evaluation.tuning.policy_file import PolicyFile, SelectorEntry
-from ctxbench.evaluation.tuning.sides import Told
+from ctxbench.evaluation.tuning.sides import Side, Told
+from ctxbench.evaluation.tuning.uncut import OUT_OF_FOLD
+from ctxbench.pipeline import Pipeline
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.fitted import write_fitted
+from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.yamlio import line_of
 
 
@@ -28,7 +31,7 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
 
     Args:
         ready: opened with the selectors as the file names them.
-        folder: where `NAME.json` with the fits and `NAME.yaml` with the selector are written.
+        folder: in its folder `fits`, `NAME.json` with the fits and `NAME.yaml` with the selector are written.
         progress: told how far it is.
 
     Returns:
@@ -45,32 +48,54 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
             entries.append(entry)
             continue
         definition, preset = find_definition(entry.selector, base=ready.file.base)
-        pipeline = definition.pipeline(definition.values(preset))
-        fits: list[Fit] = [shipped_fit()]
-        catalogs: dict[str, str] = {}
-        for place, opened in enumerate(ready.datasets):
-            progress(f"{entry.name}, fitting", place, len(ready.datasets))
-            side = opened.deciding
-            try:
-                made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all")
-                fits.append(replace(made, split=side.split))
-                if catalogs.setdefault(made.catalog, made.dataset) != made.dataset:
-                    raise _same(ready.file, entry, made.dataset, catalogs[made.catalog])
-            except ParameterError as error:
-                notices.append(f"{entry.name} keeps the shipped fit on {side.dataset.name}: {error}")
-        out = folder / f"{entry.name}.json"
-        out.unlink(missing_ok=True)
+        out = folder / "fits" / f"{entry.name}.json"
         try:
-            write_calibrations(out, fits)
-            path = write_fitted(definition, out, preset)
+            fitted_file(definition, out)
         except UserError as error:
             what = Fault(f"fit: own: {error}", ready.file.path, line_of(ready.file.lines, (*entry.where, "fit")))
             raise InputError([what]) from error
+        _refuse_one_catalog(ready, entry)
+        pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
+        for place, opened in enumerate(ready.datasets):
+            progress(f"{entry.name}, fitting", place, len(ready.datasets))
+            try:
+                fits.append(_fit(opened.deciding, pipeline))
+            except ParameterError as error:
+                notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
+        out.unlink(missing_ok=True)
+        write_calibrations(out, fits)
+        path = write_fitted(definition, out, preset)
         entries.append(replace(entry, selector=str(path.resolve()), fit=""))
     return replace(ready.file, selectors=tuple(entries)), notices
 
 
-def _same(file: PolicyFile, entry: SelectorEntry, dataset: str, other: str) -> InputError:
-    """Says that a fit could not be told from another."""
-    what = f"fit: own: {other} and {dataset} have the same catalog, and a fit belongs to one of them; tune them apart"
-    return InputError([Fault(what, file.path, line_of(file.lines, (*entry.where, "fit")))])
+def _fit(side: Side, pipeline: Pipeline) -> Fit:
+    """A fit on the queries of a side.
+
+    Raises:
+        ParameterError: these cannot be fitted, or cannot be scored out of fold.
+    """
+    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all")
+    groups = len(set(side.groups))
+    if groups < 2:
+        raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
+    rows = examples(PROBABILITY, side.dataset, in_front(pipeline, PROBABILITY), side.resources)
+    out_of_fold(rows, folds_of(side.groups, min(OUT_OF_FOLD, groups)))
+    return replace(made, split=side.split)
+
+
+def _refuse_one_catalog(ready: Ready, entry: SelectorEntry) -> None:
+    """A fit belongs to a catalog, so that two datasets of one could not be told apart.
+
+    Raises:
+        InputError: two datasets have the same catalog.
+    """
+    seen: dict[str, str] = {}
+    for opened in ready.datasets:
+        other = seen.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
+        if other != opened.dataset.name:
+            what = (
+                f"fit: own: {other} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
+                "tune them apart"
+            )
+            raise InputError([Fault(what, ready.file.path, line_of(ready.file.lines, (*entry.where, "fit")))])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.arrays import FloatArray, IntArray, owners
-from ctxbench.evaluation.calibrating.examples import ALL
+from ctxbench.evaluation.calibrating.examples import ALL, group_of
 from ctxbench.evaluation.dataset_run import NOT_OF_FAILED, answered
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.evidence import Labels
@@ -72,8 +72,8 @@ class Side:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The group of every query; one without is a group alone."""
-        return tuple(query.id if query.group is None else query.group for query in self.dataset.queries)
+        """What keeps a query together with others: its group, else its conversation, else itself."""
+        return tuple(map(group_of, self.dataset.queries))
 
     @cached_property
     def group(self) -> IntArray:

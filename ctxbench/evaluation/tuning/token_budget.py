@@ -107,7 +107,7 @@ def budget_setting(
     Raises:
         ParameterError: the selector has no such cut, the budget is below the price of one item, or nothing is found.
     """
-    _check_cut(definition)
+    fewest = _checked_cut(definition)
     pipeline, own = definition.pipeline(values), definition.parameters
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
@@ -123,7 +123,7 @@ def budget_setting(
                 halves.append(other.tokens(*one.within(tokens)) / tokens)
     most, margin = setting
     return BudgetSetting(
-        values={**values, MOST: most, MARGIN: margin},
+        values={**values, **fewest, MOST: most, MARGIN: margin},
         tokens=prices.tokens(most, margin),
         items=prices.items(most, margin),
         requests=len(batch),
@@ -131,8 +131,12 @@ def budget_setting(
     )
 
 
-def _check_cut(definition: Definition) -> None:
-    """Refuse a selector that does not end with a cut that a budget can set."""
+def _checked_cut(definition: Definition) -> dict[str, Value]:
+    """The value of the parameter for the fewest items, which a budget sets to 1; empty where there is none.
+
+    Raises:
+        ParameterError: the selector does not end with a cut that a budget can set.
+    """
     refine = definition.written.get("refine", [])
     last = refine[-1].get("margin", {}) if refine and isinstance(refine[-1], Mapping) else {}
     if last.get(MARGIN) != f"${MARGIN}" or last.get(MOST) != f"${MOST}" or last.get("of") != "difference":
@@ -140,6 +144,12 @@ def _check_cut(definition: Definition) -> None:
             f"a budget is set by the cut `margin` at the end, with parameters {MARGIN} and {MOST}; selector "
             f"{definition.name!r} has none such, `learned` has"
         )
+    written = last.get("at_least", 0)
+    if isinstance(written, str):
+        return {written.removeprefix("$"): 1}
+    if written > 1:
+        raise ParameterError(f"selector {definition.name!r} always offers {written} items, which no budget can set")
+    return {}
 
 
 @dataclass(frozen=True, eq=False)

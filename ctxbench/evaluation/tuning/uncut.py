@@ -129,12 +129,16 @@ def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
     if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in kinds:
         return False
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    catalog = side.dataset.catalog.hash
-    for fit in held.fits:
+    what, catalog = step.call.calibrated, side.dataset.catalog  # type: ignore[attr-defined]
+    try:
+        fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
+    except ParameterError:  # there is none for this catalog, which the step says when it is asked
+        return False
+    for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
-        carries = fit.what == PROBABILITY and (len(names) == 1 or side.split == TEST)
-        if side.dataset.name in names and fit.split in side.seen and (carries or fit.catalog == catalog):
-            return True
+        own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
+        if own and side.dataset.name in names and fit.split in side.seen:
+            return len(names) == 1 or side.split == TEST
     return False
 
 
