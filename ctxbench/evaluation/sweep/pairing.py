@@ -52,9 +52,9 @@ class Differences:
     def errors(self, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """Means and standard errors, as if there were `times` as many groups of the same kinds.
 
-        As many gains and losses as a group has queries on average, each on its own, are added to what was seen, so that
-        there is an error where nothing differs: one of each where every query is alone. Without queries the mean is NaN;
-        with one group the error is infinite.
+        As many gains and losses as a group has queries on average, each on its own, are added to what was seen, so
+        that there is an error where nothing differs: one of each where every query is alone. Without queries the mean
+        is NaN; with one group the error is infinite.
 
         Source: Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on
             paired data, Journal of Educational and Behavioral Statistics 37, 2012, for what is added; Cochran, Sampling
