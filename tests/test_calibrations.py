@@ -121,12 +121,12 @@ class TestLookUp:
             ({"one": "aa", "two": CATALOG.hash}, "two"),
             ({"one": "aa", "two": CATALOG.hash, "all": ""}, "two"),
             ({"one": "aa", "two": "bb", "all": ""}, "all"),  # none of the catalog: the one of several
-            ({"one": "aa", "all": ""}, "all"),
+            ({"one": "aa", "all": ""}, "one"),  # a fit of one's own carries over
             ({"one": "aa"}, "one"),  # the only one
             ({"all": ""}, "all"),
         ],
     )
-    def test_that_of_the_catalog_then_the_pooled_one_then_the_only_one(self, held, catalogs, name):
+    def test_that_of_the_catalog_then_the_only_own_one_then_the_pooled_one(self, held, catalogs, name):
         assert held(**catalogs).fit("probability", CATALOG).dataset == name
 
     def test_which_of_several_is_meant_cannot_be_told(self, held):

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +48,7 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    from ctxbench.evaluation.tuning.opening import open_tuning
-    from ctxbench.evaluation.tuning.own_fits import asks_for_fits, with_own_fits
+    from ctxbench.evaluation.tuning.own_fits import open_fitted
     from ctxbench.evaluation.tuning.policy_file import read_policies
     from ctxbench.evaluation.tuning.presets import write_presets_of
     from ctxbench.evaluation.tuning.tuner import tune
@@ -62,12 +60,7 @@ def tune_presets(
         folder = places.out or Path("runs") / f"tune-{file.name}"
         _refuse_foreign(folder)
         _refuse_unwritable(folder, markdown)
-        ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
-        if asks_for_fits(file):
-            file, notices = with_own_fits(ready, folder / "presets", progress=shown)
-            for notice in notices:
-                shown.say(f"notice: {notice}")
-            ready = open_tuning(file, datasets, notify=shown.say, progress=partial(shown, "embedding texts"))
+        ready = open_fitted(file, datasets, folder / "presets", notify=shown.say, progress=shown)
         found = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=shown)
     if not texts:
         found = _without_texts(found)

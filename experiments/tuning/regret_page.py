@@ -124,9 +124,9 @@ def _wrapped(text: str) -> list[str]:
 
 
 _READING = (
-    "Simulated teams: 20 for each dataset and number of labels (requests that need something), drawn group by group "
-    "from a sample of at most 1,500 requests; the truth is the rest, without the groups that a team has seen, of at "
-    "least 100 requests in need. The policy is README's `normal`: fewest tokens that keep 0.98 of the default's "
+    "Simulated teams: 20 for each dataset and number of labels (requests that need something), drawn from a "
+    "sample of at most 1,500 requests, paraphrases together, of longer groups such as conversations some requests "
+    "each; the truth is the rest, without paraphrases of what a team has seen, of at least 100 requests in need. The policy is README's `normal`: fewest tokens that keep 0.98 of the default's "
     "completeness. `harm`: on the rest the recommended setting is more than 2 points below its target (incomplete), "
     "costs over 1.5 times the default's tokens without being more complete beyond doubt (dear), or leaves a type below "
     "half of the default's completeness (a type). A rest of some 200 requests has an error of its own, of 1 to 2 "

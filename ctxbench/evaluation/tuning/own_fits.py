@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ctxbench.calibrations import PROBABILITY, Fit, in_front, write_calibrations
 from ctxbench.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.evaluation.calibrating.examples import examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import fit, out_of_fold, shipped_fit
-from ctxbench.evaluation.tuning.opening import Ready
+from ctxbench.evaluation.preparing import nothing_said
+from ctxbench.evaluation.tuning.opening import Ready, open_tuning
 from ctxbench.evaluation.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.evaluation.tuning.sides import Side, Told
+from ctxbench.evaluation.tuning.tuner import nobody
 from ctxbench.evaluation.tuning.uncut import OUT_OF_FOLD
 from ctxbench.pipeline import Pipeline
 from ctxbench.selectors.definitions import find_definition
@@ -22,6 +26,35 @@ from ctxbench.yamlio import line_of
 def asks_for_fits(file: PolicyFile) -> bool:
     """Whether any selector of the file is to be fitted to the labels."""
     return any(entry.fit for entry in file.selectors)
+
+
+def open_fitted(
+    file: PolicyFile,
+    datasets: Sequence[str],
+    folder: Path,
+    *,
+    notify: Callable[[str], None] = nothing_said,
+    progress: Told = nobody,
+) -> Ready:
+    """Open everything that tuning needs, with the fits that the policy file asks for.
+
+    Args:
+        file, datasets: as of `open_tuning`.
+        folder: see `with_own_fits`; nothing is written where the file asks for no fit.
+        notify: told what takes a moment, and what could not be fitted.
+        progress: told how far it is.
+
+    Raises:
+        InputError, StorageError: as of the two.
+    """
+    embedding = partial(progress, "embedding texts")
+    ready = open_tuning(file, datasets, notify=notify, progress=embedding)
+    if not asks_for_fits(file):
+        return ready
+    fitted, notices = with_own_fits(ready, folder, progress=progress)
+    for notice in notices:
+        notify(f"notice: {notice}")
+    return open_tuning(fitted, datasets, notify=notify, progress=embedding)
 
 
 def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[PolicyFile, list[str]]:

@@ -39,7 +39,7 @@ def test_the_fit_is_of_the_labels_that_decide(opened, shop, tmp_path):
     file, notices = with_own_fits(ready, tmp_path / "presets", progress=quiet)
     assert not asks_for_fits(file)
     assert notices == []
-    own = next(fit for fit in read_calibrations(tmp_path / "presets" / "mine.json").fits if fit.catalog)
+    own = next(fit for fit in read_calibrations(tmp_path / "presets" / "fits" / "mine.json").fits if fit.catalog)
     (side,) = (one.deciding for one in ready.datasets)
     assert (own.dataset, own.split, own.queries) == ("shop", side.split, len(side))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.evaluation.datasets.writing import write_dataset
-from ctxbench.evaluation.tuning.opening import open_tuning
+from ctxbench.evaluation.tuning.own_fits import open_fitted
 from ctxbench.evaluation.tuning.policy_file import read_policies
 from ctxbench.evaluation.tuning.tuner import tune
 from ctxbench.items import Catalog
@@ -61,7 +61,8 @@ def test_it_runs_on_any_folder(policy, dataset, tmp_path, kind):
     if kind != "smoke":
         folder = tmp_path / "folder"
         write_dataset(replace(MADE[kind](dataset), name="folder"), folder)
-    tuning = tune(open_tuning(read_policies(policy), [str(folder)]), command="x")
+    ready = open_fitted(read_policies(policy), [str(folder)], tmp_path / "presets")
+    tuning = tune(ready, command="x")
     write_report(tuning, tmp_path / "report")
     assert console_table(tuning).startswith("normal: ")
     (found,) = tuning.datasets
