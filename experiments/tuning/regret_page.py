@@ -124,14 +124,15 @@ def _wrapped(text: str) -> list[str]:
 
 
 _READING = (
-    "Simulated teams: 20 for each dataset and number of labels (requests that need something), drawn from a "
-    "sample of at most 1,500 requests, paraphrases together, of longer groups such as conversations some requests "
-    "each; the truth is the rest, without paraphrases of what a team has seen, of at least 100 requests in need. The policy is README's `normal`: fewest tokens that keep 0.98 of the default's "
-    "completeness. `harm`: on the rest the recommended setting is more than 2 points below its target (incomplete), "
-    "costs over 1.5 times the default's tokens without being more complete beyond doubt (dear), or leaves a type below "
-    "half of the default's completeness (a type). A rest of some 200 requests has an error of its own, of 1 to 2 "
-    "points, which counts as harm too. Attainable is what the best recommendable setting saves if the rest itself "
-    "decides by its means; teams for which that is under 2% of tokens and 1 point count for harm alone. Settings are "
-    "fewer than `tune` has: topK 10, 20, 50, 100, eleven topN, every threshold. Every dataset weighs the same."
+    "Simulated teams: 20 for each dataset and number of labels (requests that need something), drawn from a sample of "
+    "at most 1,500 requests, paraphrases together, of longer groups such as conversations some requests each; the "
+    "truth is the rest, without paraphrases of what a team has seen, of at least 100 requests in need. The policy is "
+    "README's `normal`: fewest tokens that keep 0.98 of the default's completeness. `harm`: on the rest the "
+    "recommended setting is more than 2 points below its target (incomplete), costs over 1.5 times the default's "
+    "tokens without being more complete beyond doubt (dear), or leaves a type below half of the default's "
+    "completeness (a type). A rest of some 200 requests has an error of its own, of 1 to 2 points, which counts as "
+    "harm too. Attainable is what the best recommendable setting saves if the rest itself decides by its means; teams "
+    "for which that is under 2% of tokens and 1 point count for harm alone. Settings are fewer than `tune` has: topK "
+    "10, 20, 50, 100, eleven topN, every threshold. Every dataset weighs the same."
 )
 _CELLS = "Each cell: how many teams were recommended a setting, the share of the attainable gain, and harm if any."
