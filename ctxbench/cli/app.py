@@ -161,11 +161,11 @@ def tune(
     Every setting of a cut is evaluated and held against the default, query by query: on all labels where they are few,
     else on the tuning split, and the test split is read once. Writes presets for experiments, and a report.
 
+    With --unlabelled and --tokens no label is needed: it writes a preset that costs so many tokens on average.
+
     For example:
 
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
-
-    ctxbench tune bfcl-simple --unlabelled bfcl-simple --tokens 500 --out budget.yaml
     """
     from ctxbench.cli.token_budget import checked_budget, tune_to_budget
     from ctxbench.cli.tune import Places, tune_presets
@@ -320,7 +320,8 @@ def calibrate(
     """Fit probabilities, abstention or weights.
 
     A logistic regression that an item, or anything, is needed; or the weights of a hybrid, by nDCG@10. What is fitted
-    is plain numbers for one catalog, model and retrieval; steps with `calibration: FILE` read them.
+    is plain numbers, which steps with `calibration: FILE` read. A probability starts from the shipped weights, carries
+    over to other catalogs, and is written with a selector that uses it; the others are for one catalog and retrieval.
 
     For example:
 

@@ -98,7 +98,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     write_calibrations(out, fits.values())
     written = [out]
     if carries:
-        written.append(write_fitted(definition, out))
+        written.append(write_fitted(definition, out, preset))
     if as_json:
         facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
         print_json({"fits": facts, "written": str(out), "selector": str(written[1]) if len(written) > 1 else None})

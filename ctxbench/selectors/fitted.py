@@ -68,7 +68,7 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
         "parameters": {name: _block(one, values[name]) for name, one in definition.parameters.items()},
         "pipeline": {**spec, "refine": refine},
         "presets": {
-            name: {"about": definition.abouts.get(name, ""), "set": dict(values)}
+            name: {"about": f"the values of {definition.name}/{name}", "set": dict(values)}
             for name, values in definition.presets.items()
         },
     }

@@ -79,14 +79,15 @@ class Probability(_FromFile):
         """What a user should know of using the fit here."""
         fit = self.calibrations.fit(self.calibrated, catalog)
         embedder = resources.identity("embedder")
+        whose = f"the fit of {fit.dataset}" if fit.catalog else "the fit of several datasets"
         if fit.embedder != embedder:
             yield (
-                f"the fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}: its "
+                f"{whose} was made with the embedder {fit.embedder}, and this is {embedder}: its "
                 "probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
             )
         if fit.catalog and fit.catalog != catalog.hash:
             yield (
-                f"the fit of {fit.dataset} was made over another catalog ({fit.catalog[:12]}, this is "
+                f"{whose} was made over another catalog ({fit.catalog[:12]}, this is "
                 f"{catalog.hash[:12]}); it carries over, and fitting again would sharpen it"
             )
 

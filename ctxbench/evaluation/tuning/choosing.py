@@ -90,10 +90,17 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     if met:
         name = _best(met)
         return Choice(reason=_few_queries(met[name]), needed=met[name].needed(), settings=settings)
-    if near:
+    if near and not _never(optima):
         name = min(near, key=lambda one: near[one].shortage)
         return Choice(reason=_wide(near[name], name), needed=near[name].needed(), settings=settings)
     return Choice(reason=_unreachable(policy, optima), settings=settings)
+
+
+def _never(optima: Mapping[str, Optimum]) -> bool:
+    """Whether some constraint is kept by no setting even by its mean, so that no number of labels would help."""
+    limits = next(iter(optima.values())).limits
+    reached = [_reached(optima, which, beside=False) for which, limit in enumerate(limits) if limit.asked]
+    return any(one is None or not one.enough for one in reached)
 
 
 def setting_text(selector: str, values: Mapping[str, Value]) -> str:

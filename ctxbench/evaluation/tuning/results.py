@@ -146,8 +146,8 @@ class Outcome:
 
     @property
     def recommended(self) -> Contender | None:
-        """What is recommended: what was found better, unless the test split says that it misses a constraint."""
-        return None if any(one.met is False for one in self.verdicts) else self.chosen
+        """What is recommended: what was found better, unless the queries that are read say that it falls short."""
+        return None if any(one.short or one.met is False for one in self.verdicts) else self.chosen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -30,6 +30,7 @@ class Verdict:
         value, low, high: the mean and what is likely, as the constraint counts.
         n: how many queries it is about.
         needed: about how many more would settle it; None = it is settled, or more are unlikely to.
+        short: whether the mean itself is beyond the room.
     """
 
     text: str
@@ -39,6 +40,7 @@ class Verdict:
     high: float
     n: int
     needed: int | None = None
+    short: bool = False
 
     @property
     def met(self) -> bool | None:
@@ -91,7 +93,10 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, 
         said = "open"
     needed = _needed(limit, n, value, worse, better) if said in ("open", "too few to say") else None
     told = [limit.told(one) for one in (value, low, high)]
-    return Verdict(text=limit.text, said=said, value=told[0], low=told[1], high=told[2], n=n, needed=needed)
+    short = not bool(limit.reached(np.array([value]))[0])
+    return Verdict(
+        text=limit.text, said=said, value=told[0], low=told[1], high=told[2], n=n, needed=needed, short=short
+    )
 
 
 def _likely(

@@ -16,7 +16,7 @@ def advice(dataset: DatasetTuning, outcome: Outcome) -> str:
         return f"{name}: {_offers(outcome, outcome.recommended)}{_holds(outcome)}."
     kept = f"{name}: keep the default{_called(dataset)}"
     if outcome.chosen is not None:
-        missed = wording.listed([one.text for one in outcome.verdicts if one.met is False])
+        missed = wording.listed([one.text for one in outcome.verdicts if one.short or one.met is False])
         return f"{kept}; what was chosen, {setting(outcome.chosen)}, misses {missed} on the test split."
     if not outcome.answered:
         return f"{kept}; {outcome.reason.rstrip('.')}."
