@@ -155,7 +155,7 @@ def test_the_base_says_what_its_queries_are_worth(opened):
     own = work.searched["semantic"].rival.by_query(found.short)[COMPLETENESS] - base.complete
     sums, sizes = (np.bincount(group, each) for each in (own[known], np.ones(known.sum())))
     mean = sums.sum() / sizes.sum()
-    spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean() ** 2
+    spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean()
     low = base.means[COMPLETENESS] + mean - 2.6 * math.sqrt(spread) / sizes.sum()
     bound = found.bounds["completeness >= 0.8 x the base's"]
     assert bound == pytest.approx(low / base.means[COMPLETENESS])

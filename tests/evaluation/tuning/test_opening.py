@@ -132,12 +132,14 @@ def test_a_metric_that_applies_to_no_query_is_no_fault(ready):
     assert opened.unanswered == {"deep": "the labels cannot say: dependency_recall applies to none of 120 queries"}
 
 
-def test_a_selector_that_does_not_suit_a_dataset_is_left_out_of_it(ready, fitted, changed):
+def test_a_selector_that_does_not_suit_a_dataset_is_left_out_of_it(ready, fitted, changed, selector):
     """Its fit is for another catalog; the base must suit, see `test_a_fit_for_another_catalog`."""
     folder = changed(catalog=lambda one: type(one.catalog)([*one.catalog][:52][::-1]))
-    (opened,) = ready("semantic", fitted(), datasets=[folder]).datasets
-    assert list(opened.left_out) == ["probability"]
-    assert "holds no probability fit for this catalog" in opened.left_out["probability"]
+    fitted(what="abstention", split="tuning")
+    silent = selector([{"abstain": {"calibration": "fits.json", "threshold": 0.1}}, {"first": {"n": 5}}])
+    (opened,) = ready("semantic", silent, datasets=[folder]).datasets
+    assert list(opened.left_out) == ["own"]
+    assert "holds no abstention fit for this catalog" in opened.left_out["own"]
 
 
 def test_a_dataset_named_twice(faults, shop):
