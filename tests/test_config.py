@@ -402,14 +402,14 @@ def test_shipped_experiments_are_right(path):
     assert experiment.about
 
 
-def test_the_presets_run_beside_three_comparators():
+def test_the_presets_run_beside_five_comparators():
     experiment = read_experiment(SHIPPED / "presets.yaml")
     assert experiment.datasets == ("bfcl-simple", "bfcl-live", "bfcl-live-listed")
     assert [spec.name for spec in experiment.selectors] == [
-        "semantic/documents", "semantic/normal", "semantic/aggressive", "semantic/conservative", "everything",
-        "random", "bm25",
+        "semantic/documents", "learned/aggressive", "learned/normal", "learned/conservative", "hybrid", "bm25",
+        "everything", "random", "oracle",
     ]  # fmt: skip
-    assert [spec.like for spec in experiment.selectors if spec.like] == ["semantic/documents"]
+    assert [spec.like for spec in experiment.selectors if spec.like] == ["learned/normal"]
 
 
 # ---------------------------------------------------------------------------------------------- unreadable files

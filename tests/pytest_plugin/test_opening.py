@@ -62,7 +62,7 @@ def test_a_preset_is_named_behind_its_file(root):
         "own.yaml#many": "one/many",
         "tuned.yaml#small": "tuned/small",
         "semantic/normal": "semantic/normal",
-        "": "semantic",
+        "": "learned",
     }
     many = ask(open_setup(replace(base, selector="own.yaml#many"), root), Request(id="q", text="beta"))
     assert len(many.added) == 3
