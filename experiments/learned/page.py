@@ -39,7 +39,7 @@ def _answer(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         "Made by `make learned`: test splits, 500 queries a dataset at most, o200k tokens. Left out together: "
         "the three of BFCL, the two of MetaTool and of LoCoMo; workbench and freight are by one author, each left "
-        "out alone. Features, overhead and presets were chosen on tuning splits; the test splits were looked at three "
+        "out alone. Features, overhead and presets were chosen on tuning splits; the test splits were looked at many "
         "times on the way."
     )
 
