@@ -13,24 +13,19 @@ also give `"sha256"`, the SHA-256 of the prompt text in UTF-8; then a text that 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
 from heapq import heapify, heappop, heappush
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ctxbench.arrays import IntArray
 from ctxbench.errors import Fault, InputError, StorageError, UnknownNameError
 from ctxbench.jsonio import parse_json
-
-if TYPE_CHECKING:
-    import sqlite3
 
 _MOST_TOKENS = 2**53  # sums of such counts stay exact wherever they pass through a float
 _SHOWN = 20  # faults of one kind that a message lists
@@ -191,79 +186,39 @@ class FileCounter:
 
 
 class TokenCache:
-    """Counts kept in `tokens.sqlite` in one folder, by (counter, SHA-256 of the text).
+    """Counts kept in `tokens.sqlite` in one folder, by counter and text.
 
-    Every write is one transaction, so a process may be killed at any moment and several may write at once.
     Where reading or writing is not permitted, counting works all the same: what can be read is used, and what
     cannot be written is not kept.
     """
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, made on the first write; opens nothing yet."""
-        self._path = folder / "tokens.sqlite"
+        from ctxbench.checked_rows import CheckedRows
+
+        self._rows = CheckedRows(folder / "tokens.sqlite", "counts")
 
     def get(self, counter: str, texts: Sequence[str]) -> dict[str, int]:
         """Return the counts that are known, by text.
 
         Raises:
-            StorageError: the file is damaged, or locked for half a minute.
+            StorageError: the file stays locked, or the disk fails.
         """
-        by_hash = {_sha256(text): text for text in texts}
-        hashes = list(by_hash)
-        found: dict[str, int] = {}
-        # Write access, too, because SQLite undoes what a killed process left half-done; it can do without.
-        with suppress(_NotPermittedError), self._open("rw") as database:
-            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'counts'").fetchone():
-                return {}  # another process is just making it
-            for at in range(0, len(hashes), 500):  # old versions of SQLite take at most 999 variables
-                some = hashes[at : at + 500]
-                marks = ",".join("?" * len(some))
-                query = f"SELECT sha256, tokens FROM counts WHERE counter = ? AND sha256 IN ({marks})"  # noqa: S608
-                found.update((by_hash[row[0]], row[1]) for row in database.execute(query, [counter, *some]))
-        return found
+        by_key = {_key(counter, text): text for text in texts}
+        return {by_key[key]: int.from_bytes(value, "little") for key, value in self._rows.get(by_key).items()}
 
     def put(self, counter: str, counts: dict[str, int]) -> None:
         """Add counts, by text; those that are there already stay.
 
         Raises:
-            StorageError: the file is damaged or locked for half a minute, or the disk is full.
+            StorageError: the file stays locked, or the disk is full.
         """
-        rows = [(counter, _sha256(text), tokens) for text, tokens in counts.items()]
-        with suppress(_NotPermittedError), self._open("rwc") as database:
-            database.execute("BEGIN IMMEDIATE")
-            database.execute(
-                "CREATE TABLE IF NOT EXISTS counts (counter TEXT NOT NULL, sha256 BLOB NOT NULL, "
-                "tokens INTEGER NOT NULL, PRIMARY KEY (counter, sha256)) WITHOUT ROWID"
-            )
-            database.executemany("INSERT OR IGNORE INTO counts VALUES (?, ?, ?)", rows)
-            database.execute("COMMIT")
-
-    @contextmanager
-    def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """Open the database for one use; `mode` is SQLite's: `rw`, or `rwc` to make it and its folder."""
-        import sqlite3
-
-        try:
-            if mode == "rwc":
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-            uri = f"{self._path.absolute().as_uri()}?mode={mode}"
-            with closing(sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)) as database:
-                yield database
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                raise _NotPermittedError from error
-            damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-            hint = "; delete the file, it is made anew" if damaged else ""
-            raise StorageError(f"cannot use the token counts kept in {self._path}: {error}{hint}") from error
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise _NotPermittedError from error
-            raise StorageError(f"cannot make the folder {self._path.parent}: {error.strerror}") from error
+        if self._rows.writable:
+            self._rows.put({_key(counter, text): tokens.to_bytes(8, "little") for text, tokens in counts.items()})
 
 
-class _NotPermittedError(Exception):
-    """The cache is not there, or may not be read or written: no reason not to count."""
+def _key(counter: str, text: str) -> bytes:
+    return hashlib.sha256(f"{counter}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _o200k_count() -> Callable[[str], int]:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
     "errors arrays fileio merge_conflicts jsonio yamlio yaml_form",
-    "cache items candidates requests query selection registry stages pipeline",
+    "cache checked_rows items candidates requests query selection registry stages pipeline",
     "text chunking tokens calibrations redaction_rules redaction embedding index features sources",
     "steps",
     "selectors config session",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import hashlib
@@ -319,38 +320,51 @@ def test_an_empty_cache_knows_nothing(tmp_path):
     assert TokenCache(tmp_path).get("one", ["a"]) == {}
 
 
-def test_a_damaged_cache_is_one_clear_error(tmp_path):
-    (tmp_path / "tokens.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(StorageError, match=r"tokens\.sqlite: file is not a database; delete the file"):
-        counts(open_counter("o200k", cache=tmp_path), "a")
+@pytest.mark.parametrize("content", [b"no database" * 1000, bytes(16384), b"SQLite format 3\0"])
+def test_a_damaged_cache_is_made_anew(tmp_path, content):
+    (tmp_path / "tokens.sqlite").write_bytes(content)
+    assert counts(open_counter("o200k", cache=tmp_path), "hello world") == [2]
+    assert TokenCache(tmp_path).get("o200k_base", ["hello world"]) == {"hello world": 2}
 
 
-def test_a_full_disk_is_one_clear_error_and_nothing_is_half_written(tmp_path, monkeypatch):
+def test_a_cache_of_an_older_version_is_not_believed(tmp_path, caplog):
+    with contextlib.closing(sqlite3.connect(tmp_path / "tokens.sqlite", isolation_level=None)) as database:
+        database.execute(
+            "CREATE TABLE counts (counter TEXT NOT NULL, sha256 BLOB NOT NULL, "
+            "tokens INTEGER NOT NULL, PRIMARY KEY (counter, sha256)) WITHOUT ROWID"
+        )
+        row = ("o200k_base", hashlib.sha256(b"hello world").digest(), 3)
+        database.execute("INSERT INTO counts VALUES (?, ?, ?)", row)
+    assert counts(open_counter("o200k", cache=tmp_path), "hello world") == [2]
+    assert "older version" in caplog.text
+
+
+def test_a_count_that_is_not_what_was_stored_is_made_again(tmp_path, caplog):
+    texts = ["hello world", "tiktoken is great!", "a"]
+    for column in ("value", "value, checksum"):  # rotated among the texts
+        assert counts(open_counter("o200k", cache=tmp_path), *texts) == [2, 6, 1]
+        with contextlib.closing(sqlite3.connect(tmp_path / "tokens.sqlite", isolation_level=None)) as database:
+            rows = database.execute(f"SELECT {column}, rowid FROM counts").fetchall()
+            put = ", ".join(f"{name} = ?" for name in column.split(", "))
+            for row, (*_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
+                database.execute(f"UPDATE counts SET {put} WHERE rowid = ?", (*row[:-1], other))
+        assert counts(open_counter("o200k", cache=tmp_path), *texts) == [2, 6, 1]
+    assert len(caplog.records) == 2
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_is_half_written(tmp_path):
     cache = TokenCache(tmp_path)
     cache.put("one", {"a": 1})
-    connect = sqlite3.connect
-
-    def full(*args, **kwargs):
-        database = connect(*args, **kwargs)
-        database.execute("PRAGMA max_page_count = 2")  # SQLite then answers as on a full disk
-        return database
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", full)
-        with pytest.raises(StorageError, match=r"tokens\.sqlite: database or disk is full$"):
-            cache.put("one", {str(n): n for n in range(1000)})
+    cache._rows._connection.execute("PRAGMA max_page_count = 3")  # SQLite then answers as on a full disk
+    with pytest.raises(StorageError, match=r"no room in .*tokens\.sqlite: database or disk is full"):
+        cache.put("one", {str(n): n for n in range(1000)})
     assert cache.get("one", ["a", "0", "1"]) == {"a": 1}
 
 
 def test_a_file_that_cannot_be_written_is_used_as_it_is(tmp_path, monkeypatch):
     TokenCache(tmp_path).put("o200k_base", {"hello world": 1234})
-    connect = sqlite3.connect
-
-    # Permissions do not stop root, so the file is opened as SQLite opens a write-protected one.
-    def connect_protected(name, **kwargs):
-        return connect(name.partition("?")[0] + "?mode=ro", **kwargs)
-
-    monkeypatch.setattr(sqlite3, "connect", connect_protected)
+    allowed = os.access  # permissions do not stop root
+    monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK and allowed(place, mode))
     assert counts(open_counter("o200k", cache=tmp_path), "hello world", "a") == [1234, 1]
     assert TokenCache(tmp_path).get("o200k_base", ["a"]) == {}
 
@@ -370,7 +384,7 @@ def test_a_folder_that_may_not_be_made_is_done_without(tmp_path, monkeypatch):
 
 def test_a_file_in_place_of_the_folder_is_one_clear_error(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"cannot make the folder .*file/cache: Not a directory"):
+    with pytest.raises(StorageError, match=r"the folder .*file/cache cannot be made: Not a directory"):
         counts(open_counter("o200k", cache=tmp_path / "file" / "cache"), "a")
 
 
@@ -390,11 +404,11 @@ def test_a_process_killed_while_it_writes_leaves_a_usable_cache(tmp_path):
     program = (
         "import os, pathlib, sys; from ctxbench.tokens import TokenCache\n"
         "cache = TokenCache(pathlib.Path(sys.argv[1])); cache.put('one', {'a': 1})\n"
-        "with cache._open('rwc') as database:\n"
-        "    database.execute('PRAGMA cache_size = 1'); database.execute('BEGIN IMMEDIATE')\n"
-        "    rows = [('one', os.urandom(32), 1) for _ in range(5000)]\n"
-        "    database.executemany('INSERT INTO counts VALUES (?, ?, ?)', rows)\n"
-        "    os.kill(os.getpid(), 9)\n"
+        "database = cache._rows._connection\n"
+        "database.execute('PRAGMA cache_size = 1'); database.execute('BEGIN IMMEDIATE')\n"
+        "rows = [(os.urandom(32), b'1', 1) for _ in range(5000)]\n"
+        "database.executemany('INSERT INTO counts VALUES (?, ?, ?)', rows)\n"
+        "os.kill(os.getpid(), 9)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=environment())
     assert killed.returncode == -9

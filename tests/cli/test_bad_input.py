@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import sqlite3
 import struct
@@ -274,20 +275,20 @@ def test_answers_that_are_no_answers_stop_a_run_before_it_starts(refused, place,
     assert "(a.jsonl, line 4" in message
 
 
-def test_stored_vectors_that_are_no_numbers_are_refused(cli, refused, tiny, cache, experiment):
+def test_stored_vectors_that_are_no_numbers_are_made_again(cli, process, tiny, cache, experiment):
     path = experiment()
     assert cli("run", path).code == 0
     (store,) = cache.glob("vectors/*/vectors.sqlite")
-    connection = sqlite3.connect(store)
     bad = struct.pack("<256f", *[float("nan")] * 256)
-    connection.execute("UPDATE vectors SET vector = ?", [bad])
-    connection.commit()
-    connection.close()
     for words in (("select", "hello", "--catalog", tiny, "--embedder", "hashing"), ("run", path, "--out", "again")):
-        assert refused(*words) == (
-            f"{store} is damaged (a vector that is not finite or not of unit length). Delete it: it is a cache, the "
-            "vectors will be made again"
-        )
+        before = cli(*words, "--json").out
+        connection = sqlite3.connect(store)
+        connection.execute("UPDATE vectors SET value = ?", [bad])
+        connection.commit()
+        connection.close()
+        done = process(*words, *(["--fresh"] if words[0] == "run" else []), "--json")
+        assert (done.code, done.out) == (0, before)
+        assert re.search(rf"^\d+ of \d+ rows of {store} did not fit their checksums", done.err, re.MULTILINE)
 
 
 def test_an_embedder_that_gives_no_numbers_is_named_with_the_text(cli, tiny, monkeypatch, cache):
@@ -423,12 +424,15 @@ def test_a_cache_that_cannot_be_made_is_named(cli, tiny, cache):
     assert done.err.endswith("cannot be made: Not a directory\n")
 
 
-def test_a_damaged_cache_of_token_counts_is_named(cli, tiny, cache):
-    cache.mkdir()
+def test_a_damaged_cache_of_token_counts_is_made_anew_and_said_in_a_line(process, tiny, cache):
+    words = ("select", "hello", "--catalog", tiny, "--selector", "everything")
+    expected = process(*words).out
     (cache / "tokens.sqlite").write_bytes(b"no database at all" * 100)
-    done = cli("select", "hello", "--catalog", tiny, "--selector", "everything")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.endswith("file is not a database; delete the file, it is made anew\n")
+    done = process(*words)
+    assert (done.code, done.out, done.err.count("\n")) == (0, expected, 1)
+    assert done.err.startswith(f"{cache}/tokens.sqlite cannot be used ('file is not a database')")
+    done = process(*words)
+    assert (done.code, done.out, done.err) == (0, expected, "")
 
 
 def test_nothing_on_stdout_can_be_taken_for_a_result(tiny):

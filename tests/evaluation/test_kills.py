@@ -78,7 +78,7 @@ class Place:
             try:
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
                 if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vectors'").fetchone():
-                    found |= {row[0].hex() for row in connection.execute("SELECT hash FROM vectors")}
+                    found |= {row[0].hex() for row in connection.execute("SELECT key FROM vectors")}
             finally:
                 connection.close()
         return found
@@ -89,7 +89,7 @@ class Place:
         connection = sqlite3.connect(path)
         try:
             digest = hashlib.sha256()
-            for row in connection.execute("SELECT hash, vector FROM vectors ORDER BY hash"):
+            for row in connection.execute("SELECT key, value FROM vectors ORDER BY key"):
                 digest.update(row[0] + row[1])
             return digest.hexdigest()
         finally:
