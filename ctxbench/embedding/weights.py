@@ -7,7 +7,6 @@ identity needs no more than that.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import json
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxbench.cache import cache_dir, expanded
+from ctxbench.cache import cache_dir, expanded, read_sealed, write_sealed
 from ctxbench.embedding.base import ModelError
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
@@ -173,24 +172,12 @@ def file_sha256(path: Path) -> str:
         "ctime_ns": status.st_ctime_ns,  # no program can set it back, unlike the time of the last change
         "inode": status.st_ino,
     }
-    file = cache_dir() / "verified" / (hashlib.sha256(str(real).encode(errors="surrogateescape")).hexdigest() + ".json")
-    known = _read_stamp(file)
-    if isinstance(known, dict) and isinstance(known.get("sha256"), str) and {**known, **stamp} == known:
+    file = cache_dir() / "verified" / hashlib.sha256(str(real).encode(errors="surrogateescape")).hexdigest()
+    known = json.loads(read_sealed(file) or b"{}")
+    if {**known, **stamp} == known:
         return str(known["sha256"])
     with real.open("rb") as data:
         digest = hashlib.file_digest(data, "sha256").hexdigest()
     # Where nothing can be written the next process hashes again, which costs it time and nothing else.
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps({**stamp, "sha256": digest}), encoding="utf-8")
-        part.replace(file)
+    write_sealed(file, json.dumps({**stamp, "sha256": digest}).encode())
     return digest
-
-
-def _read_stamp(file: Path) -> object:
-    """The stamp, or None where there is no readable one."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ctxbench.cache import checksum
+from ctxbench.errors import StorageError
+from ctxbench.fileio import write_atomic
 from ctxbench.requests import Batch
-from ctxbench.selectors.protocol import MalformedError, loads
+from ctxbench.selectors.protocol import loads
+
+_log = logging.getLogger(__name__)
 
 
 class AnswerCache:
-    """Answers by catalog, request and repeat, in a file of JSON lines that only grows.
+    """Answers by catalog, request and repeat, in a file of JSON lines.
 
+    Each record starts with the checksum of the rest of its line; one that does not fit is taken out and said.
     A record is written with one system call behind a line end of its own, so that a process that is killed spoils
-    no record but the one that it is writing, and that one is passed over. Several processes may write at once.
+    no record but the one that it is writing. Several processes may write at once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,10 +39,13 @@ class AnswerCache:
         except OSError as error:
             lines = []
             self.unwritable = error.strerror or type(error).__name__
-        for line in lines:
-            record = _record(line)
-            if record is not None:
-                self._kept[record["key"]] = record["answer"]
+        written = [line for line in lines[:-1] if line]  # behind the last line end somebody may be writing
+        whole = [line for line in written if self._keep(line)]
+        if len(whole) < len(written):
+            count = f"{len(written) - len(whole):,} of {len(written):,} answers in {path}"
+            _log.warning("%s did not fit their checksums; they are asked for again", count)
+            with suppress(StorageError):  # said again the next time
+                write_atomic(path, b"".join(b"%s\n" % line for line in whole))
 
     @classmethod
     def of(cls, folder: Path, identity: str) -> AnswerCache:
@@ -56,30 +67,31 @@ class AnswerCache:
         if self.unwritable or key in self._kept:
             return
         self._kept[key] = answer
-        record = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, separators=(",", ":"))
+        rest = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, separators=(",", ":")).encode("ascii")[1:]
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(handle, b"\n" + record.encode("ascii") + b"\n")
+                os.write(handle, b"\n" + self._start(rest) + rest + b"\n")
             finally:
                 os.close(handle)
         except OSError as error:
             self.unwritable = error.strerror or type(error).__name__
 
+    def _keep(self, line: bytes) -> bool:
+        """Take the answer of a line in, if the line is as it was written."""
+        start = len(self._start(b""))
+        if line[:start] != self._start(line[start:]):
+            return False
+        record = loads(line)
+        self._kept[record["key"]] = record["answer"]
+        return True
+
+    def _start(self, rest: bytes) -> bytes:
+        """What the line of a record starts with: a checksum of the rest, and of whose answers the file holds."""
+        return b'{"checksum":"%s",' % checksum(self._path.name, rest).encode()
+
 
 def _key(batch: Batch, row: int, repeat: int) -> str:
     parts = [batch.catalog.hash, batch.requests[row].as_dict(), repeat]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    """A record, or None for an empty line and for one that a killed process left behind."""
-    if not line:
-        return None
-    try:
-        record = loads(line)
-    except MalformedError:
-        return None
-    whole = isinstance(record, dict) and isinstance(record.get("key"), str) and "answer" in record
-    return record if whole else None

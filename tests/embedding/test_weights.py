@@ -203,6 +203,20 @@ def test_a_file_with_its_old_size_and_times_is_hashed_again(files):
     assert file_sha256(file) == _sha(b"weightz")
 
 
+def test_a_damaged_stamp_is_made_again(files, cache, caplog):
+    find_weights(files)
+    for stamp in sorted((cache / "verified").iterdir()):
+        good = stamp.read_bytes()
+        for bit in (0, 300, 8 * len(good) - 20):  # of the checksum, a name and the hash itself
+            data = bytearray(good)
+            data[bit // 8] ^= 1 << bit % 8
+            stamp.write_bytes(data)
+            assert find_weights(files).model == files / "model.safetensors"
+            assert stamp.read_bytes() == good
+    assert len(caplog.records) == 6
+    assert "does not fit its checksum; what it held is made again" in caplog.records[0].getMessage()
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", json.dumps({"size": 7, "sha256": "0" * 64})])
 def test_a_damaged_stamp_counts_for_nothing(files, cache, content):
     find_weights(files)

@@ -594,6 +594,35 @@ def test_a_spoilt_record_is_passed_over_and_the_next_is_kept(endpoint, ask, tmp_
     assert (last.notes["from_cache"], len(endpoint.posts)) == (2, 3)
 
 
+def test_answers_that_are_not_what_was_kept_are_asked_for_again_and_said_once(endpoint, ask, tmp_path, caplog):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    ask(cache=tmp_path).select(batch_of("a", "b", "c"))
+    (path,) = tmp_path.iterdir()
+    rows = [json.loads(line) for line in path.read_text().split()]
+    for row, other in zip(rows, rows[1:] + rows[:1], strict=True):
+        row["key"], row["answer"] = row["key"], other["answer"]
+    path.write_text("".join(f"{json.dumps(row, separators=(',', ':'))}\n" for row in rows))
+    for _ in range(2):
+        assert chosen(ask(cache=tmp_path).select(batch_of("a", "b", "c"))) == [[A], [B], [C]]
+    assert len(endpoint.posts) == 6
+    assert [record.getMessage() for record in caplog.records] == [
+        f"3 of 3 answers in {path} did not fit their checksums; they are asked for again"
+    ]
+
+
+def test_answers_of_another_build_under_this_ones_name_are_not_given(endpoint, ask, tmp_path):
+    endpoint.get = lambda: (200, {"build": "v1"})
+    ask(cache=tmp_path).select(batch_of("a"))
+    (first,) = tmp_path.iterdir()
+    endpoint.get = lambda: (200, {"build": "v2"})
+    ask(cache=tmp_path).select(batch_of("a"))
+    (second,) = set(tmp_path.iterdir()) - {first}
+    second.write_bytes(first.read_bytes())
+    selector = ask(cache=tmp_path)
+    selector.select(batch_of("a"))
+    assert "from_cache" not in selector.notes
+
+
 def test_a_cache_that_cannot_be_written_is_noted(endpoint, ask, tmp_path):
     endpoint.get = lambda: (200, {"build": "v1"})
     (tmp_path / "file").write_text("")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ctxbench.cache import cache_dir
+from ctxbench.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.candidates import Origin
 from ctxbench.config import examine
-from ctxbench.errors import InputError, ParameterError, StorageError
+from ctxbench.errors import InputError, ParameterError
 from ctxbench.evaluation.dataset_run import answered
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import Label
@@ -20,7 +20,6 @@ from ctxbench.evaluation.labelling.exposure import Exposure
 from ctxbench.evaluation.provenance import code_hash, versions
 from ctxbench.evaluation.results import content_key
 from ctxbench.evaluation.slices import Slice
-from ctxbench.fileio import write_atomic
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Batch
 from ctxbench.selectors.base import Selector
@@ -202,16 +201,14 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
     Failures are not kept, so that a later start asks again.
     """
     batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
-    key = content_key(1, batch.key, selector.describe(), code_hash(), versions())
-    path = cache_dir() / "labelling" / f"{key}.npz"
-    if path.is_file():
-        try:
-            return Slice.from_file(path)
-        except StorageError:
-            pass  # damaged: made again below
+    key = content_key(2, batch.key, selector.describe(), code_hash(), versions())
+    path = cache_dir() / "labelling" / key
+    kept = read_sealed(path)
+    if kept is not None:
+        return Slice.from_bytes(kept, path)
     made = answered(selector, batch)
     if not made.errors:
-        write_atomic(path, made.to_bytes(timed=False), durable=False)
+        write_sealed(path, made.to_bytes(timed=False))
     return made
 
 
