@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ctxbench.cache import cache_dir
+from ctxbench.cache import altered, cache_dir
 from ctxbench.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.fileio import recover_folder
 from ctxbench.items import INCLUDE_MODES, Catalog, Item, ItemKey
@@ -26,7 +26,7 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
         name_or_path: a file of items, a folder that holds `corpus.jsonl`, or the name of a dataset in the cache.
 
     Raises:
-        StorageError: nothing is there.
+        StorageError: nothing is there, or the dataset in the cache is damaged.
         InputError: lines are malformed, or identities occur twice; all faults, with their lines.
     """
     path = _corpus_path(Path(name_or_path))
@@ -43,6 +43,8 @@ def _corpus_path(given: Path) -> Path:
     recover_folder(cached)
     for path in (given, given / CORPUS, cached / CORPUS):
         if os.path.isfile(path):  # noqa: PTH113 - unlike Path's, False where it can be no path
+            if path == cached / CORPUS and cached != given and altered(cached, [CORPUS]):
+                raise StorageError(f"{path} is damaged; import it again: `ctxbench data import {given}`")
             return path
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ctxbench import registry
-from ctxbench.cache import cache_dir
+from ctxbench.cache import altered, cache_dir, is_sealed, seal_folder
 from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset, name_fault
-from ctxbench.evaluation.datasets.files import CARD
+from ctxbench.evaluation.datasets.files import CARD, own_files
 from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.writing import write_files
 from ctxbench.evaluation.importers.base import Importer
@@ -86,8 +86,9 @@ def open_dataset(
 ) -> Dataset:
     """Read a dataset from a folder, or by name from the cache; what an importer provides is imported first.
 
-    A folder that holds a `dataset.yaml` comes before a name. A cached dataset whose importer has moved on to
-    another version is imported again if its source is installed, and used as it is if not.
+    A folder that holds a `dataset.yaml` comes before a name. A cached dataset that is damaged is imported again, and
+    so is one whose importer has moved on to another version, or that has no checksums yet, if its source is installed;
+    if not, it is used as it is.
 
     Args:
         name_or_path: a folder, or a name that `list_datasets` lists.
@@ -97,7 +98,8 @@ def open_dataset(
 
     Raises:
         UnknownNameError: no such name; the closest are named.
-        StorageError: the folder is missing, or the source is not installed (says what to install).
+        StorageError: the folder is missing, or the source is not installed (says what to install) and nothing, or
+            something damaged, is cached.
         InputError: the dataset is not valid; all faults at once.
     """
     text = str(name_or_path)
@@ -109,9 +111,14 @@ def open_dataset(
     importer = importers().get(text)
     folder = _folder(text)
     if _holds_dataset(folder):
-        if importer is None or not importer.available() or _cached_version(text) == importer.version:
+        why = _outdated(text, importer)
+        if not why:
             return read_dataset(folder, before=before)
-        notify(f"dataset {text}: version {_cached_version(text)} is cached, importing {importer.version}")
+        if importer is None or not importer.available():
+            lost = "no importer makes it again" if importer is None else f"its source is {_missing(importer)}"
+            what = "delete the folder" if importer is None else importer.install
+            raise StorageError(f"dataset {text}: {why} ({folder}), and {lost}: {what}")
+        notify(f"dataset {text}: {why}, importing {importer.version}")
     elif importer is None:
         known = [row.name for row in list_datasets()]
         raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})")
@@ -157,6 +164,7 @@ def _kept(name: str, dataset: Dataset, notify: Notify) -> Dataset:
     try:
         with atomic_folder(folder) as temporary:
             write_files(dataset, temporary)
+            seal_folder(temporary, sorted(own_files(temporary)))
     except StorageError as error:
         notify(f"dataset {name}: imported, but not kept: {error}")
         return dataset
@@ -195,6 +203,19 @@ def _holds_dataset(folder: Path) -> bool:
 
 def _folder(name: str) -> Path:
     return cache_dir() / "datasets" / name
+
+
+def _outdated(name: str, importer: Importer | None) -> str:
+    """Why a cached dataset is not to be used; empty where it is. One that cannot be made again must be damaged."""
+    wrong = altered(_folder(name))
+    if wrong:
+        return f"{', '.join(wrong)} in the cache {'is' if len(wrong) == 1 else 'are'} damaged"
+    if importer is None or not importer.available():
+        return ""
+    version = _cached_version(name)
+    if version != importer.version:
+        return f"version {version} is cached"
+    return "" if is_sealed(_folder(name)) else f"version {version} is cached without checksums"
 
 
 def _cached_names() -> set[str]:

@@ -9,11 +9,12 @@ from typing import ClassVar
 import pytest
 
 from ctxbench import registry
-from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.store import Listing, import_dataset, importers, list_datasets, open_dataset
 from ctxbench.evaluation.datasets.writing import write_dataset
+from ctxbench.sources.catalogs import read_catalog
 
 TINY = Path(__file__).parents[2] / "data" / "tiny"
 
@@ -99,14 +100,74 @@ def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(importer: type[
     assert said[0].startswith("dataset published: imported, but not kept: cannot write")
 
 
-def test_a_damaged_cached_dataset_is_reported_with_its_place(importer: type[Published], tmp_path: Path) -> None:
+FILES = ("dataset.yaml", "corpus.jsonl", "queries.jsonl", "qrels/test.tsv", ".checksums")
+
+
+def flipped(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8 % len(data)] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_cached_dataset_is_imported_again(importer: type[Published], tmp_path: Path, name: str) -> None:
+    hashed = open_dataset("published").hash
+    flipped(tmp_path / "cache" / "datasets" / "published" / name, 809)
+    said: list[str] = []
+    assert open_dataset("published", notify=said.append).hash == hashed
+    assert said[0] == f"dataset published: {name} in the cache is damaged, importing 1"
+    assert (open_dataset("published").hash, importer.loads) == (hashed, 2)
+
+
+@pytest.mark.parametrize("name", FILES[:-1])
+def test_a_cached_dataset_that_lost_a_file_is_imported_again(
+    importer: type[Published], tmp_path: Path, name: str
+) -> None:
+    hashed = open_dataset("published").hash
+    path = tmp_path / "cache" / "datasets" / "published" / name
+    path.unlink()
+    path.mkdir()
+    assert open_dataset("published").hash == hashed
+    assert path.is_file()
+
+
+def test_a_damaged_cached_dataset_without_its_source_says_what_to_install(
+    importer: type[Published], tmp_path: Path
+) -> None:
     open_dataset("published")
-    queries = tmp_path / "cache" / "datasets" / "published" / "queries.jsonl"
-    queries.write_bytes(queries.read_bytes()[:-20])
-    with pytest.raises(InputError, match=r"queries\.jsonl, line 10"):
+    folder = tmp_path / "cache" / "datasets" / "published"
+    flipped(folder / "queries.jsonl", 0)
+    importer.installed = False
+    message = rf"queries\.jsonl in the cache is damaged \({folder}\), and its source is not installed: pip install"
+    with pytest.raises(StorageError, match=message):
         open_dataset("published")
-    import_dataset("published")
+
+
+def test_a_cached_dataset_without_checksums_is_imported_again_if_its_source_is_there(
+    importer: type[Published], tmp_path: Path
+) -> None:
+    open_dataset("published")
+    (tmp_path / "cache" / "datasets" / "published" / ".checksums").unlink()
+    importer.installed = False
     assert len(open_dataset("published")) == 10
+    importer.installed = True
+    said: list[str] = []
+    open_dataset("published", notify=said.append)
+    assert said[0] == "dataset published: version 1 is cached without checksums, importing 1"
+    open_dataset("published")
+    assert importer.loads == 2
+
+
+def test_a_damaged_catalog_in_the_cache_is_not_read(importer: type[Published], tmp_path: Path) -> None:
+    items = len(open_dataset("published").catalog)
+    corpus = tmp_path / "cache" / "datasets" / "published" / "corpus.jsonl"
+    good = corpus.read_bytes()
+    assert len(read_catalog("published")) == items
+    for bit in (0, 1001, 5005):
+        flipped(corpus, bit)
+        with pytest.raises(StorageError, match=r"corpus\.jsonl is damaged; import it again: `ctxbench data import pub"):
+            read_catalog("published")
+        corpus.write_bytes(good)
 
 
 def test_the_list_holds_what_is_cached_and_what_could_be(importer: type[Published], tmp_path: Path) -> None:
