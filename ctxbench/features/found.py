@@ -100,7 +100,7 @@ class Found:
     def sentence_bm25(self) -> dict[int, FloatArray]:
         """BM25 of each chunk of a request for each of its items, shape (n_chunks, n_rows), by request."""
         return {
-            request: np.stack([self.words.bm25(chunk)[self.item[span]] for chunk in chunks])
+            request: self.words.bm25_by_chunk(chunks, self.item[span])
             for request, span in self.spans()
             if (chunks := self.query.chunks(request))
         }

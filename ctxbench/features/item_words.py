@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.index.fields import field_words
 from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
@@ -53,6 +53,10 @@ class ItemWords:
     def bm25(self, text: str) -> FloatArray:
         """BM25 scores of all items, shape (n_items,)."""
         return self._bm25.scores(text)
+
+    def bm25_by_chunk(self, chunks: Sequence[str], items: IntArray) -> FloatArray:
+        """BM25 scores of some items for each chunk of a request, shape (n_chunks, n_items)."""
+        return self._bm25.by_chunk(chunks, items)
 
     def overlaps(self, words: Sequence[str]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """How much of `words` each field of each item holds, and how much of each field `words` hold.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.index.postings import Postings, counted, logarithms
 from ctxbench.index.words import WordRule, weighted_words
 from ctxbench.items import Catalog, Item
@@ -75,6 +75,18 @@ class Bm25Index:
         number = self._postings.word
         absent = sum(weight * self._absent[number[word]] for word, weight in words.items() if word in number)
         scores: FloatArray = self._postings.scores(words) + absent
+        return scores
+
+    def by_chunk(self, chunks: Sequence[str], items: IntArray) -> FloatArray:
+        """Scores of some items for each chunk of a request, shape (n_chunks, n_items).
+
+        Args:
+            chunks: of one request; which of their words count is decided for all of them together.
+            items: catalog positions, shape (n_items,).
+        """
+        scores = np.empty((len(chunks), len(items)), dtype=np.float64)
+        for row, words in enumerate(self._rule.of_chunks(chunks)):
+            scores[row] = self.scores(weighted_words([words], [1.0]))[items]
         return scores
 
     def shares_word(self, asked: str | Mapping[str, float]) -> BoolArray:
