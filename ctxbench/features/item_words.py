@@ -6,11 +6,11 @@ Source: ours; overlap of words weighted by inverse document frequency, the usual
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.arrays import FloatArray
 from ctxbench.index.fields import field_words
 from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
@@ -50,13 +50,13 @@ class ItemWords:
         """Whether any item has the word."""
         return word in self._weight
 
-    def bm25(self, text: str) -> FloatArray:
-        """BM25 scores of all items, shape (n_items,)."""
-        return self._bm25.scores(text)
+    def bm25(self, asked: str | Mapping[str, float]) -> FloatArray:
+        """BM25 scores of all items for a text, or for words with their weights, shape (n_items,)."""
+        return self._bm25.scores(asked)
 
-    def bm25_by_chunk(self, chunks: Sequence[str], items: IntArray) -> FloatArray:
-        """BM25 scores of some items for each chunk of a request, shape (n_chunks, n_items)."""
-        return self._bm25.by_chunk(chunks, items)
+    def by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
+        """How often each word that counts stands in each chunk of a request."""
+        return self._bm25.words_by_chunk(chunks)
 
     def overlaps(self, words: Sequence[str]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """How much of `words` each field of each item holds, and how much of each field `words` hold.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.arrays import BoolArray, FloatArray
 from ctxbench.index.postings import Postings, counted, logarithms
 from ctxbench.index.words import WordRule, weighted_words
 from ctxbench.items import Catalog, Item
@@ -77,17 +77,9 @@ class Bm25Index:
         scores: FloatArray = self._postings.scores(words) + absent
         return scores
 
-    def by_chunk(self, chunks: Sequence[str], items: IntArray) -> FloatArray:
-        """Scores of some items for each chunk of a request, shape (n_chunks, n_items).
-
-        Args:
-            chunks: of one request; which of their words count is decided for all of them together.
-            items: catalog positions, shape (n_items,).
-        """
-        scores = np.empty((len(chunks), len(items)), dtype=np.float64)
-        for row, words in enumerate(self._rule.of_chunks(chunks)):
-            scores[row] = self.scores(weighted_words([words], [1.0]))[items]
-        return scores
+    def words_by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
+        """How often each word stands in each chunk; which words count is decided for all of them together."""
+        return [weighted_words([row], [1.0]) for row in self._rule.of_chunks(chunks)]
 
     def shares_word(self, asked: str | Mapping[str, float]) -> BoolArray:
         """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
