@@ -146,8 +146,9 @@ def tune(
         float | None, typer.Option(help="With --unlabelled: prompt tokens that a request may cost on average.")
     ] = None,
     selector: Annotated[
-        str, typer.Option(help="With --unlabelled: a selector that ends with the cut `margin`.")
-    ] = "learned",
+        str | None,
+        typer.Option(help="With --unlabelled: a selector with the cut `margin` at its end, by default learned."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The folder to write, runs/tune-<policy name> by default; with --unlabelled a presets file."),
@@ -170,7 +171,8 @@ def tune(
     from ctxbench.cli.token_budget import checked_budget, tune_to_budget
     from ctxbench.cli.tune import Places, tune_presets
 
-    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out)
+    others = {"--markdown": markdown is not None, "--no-text": no_text}
+    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, others=others)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:

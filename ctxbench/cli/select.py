@@ -161,7 +161,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
         value = _parsed(text)
         if value is None:
             raise ParameterError(
-                f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r} (a value may also be "
+                f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may also be "
                 "true, false or the name of a choice)"
             )
         if name in values:

@@ -48,7 +48,7 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    from ctxbench.evaluation.tuning.own_fits import open_fitted
+    from ctxbench.evaluation.tuning.own_fits import fit_files, open_fitted
     from ctxbench.evaluation.tuning.policy_file import read_policies
     from ctxbench.evaluation.tuning.presets import write_presets_of
     from ctxbench.evaluation.tuning.tuner import tune
@@ -67,7 +67,8 @@ def tune_presets(
     report = write_report(found, folder)
     if markdown is not None:
         write_markdown(found, markdown, figures=markdown.stem)
-    written = []  # last, so that presets never stand without their report
+    written = fit_files(file, folder / "presets")
+    # last, so that presets never stand without their report
     for one in found.datasets:
         path = folder / "presets" / f"{one.dataset}.yaml"
         if write_presets_of(one, ready, path):
