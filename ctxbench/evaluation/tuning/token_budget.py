@@ -62,7 +62,9 @@ def read_requests(name: str) -> list[Request]:
     if own_folder(name, Path()) is not None or not path.is_file():
         try:
             return drawn([query.request for query in open_dataset(name).queries])
-        except UnknownNameError as error:
+        except (StorageError, UnknownNameError) as error:
+            if path.exists():
+                raise
             raise StorageError(
                 f"there is no file and no dataset {name!r}; expected a text file with one request a line, a .jsonl "
                 "file of objects with `text`, or a dataset"
