@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError, StorageError
 from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
+from ctxbench.visible import message_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,15 +112,15 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
         server = part.details.get("server")
         if server:
             said += f" ({server['name']} {server['version']}".rstrip() + ")"
-        typer.echo(f"{part.name:<{width}}  {said}{f': {part.error}' if part.error else ''}")
+        say(*message_lines(f"{part.name:<{width}}  {said}{f': {part.error}' if part.error else ''}"))
         for note in (*part.notes, *_lacking(part)):
-            typer.echo(f"{'':<{width}}  {note}")
+            say(f"{'':<{width}}  {note}")
     counts = card["counts"]
-    typer.echo(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
+    say(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         some = f"{len(snapshot.failed)} of {len(snapshot.parts)} failed, so their items are missing"
-        typer.echo(f"{some}; the others are kept")
-    typer.echo(f'Next: ctxbench select "what a user asks" --catalog {out}')
+        say(f"{some}; the others are kept")
+    say(f'Next: ctxbench select "what a user asks" --catalog {out}')
 
 
 def _lacking(part: Part) -> Iterator[str]:

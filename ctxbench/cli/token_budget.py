@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError, UserError
 
 DEFAULT = "learned"
@@ -138,17 +137,17 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
         print_json({**facts, "halves": list(found.halves), "written": str(asked.out)})
         return
     setting = ", ".join(f"{key} {value:g}" for key, value in made.set.items() if not isinstance(value, str))
-    typer.echo(
+    say(
         f"{name}: {definition.name} with {setting} offers {found.tokens:,.0f} prompt tokens ({counter.name}), "
         f"{found.items:.1f} items, on average over {found.requests:,} requests"
     )
     if found.tokens < 0.9 * asked.tokens:
-        typer.echo("that is all that the selector can offer; a larger budget changes nothing")
+        say("that is all that the selector can offer; a larger budget changes nothing")
     elif found.halves:
         shares = " and ".join(f"{share:.2f}" for share in found.halves)
-        typer.echo(f"found on one half of the requests, the other half costs {shares} times the budget")
-    typer.echo("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
-    typer.echo(f"written: {asked.out}")
+        say(f"found on one half of the requests, the other half costs {shares} times the budget")
+    say("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
+    say(f"written: {asked.out}")
 
 
 def _refuse_foreign(out: Path) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import is_plain, say
 from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
@@ -76,10 +74,9 @@ def tune_presets(
     if as_json:
         print_json(_facts(found, ready, written, folder))
         return
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    typer.echo(console_table(found, plain=plain), nl=False)
+    say(*console_table(found, plain=is_plain()).splitlines())
     for path in (*written, *([markdown] if markdown is not None else []), report[0], report[1]):
-        typer.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def _refuse_foreign(folder: Path) -> None:

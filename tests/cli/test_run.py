@@ -197,7 +197,7 @@ def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch):
             return True
 
     terminal, clock = Terminal(), [100.0]
-    monkeypatch.setattr(module.sys, "stderr", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     with module.progress() as shown:
         clock[0] += 2

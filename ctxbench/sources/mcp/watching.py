@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from ctxbench.sources.mcp.secrets import Secrets
 from ctxbench.sources.tools import unusable
+from ctxbench.visible import one_line
 
 _TAIL = 8192  # bytes of standard error that are kept while a server runs
 _READS = 16  # chunks of it that are taken at a time; a server that never stops must not hold the others up
@@ -142,7 +143,7 @@ class Watch:
         lines = self._last_lines()
         if lines:
             text += "; its last lines on standard error:"
-            text += "".join(f"\n  | {_printable(self._hide(line))[:_WIDTH]}" for line in lines)
+            text += "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
         return text
 
     def _last_lines(self) -> list[str]:
@@ -153,7 +154,7 @@ class Watch:
 
     def _about_garbage(self) -> str:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
-        shown = _printable(self._hide(self._first_garbage))[:80]
+        shown = one_line(self._hide(self._first_garbage))[:80]
         return f"it wrote {count} on standard output that are no messages of MCP, the first: {shown!r}"
 
     def _hide(self, text: str) -> str:
@@ -261,8 +262,3 @@ def _answer(text: str) -> dict[str, Any] | None:
         return None
     is_answer = isinstance(data, dict) and data.get("id") is not None and ("result" in data or "error" in data)
     return data if is_answer else None
-
-
-def _printable(text: str) -> str:
-    """Without control characters, which would move a terminal's cursor or change its colours."""
-    return "".join(char if char.isprintable() else " " for char in text)

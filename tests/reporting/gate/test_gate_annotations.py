@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ctxbench.errors import Fault
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.reporting.gate.annotations import MOST, Places, refusal, workflow_commands
-from ctxbench.reporting.workflow import harmless
+from ctxbench.visible import harmless
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
 
