@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from ctxbench.sources.mcp.secrets import Secrets
+from ctxbench.secrets import Secrets
 from ctxbench.sources.tools import unusable
 
 _TAIL = 8192  # bytes of standard error that are kept while a server runs
