@@ -403,7 +403,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             app(arguments, prog_name="ctxbench")
         except UserError as error:
-            _fail(str(error), error.exit_code)
+            from ctxbench.cli.output import without_keys
+
+            _fail(str(without_keys(error)), error.exit_code)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise

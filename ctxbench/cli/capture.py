@@ -26,6 +26,7 @@ class Wanted:
         only, skip: names of servers.
         timeout: seconds that each server gets.
         partial: replace an earlier catalog although servers failed, whose items are then gone.
+        hide_keys: put placeholders in place of keys in texts.
     """
 
     mcp_config: Path | None = None
@@ -35,6 +36,7 @@ class Wanted:
     skip: Sequence[str] = ()
     timeout: float = 30.0
     partial: bool = False
+    hide_keys: bool = False
 
 
 def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
@@ -50,7 +52,8 @@ def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
         raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
     refuse_other(out)
     with progress() as shown:
-        return keep(list(_sources(wanted, shown)), out=out, as_json=as_json, partial=wanted.partial)
+        sources = list(_sources(wanted, shown))
+        return keep(sources, out=out, as_json=as_json, partial=wanted.partial, hide_keys=wanted.hide_keys)
 
 
 def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
@@ -71,8 +74,8 @@ def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
     yield from (references_folder(folder) for folder in wanted.references)
 
 
-def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: bool) -> int:
-    """Turn a file of tool definitions into a catalog.
+def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: bool, hide_keys: bool = False) -> int:
+    """Turn a file of tool definitions into a catalog; keys in texts are told, or hidden if that is asked for.
 
     Raises:
         UserError: the file is no list of tools, or the folder is missing or holds something else.
@@ -82,15 +85,15 @@ def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: b
     if out is None:
         raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
     refuse_other(out)
-    return keep([tool_list(path, server=server)], out=out, as_json=as_json)
+    return keep([tool_list(path, server=server)], out=out, as_json=as_json, hide_keys=hide_keys)
 
 
-def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True) -> int:
+def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True, hide_keys: bool = False) -> int:
     """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed.
 
     Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced.
     """
-    snapshot = capture(*sources)
+    snapshot = capture(*sources, hide_keys=hide_keys)
     if snapshot.failed and not partial and (out / CAPTURE).is_file():
         why = "; ".join(f"{part.name}: {part.error}" for part in snapshot.failed)
         raise StorageError(

@@ -14,7 +14,7 @@ import typer
 
 from ctxbench.cli.check_places import in_repository, places_of
 from ctxbench.cli.light import NO_ROOM
-from ctxbench.cli.output import print_json
+from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
 from ctxbench.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
 from ctxbench.errors import InputError, ParameterError, StorageError, UserError, faults_of
@@ -312,11 +312,12 @@ def _console(told: Document) -> list[str]:
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
 
-def _tell_refusal(error: Exception, asked: Asked, outputs: Outputs) -> None:
+def _tell_refusal(error: UserError, asked: Asked, outputs: Outputs) -> None:
     """Say in every output that was asked for why nothing could be judged; standard error says it in any case.
 
     Files last: one that cannot be written may be the reason.
     """
+    error = without_keys(error)
     if outputs.json:
         from ctxbench.jsonio import dump_json
         from ctxbench.reporting.gate.as_json import refusal_dict

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ctxbench.console import show_json
+from ctxbench.errors import InputError, UserError
 
 
 def print_json(value: Any) -> None:
@@ -16,3 +18,13 @@ def print_json(value: Any) -> None:
     from ctxbench.jsonio import dump_json
 
     show_json(dump_json(value, indent=2))
+
+
+def without_keys(error: UserError) -> UserError:
+    """An error as it may be shown: one that quotes a line or an address may hold a key."""
+    from ctxbench.secrets import shown_text
+
+    if not isinstance(error, InputError):
+        return UserError(shown_text(str(error)))
+    faults = [replace(fault, message=shown_text(fault.message)) for fault in error.faults]
+    return InputError(faults, subject=shown_text(error.subject))

@@ -17,6 +17,7 @@ from ctxbench.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.store import Notify, importers, silent
 from ctxbench.evaluation.importers.files import FileImporter, Source, SourceFile
 from ctxbench.fileio import exclusive
+from ctxbench.selectors.http_connection import environment_fault
 
 if TYPE_CHECKING:
     import httpx
@@ -132,9 +133,7 @@ def _client() -> httpx.Client:
     try:
         return httpx.Client(timeout=TIMEOUT_S, follow_redirects=True, max_redirects=5, headers=headers)
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
-        raise StorageError(
-            f"cannot use the network as the environment says (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE ...): {error}"
-        ) from error
+        raise StorageError(environment_fault(error)) from error
 
 
 def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:

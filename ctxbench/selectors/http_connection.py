@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import logging
 import socket
 import threading
 import time
@@ -109,6 +110,37 @@ class Connection:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class LogFilter(logging.Filter):
+    """Keeps a URL out of httpx's log, which names that of every exchange."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        super().__init__()
+        self._url, self._shown = url, shown
+
+    def begin(self) -> None:
+        """Filter from now on."""
+        logging.getLogger("httpx").addFilter(self)  # a second time it changes nothing
+
+    def end(self) -> None:
+        """Filter no more; may be called twice."""
+        logging.getLogger("httpx").removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Put what may be shown in place of the URL; every record is kept."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(self._shown if str(one) == self._url else one for one in record.args)
+        return True
+
+
+def environment_fault(error: Exception) -> str:
+    """What to say where proxies or certificates of the environment cannot be used; a proxy may hold a password."""
+    import httpx
+
+    quotes = isinstance(error, ValueError | httpx.InvalidURL)
+    why = "a proxy is no URL such as http://host:8080" if quotes else str(error)
+    return f"cannot use the network as the environment says (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE ...): {why}"
 
 
 def is_this_machine(host: str) -> bool:

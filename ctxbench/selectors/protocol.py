@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -172,12 +172,15 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def quoted(text: object) -> str:
-    """`repr` of a foreign text or value, cut to `QUOTED` characters."""
+def quoted(text: object, *, hide: Callable[[str], str] = str) -> str:
+    """`repr` of a foreign text or value, cut to `QUOTED` characters once `hide` has taken out what is secret."""
+    if isinstance(text, str):
+        text = hide(text)
     try:
         shown = repr(text)
     except RecursionError:
         return f"a {type(text).__name__} that is nested too deep to be shown"
+    shown = shown if isinstance(text, str) else hide(shown)
     if len(shown) <= QUOTED + 2:
         return shown
     if isinstance(text, str):

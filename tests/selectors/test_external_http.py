@@ -449,8 +449,8 @@ def test_the_authorisation_is_sent_and_never_shown(endpoint, ask, monkeypatch, t
     made = selector.select(batch_of("fail", "x"))
     assert endpoint.headers[0]["Authorization"] == "Bearer s3cr3t-value"
     assert made.errors == {
-        0: f"query 'q0': status 403 from {endpoint.url}: 'not allowed: ***'",
-        1: "query 'q1': the selector reported an error: you are *** with ***",
+        0: f"query 'q0': status 403 from {endpoint.url}: 'not allowed: <hidden>'",
+        1: "query 'q1': the selector reported an error: you are <hidden> with <hidden>",
     }
     assert selector.describe()["authorization_env"] == "MY_TOKEN"
     assert "s3cr3t" not in json.dumps([selector.describe(), selector.notes])
@@ -494,12 +494,12 @@ def test_an_authorisation_is_hidden_wherever_a_faulty_answer_is_quoted(endpoint,
     for number in range(len(faulty)):
         (error,) = selector.select(batch_of(str(number))).errors.values()
         assert "s3" not in error
-        assert "***" in error
+        assert "<hidden>" in error
     for value in ({"need": echo}, {"answers": [], echo: 1}, {"answers": [echo]}, {"answers": echo}):
         endpoint.post = lambda body, value=value: (200, value)
         (error,) = selector.select(batch_of("x")).errors.values()
         assert "s3" not in error
-        assert "***" in error
+        assert "<hidden>" in error
 
 
 def test_an_answer_that_is_nested_deep_stops_no_other(endpoint, ask, monkeypatch):

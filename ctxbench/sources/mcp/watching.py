@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from ctxbench.sources.mcp.secrets import Secrets
+from ctxbench.secrets import Secrets
 from ctxbench.sources.tools import unusable
 from ctxbench.visible import one_line
 

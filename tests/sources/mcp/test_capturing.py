@@ -23,6 +23,7 @@ from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
 from ctxbench.sources.mcp.client import Limits
 from ctxbench.sources.mcp.config import read_mcp_config
 from ctxbench.sources.snapshots import Part, capture, write_snapshot
+from tests.planted import places
 
 FAKE = str(Path(__file__).parent / "fake_stdio.py")
 SECRET = "tiger-42-house"
@@ -181,6 +182,22 @@ def test_credentials_are_hidden_decoded_too_and_so_are_those_among_arguments(tmp
     login = "Basic " + base64.b64encode(b"admin:hunter-2").decode()
     said = error_of(tmp_path, "decodes", "-e", "GITHUB_TOKEN=ghp_1234", "--pat", "ghp_5678", LOGIN=login)
     assert said.endswith("| no such user: <hidden> ['-e', 'GITHUB_TOKEN=<hidden>', '--pat', '<hidden>']")
+
+
+@pytest.mark.parametrize("secret", [SECRET, "tiger>>42???/house é", "gh0p>1"])
+def test_a_secret_that_a_server_encodes_is_in_nothing_that_is_kept(
+    fake: Callable[..., Path], tmp_path: Path, secret: str
+) -> None:
+    servers = {
+        mode: {"command": sys.executable, "args": [FAKE, mode], "env": {"API_KEY": secret, "SECRET": secret}}
+        for mode in ("encodes", "encodes_and_ends")
+    }
+    snapshot = capture(mcp_servers(fake("plain", **servers), limits=SHORT))
+    write_snapshot(snapshot, tmp_path / "out")
+    assert places(tmp_path / "out", secret) == []
+    (leaky,) = (item for item in snapshot.catalog if item.name == "leaky")
+    assert leaky.description.count("<hidden>") == 36  # 5 texts in 2 alphabets and 3 ways each, and 6 more
+    assert "<hidden>" in snapshot.parts[2].error
 
 
 def test_a_short_secret_is_hidden_and_what_is_none_stays(tmp_path: Path) -> None:
