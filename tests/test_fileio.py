@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +22,9 @@ from ctxbench.fileio import (
     iter_lines,
     read_bytes,
     read_text,
+    readable,
     recover_folder,
+    special,
     write_atomic,
 )
 
@@ -70,6 +73,38 @@ def test_a_missing_file_and_a_folder_are_storage_errors(tmp_path: Path) -> None:
         read_text(tmp_path / "nothing.txt")
     with pytest.raises(StorageError, match="directory"):
         list(iter_lines(tmp_path, []))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
+def test_what_is_no_file_is_refused_before_anybody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    odd = {"pipe": "a pipe", "link": "a pipe", "socket": "a socket", "/dev/zero": "a character device"}
+    for name, what in odd.items():
+        path = tmp_path / name
+        assert special(path) == what
+        for use in (read_bytes, read_text, lambda p: list(iter_lines(p, []))):
+            with pytest.raises(StorageError) as caught:
+                use(path)
+            assert str(caught.value) == f"cannot read {path}: it is {what}; expected a file"
+    (tmp_path / "file").write_text("x")
+    assert [special(tmp_path / name) for name in ("file", "", "none")] == ["", "", ""]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="pipes of a shell")
+def test_a_pipe_that_the_process_was_given_is_read_where_once_is_enough() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntwo\n")
+    os.close(writing)
+    try:
+        path = f"/dev/fd/{reading}"
+        with pytest.raises(StorageError, match="it is a pipe; expected a file, which can be read more than once"):
+            readable(path, again=True)
+        assert list(iter_lines(path, [])) == [(1, "one"), (2, "two")]
+    finally:
+        os.close(reading)
 
 
 def test_writing_makes_folders_follows_links_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 @pytest.mark.parametrize("path", ["a\0b", "a" * 300, "a\ud800b"])
 def test_what_can_be_no_path_is_a_storage_error(path):
-    with pytest.raises(StorageError, match="cannot read the token counts 'a"):
+    with pytest.raises(StorageError, match=r"cannot read the token counts 'a|can be no path"):
         open_counter(f"file:{path}")
 
 

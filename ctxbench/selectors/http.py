@@ -17,11 +17,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.httpio import BODY_LIMIT
 from ctxbench.items import Catalog
 from ctxbench.requests import Batch
 from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
 from ctxbench.selectors.http_connection import (
-    BODY_LIMIT,
     Connection,
     LogFilter,
     Response,
@@ -174,6 +174,8 @@ class HttpSource:
         if self._build is None:
             try:
                 response = self._tried("GET", None)
+                if response.status == 200:
+                    self._refuse_compressed(response)
             except _FailedError as error:
                 raise SelectorError(
                     f"{self._shown} cannot be asked for its build id (GET; status 404 means none): {error}"
@@ -255,16 +257,27 @@ class HttpSource:
         shown = self._shown_value(response.body.decode("utf-8", "replace"))
         if not 200 <= response.status < 300:
             hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
+            hint += "; its body is compressed and was not read" if response.compression else ""
             failed = _SilentError if response.status in _NOT_FROM_IT else _FailedError
             raise failed(f"status {response.status} from {self._shown}{hint}: {shown}")
+        self._refuse_compressed(response)
         try:
             body = loads(response.body)
         except MalformedError as error:
-            raise _FailedError(f"{self._shown} returned a body that is {error}: {shown}") from error
+            raise _FailedError(
+                f"{self._shown} returned a body that is {self._unsecret(str(error))}: {shown}"
+            ) from error
         needs = isinstance(body, dict) and "need" in body and "answers" not in body
         if not isinstance(body, dict) or not (needs or isinstance(body.get("answers"), list)):
             raise _FailedError(f"{self._shown} returned no answers; expected {{answers: [...]}}, got {shown}")
         return body, response.seconds
+
+    def _refuse_compressed(self, response: Response) -> None:
+        if response.compression:
+            raise _FailedError(
+                f"{self._shown} returned a body in the encoding {self._shown_value(response.compression)}; expected it "
+                "as it is, as it was asked for (Accept-Encoding: identity): turn compression off"
+            )
 
     def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
         """The answers by query; the build id of the body goes to those that have none of their own."""
@@ -323,9 +336,6 @@ class HttpSource:
                     lost = "no connection to" if isinstance(error, httpx.ConnectError) else "no whole answer from"
                     why = f"{type(error).__name__} {self._shown_value(str(error))}"
                     raise _SilentError(f"{lost} {self._shown} ({self._options.retries + 1} tries): {why}") from error
-            except httpx.HTTPError as error:  # of all others: a body that is not in the encoding that it says
-                why = f"{type(error).__name__} {self._shown_value(str(error))}"
-                raise _FailedError(f"{self._shown} returned what cannot be read: {why}") from error
             except TooLongError as error:
                 raise _FailedError(f"{self._shown} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1

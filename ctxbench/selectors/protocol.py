@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,9 +167,8 @@ def loads(text: bytes | str) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        raise MalformedError(f"an object holds the key {twice[0]!r} twice")
+        twice = min(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise MalformedError(f"an object holds the key {quoted(twice)} twice")
     return out
 
 

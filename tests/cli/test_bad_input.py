@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import sqlite3
 import struct
@@ -91,6 +92,35 @@ def test_a_missing_folder_is_named(refused, select):
 def test_a_folder_where_a_file_is_expected_is_said(refused, tiny, words):
     message = refused(*(word.format(tiny=tiny) for word in words))
     assert message == "cannot read .: Is a directory; expected a readable file"
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "pipe"),
+        ("score", "pipe", "--dataset", "{tiny}"),
+        ("select", "x", "--catalog", "{tiny}", "--selector", "pipe.yaml"),
+        ("select", "x", "--catalog", "{tiny}", "--presets", "pipe"),
+        ("select", "x", "--catalog", "{tiny}", "--session", "pipe"),
+        ("tune", "{tiny}", "--policy", "pipe"),
+        ("check", "pipe"),
+        ("data", "import", "pipe.json", "--out", "made"),
+        ("data", "import", "traces", "pipe", "--catalog", "{tiny}", "--out", "made"),
+        ("data", "import", "trec", "--corpus", "{tiny}/corpus.jsonl", "--queries", "{tiny}/queries.jsonl",
+         "--qrels", "pipe", "--out", "made"),
+        ("data", "capture", "--mcp-config", "pipe", "--out", "made"),
+        ("calibrate", "probability", "{tiny}", "--selector", "semantic", "--out", "pipe"),
+        ("usage", "pipe"),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)  # fmt: skip
+def test_a_pipe_where_a_file_is_expected_is_refused_and_not_waited_for(refused, tiny, place, words):
+    for name in ("pipe", "pipe.yaml", "pipe.json"):
+        os.mkfifo(place / name)
+    message = refused(*(word.format(tiny=tiny) for word in words))
+    assert message.startswith("cannot read pipe")
+    assert "it is a pipe; expected a file" in message
 
 
 def test_a_file_where_a_folder_is_expected_is_said(refused, select, experiment, place):

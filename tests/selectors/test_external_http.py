@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import socket
 import threading
+import tracemalloc
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -373,11 +376,51 @@ def test_what_is_no_answer_is_an_error(endpoint, ask, value, message):
     assert ask().select(batch_of("a")).errors[0].startswith(f"query 'q0': {endpoint.url} {message}")
 
 
-def test_a_body_in_another_encoding_than_it_says_is_an_error(endpoint, ask):
-    endpoint.post = lambda body: (200, b"no gzip", ("Content-Encoding", "gzip"))
-    made = ask().select(batch_of("a"))
-    said = "DecodingError 'Error -3 while decompressing data: incorrect header check'"
-    assert made.errors == {0: f"query 'q0': {endpoint.url} returned what cannot be read: {said}"}
+def bomb(mebibytes):
+    """Zeros, packed by gzip twice over: a mebibyte becomes two bytes."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    once = b"".join(packer.compress(bytes(2**20)) for _ in range(mebibytes)) + packer.flush()
+    return gzip.compress(once)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "deflate", "br", "zstd", "GZIP", "identity, x-mine"])
+def test_a_compressed_body_is_not_asked_for_and_not_read(endpoint, ask, encoding):
+    endpoint.post = lambda body: (200, b"\0" * 100_000, ("Content-Encoding", encoding))
+    assert ask().select(batch_of("a")).errors == {
+        0: f"query 'q0': {endpoint.url} returned a body in the encoding '{encoding}'; expected it as it is, as it was "
+        "asked for (Accept-Encoding: identity): turn compression off"
+    }
+    assert endpoint.headers[0]["Accept-Encoding"] == "identity"
+
+
+def test_a_few_bytes_that_stand_for_gigabytes_take_no_memory(endpoint, ask):
+    body = bomb(256)
+    assert len(body) < 4096
+    endpoint.post = lambda _: (200, body, ("Content-Encoding", "gzip, gzip"))
+    endpoint.get = lambda: (200, body, ("Content-Encoding", "gzip, gzip"))
+    selector = ask(timeout=10.0)
+    tracemalloc.start()
+    try:
+        assert "in the encoding 'gzip, gzip'" in selector.select(batch_of("a")).errors[0]
+        with pytest.raises(SelectorError, match=r"cannot be asked for its build id .* in the encoding 'gzip, gzip'"):
+            selector.describe()
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_status_is_said_where_its_body_is_compressed(endpoint, ask):
+    endpoint.post = lambda body: (500, gzip.compress(b"no"), ("Content-Encoding", "gzip"))
+    endpoint.get = lambda: (404, gzip.compress(b"no"), ("Content-Encoding", "gzip"))
+    selector = ask()
+    said = f"query 'q0': status 500 from {endpoint.url}; its body is compressed and was not read: ''"
+    assert selector.select(batch_of("a")).errors == {0: said}
+    assert selector.describe()["build"] is None
+
+
+def test_a_body_that_says_that_it_is_as_it_is_is_read(endpoint, ask):
+    endpoint.post = lambda body: (*answers(body), ("Content-Encoding", "Identity"))
+    assert chosen(ask().select(batch_of("a"))) == [[A]]
 
 
 def test_faulty_answers_are_errors_as_from_any_selector(endpoint, ask):
@@ -425,6 +468,12 @@ def test_redirects_are_not_followed(endpoint, ask):
     made = ask().select(batch_of("a"))
     assert made.errors == {0: f"query 'q0': status 307 from {endpoint.url}; redirects are not followed: ''"}
     assert len(endpoint.posts) == 1
+
+
+def test_a_redirect_to_a_host_that_cannot_be_is_an_error(endpoint, ask):
+    endpoint.post = lambda body: (307, b"", ("Location", "http://xn--a/"))
+    error = ask(retries=0).select(batch_of("a")).errors[0]
+    assert error.startswith(f"query 'q0': no whole answer from {endpoint.url} (1 tries): RemoteProtocolError")
 
 
 def test_proxies_of_the_environment_are_not_used_for_this_machine(endpoint, ask, monkeypatch):
@@ -495,6 +544,12 @@ def test_an_authorisation_is_hidden_wherever_a_faulty_answer_is_quoted(endpoint,
         (error,) = selector.select(batch_of(str(number))).errors.values()
         assert "s3" not in error
         assert "<hidden>" in error
+    endpoint.post = lambda body: (200, b"", ("Content-Encoding", echo))
+    (error,) = selector.select(batch_of("x")).errors.values()
+    assert "in the encoding '<hidden>'" in error
+    endpoint.post = lambda body: (200, json.dumps({echo: 1, "x": 2}).replace('"x"', json.dumps(echo)).encode())
+    (error,) = selector.select(batch_of("x")).errors.values()
+    assert 'holds the key "<hidden>" twice' in error
     for value in ({"need": echo}, {"answers": [], echo: 1}, {"answers": [echo]}, {"answers": echo}):
         endpoint.post = lambda body, value=value: (200, value)
         (error,) = selector.select(batch_of("x")).errors.values()

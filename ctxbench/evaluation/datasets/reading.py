@@ -14,7 +14,7 @@ from ctxbench.evaluation.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.evaluation.datasets.files import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.rows import read_query
-from ctxbench.fileio import iter_lines, recover_folder
+from ctxbench.fileio import iter_lines, recover_folder, special
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import iter_jsonl
 from ctxbench.merge_conflicts import without_marks
@@ -149,7 +149,8 @@ class _Reader:
     def _present(self, path: Path) -> bool:
         if path.is_file():
             return True
-        self.faults.append(Fault(f"{path.name} is missing; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
+        what = special(path) or ("a folder" if path.is_dir() else "missing")
+        self.faults.append(Fault(f"{path.name} is {what}; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
         return False
 
     def _read_card(self) -> None:
@@ -234,6 +235,8 @@ class _Reader:
         for split, path in present.items():
             if self.queries_complete and split not in splits:
                 self.faults.append(Fault(f"no query is of split {split!r}{suggest(split, splits)}", path))
+            if not self._present(path):
+                continue
             for line, label in read_labels(path, self.faults):
                 self.labels.append(label)
                 self.label_places.append((path, line))

@@ -145,6 +145,9 @@ def main(mode):
         sys.exit(1)
     if mode == "noisy":  # more than a pipe holds
         print("noise\n" * 50_000, file=sys.stderr, flush=True)
+    if mode == "flood":
+        while True:
+            print("x" * 65_536, end="")
     serve(mode)
 
 
