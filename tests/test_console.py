@@ -196,6 +196,7 @@ ALLOWED = {
     ("evaluation/latency/__main__.py", "os.fdopen"),  # JSON for the parent process
     ("sources/mcp/watching.py", "os.fdopen"),  # a pipe, for what a server says on standard error
     ("testing/conformance.py", "subprocess.Popen"),  # a strategy under test says itself why it fails
+    *(("fileio.py", name) for name in ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")),  # what may be read
     ("evaluation/latency/__main__.py", "os.dup2"),  # what others print there goes to standard error
 }
 OWN = {"cli/progress.py", "cli/check.py"}  # rewrites its line; prints workflow commands
@@ -252,8 +253,9 @@ def faults_of(source: str, file: str) -> list[str]:
             full = [f"{node.module}.{name}" for name in names] if isinstance(node, ast.ImportFrom) else names
             faults += [f"{where}: imports {one}" for one in full if touches(one, MODULES) or one in RICH]
             continue
-        if isinstance(node, ast.Constant) and str(node.value).startswith(DEVICES):
-            faults.append(f"{where}: {node.value}")
+        device = str(node.value) if isinstance(node, ast.Constant) else ""
+        if device.startswith(DEVICES) and (file, device) not in ALLOWED:
+            faults.append(f"{where}: {device}")
         started = named(node.func, imported) if isinstance(node, ast.Call) and not kept(node) else ""
         if started in STARTING and (file, started) not in ALLOWED:
             faults.append(f"{where}: a process that prints to our streams; name its stdout and stderr")
