@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from ctxbench.fileio import (
     special,
     write_atomic,
 )
+from tests.children import child
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def orphaned(tmp_path: Path) -> Path:
     target = tmp_path / "d"
     with atomic_folder(target) as folder:
         (folder / "x").write_text("old")
-    killed = subprocess.run([sys.executable, "-c", _KILLED_BETWEEN, str(target)], check=False)
+    killed = subprocess.run([sys.executable, "-c", _KILLED_BETWEEN, str(target)], check=False, timeout=120)
     assert killed.returncode == 9
     assert not target.exists()
     return target
@@ -308,13 +308,11 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:
         f"while True:\n    for c in '0123456789':\n        write_atomic({str(path)!r}, c * 100_000)\n"
     )
     for pause in (0.0, 0.003, 0.006, 0.011, 0.017):
-        writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(pause)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
+        with child([sys.executable, "-c", code], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(pause)
+            writer.kill()
         data = path.read_text()
         assert len(data) == 100_000
         assert len(set(data)) == 1

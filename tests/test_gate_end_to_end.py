@@ -67,7 +67,9 @@ class Repository:
     def run(self, *command, **env):
         """Run a command in the checkout."""
         own = {**self.env, **env}
-        return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=self.folder, env=own, capture_output=True, text=True, check=False, timeout=120
+        )
 
     def git(self, *arguments):
         """Run git; returns what it prints."""

@@ -200,5 +200,5 @@ def test_a_cycle_inside_one_name_is_found(tree: Path) -> None:
 )
 def test_light_modules_load_no_numpy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{'numpy', 'pandas', 'onnxruntime', 'typer'}} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == []

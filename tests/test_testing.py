@@ -144,7 +144,7 @@ class TestMocks:
 
 def test_the_suite_needs_no_pytest():
     code = "import sys, ctxbench.testing; sys.exit('pytest' in sys.modules or 'hypothesis' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 
 # What each class of the module does wrong, by the kind it is registered as: (class, parameters) -> what is said.

@@ -396,7 +396,7 @@ def test_a_process_killed_while_it_writes_leaves_a_usable_cache(tmp_path):
         "    database.executemany('INSERT INTO counts VALUES (?, ?, ?)', rows)\n"
         "    os.kill(os.getpid(), 9)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=environment())
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=environment(), timeout=120)
     assert killed.returncode == -9
     assert (tmp_path / "tokens.sqlite-journal").exists()  # half-done, on disk
     cache = TokenCache(tmp_path)
@@ -420,6 +420,6 @@ def environment() -> dict[str, str]:
 
 def run_python(program: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(), timeout=120
     )
     return done.stdout.strip()

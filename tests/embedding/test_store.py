@@ -18,6 +18,7 @@ from ctxbench.embedding import store as store_module
 from ctxbench.embedding.base import EmbedderIdentity
 from ctxbench.embedding.store import VectorStore, text_hash
 from ctxbench.errors import StorageError
+from tests.children import child
 
 IDENTITY = EmbedderIdentity("model", "1", "test", "float32", 4)
 
@@ -86,7 +87,7 @@ def test_hashes_are_sha256_of_utf8():
     assert text_hash("é").hex() == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
     assert (
         text_hash("\ud800").hex()
-        == subprocess.run(["sha256sum"], input=b"\xed\xa0\x80", capture_output=True, check=True)
+        == subprocess.run(["sha256sum"], input=b"\xed\xa0\x80", capture_output=True, check=True, timeout=120)
         .stdout.decode()
         .split()[0]
     )
@@ -216,7 +217,7 @@ def test_another_user_can_read_where_he_may_not_write(store, tmp_path, file_mode
         folder.chmod(folder.stat().st_mode | 0o055)
     shown = subprocess.run(
         [sys.executable, "-c", _AS_NOBODY, str(tmp_path), os.pathsep.join(sys.path)],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     assert shown.stdout.split("\n")[0] == "[True, False] False"
 
@@ -235,7 +236,7 @@ def test_a_read_only_file_without_tables_is_empty(tmp_path, monkeypatch, tables)
 
 
 def test_a_read_only_file_that_a_killed_process_left_half_changed_says_what_to_do(store, tmp_path, monkeypatch):
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", _HALF_A_BATCH, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"now\n"
@@ -310,7 +311,7 @@ def test_processes_take_turns(store, tmp_path, method):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(timeout=60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     texts = [f"text {number}" for number in range(40)]
     found, vectors = store.look_up(texts)
@@ -352,7 +353,7 @@ sys.stdin.read()
 
 
 def test_a_process_killed_inside_a_transaction_leaves_the_one_before(store, tmp_path):
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", _HALF_A_BATCH, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"now\n"
@@ -367,5 +368,5 @@ def test_a_store_serves_other_threads_than_the_one_that_opened_it(store):
     seen = []
     thread = threading.Thread(target=lambda: seen.append(store.look_up(["a"])[0].all()))
     thread.start()
-    thread.join()
+    thread.join(timeout=60)
     assert seen == [True]

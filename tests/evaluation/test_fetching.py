@@ -23,6 +23,7 @@ from ctxbench.evaluation.fetching import fetch, source_of, sources
 from ctxbench.evaluation.importers.files import SourceFile
 from ctxbench.evaluation.importers.metatool import MetaTool
 from ctxbench.fileio import exclusive
+from tests.children import child
 
 BODIES = {"a.csv": b"0123456789" * 20_000, "deep/b.json": b'{"a": 1}'}
 COMMIT = "c" * 40
@@ -56,7 +57,7 @@ class Server:
     def close(self):
         self.http.shutdown()
         self.http.server_close()
-        self.thread.join()
+        self.thread.join(timeout=60)
 
     def answer(self, handler):
         step = self.script.pop(0) if self.script else {}
@@ -361,7 +362,7 @@ except KeyboardInterrupt as stopped:
 
 def start(server, source, limit=0):
     arguments = json.dumps([server.host, [dataclasses.asdict(file) for file in source.files], limit])
-    return subprocess.Popen([sys.executable, "-c", RUN, arguments], stdout=subprocess.PIPE, text=True)
+    return child([sys.executable, "-c", RUN, arguments], stdout=subprocess.PIPE, text=True)
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(server, source):

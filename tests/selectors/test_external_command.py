@@ -18,6 +18,7 @@ from ctxbench.items import Catalog, Item
 from ctxbench.requests import Batch, Request
 from ctxbench.selectors.command import CommandOptions, CommandSource
 from ctxbench.selectors.external import External, external_from_config
+from tests.children import child
 from tests.planted import GITHUB
 
 CATALOG = Catalog([Item(type="tool", name="a"), Item(type="tool", name="b"), Item(type="tool", name="c")])
@@ -465,12 +466,12 @@ def test_ctrl_c_ends_the_process_at_once(tmp_path):
         selector.select(Batch.of(Catalog([]), [Request(id="q", text="")]))
         """
     )
-    running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
-    while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=20)
+    with child([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 20
+        while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=20)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert gone(int(pids.read_text()))
 

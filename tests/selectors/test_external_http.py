@@ -101,7 +101,7 @@ class Endpoint:
     def stop(self):
         self.released.set()
         self.server.shutdown()
-        self.thread.join()
+        self.thread.join(timeout=60)
         self.server.server_close()
 
 
@@ -302,7 +302,7 @@ def test_a_dripping_body_is_a_time_out():
     finally:
         ready.set()
         server.shutdown()
-        thread.join()
+        thread.join(timeout=60)
         server.server_close()
 
 
@@ -327,7 +327,7 @@ def dripping():
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         done.set()
-        thread.join()
+        thread.join(timeout=60)
 
 
 def test_dripping_headers_are_a_time_out(dripping):

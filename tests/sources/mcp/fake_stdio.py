@@ -123,10 +123,9 @@ def main(mode):
         time.sleep(600)
     if mode == "stubborn":  # neither the end of its input nor SIGTERM makes it stop
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        while True:
-            time.sleep(600)
+        time.sleep(600)
     if mode == "parent":  # the server is a child, as with npx
-        subprocess.run([sys.executable, __file__, "stubborn"], check=False)
+        subprocess.run([sys.executable, __file__, "stubborn"], check=False, timeout=120)
     if mode == "leaves_child":  # which goes on when the server exits; SIGTERM does not end it
         subprocess.Popen([sys.executable, __file__, "stubborn"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while len(Path(os.environ["FAKE_PIDS"]).read_text().split()) < 2:

@@ -26,6 +26,7 @@ from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
 from ctxbench.sources.mcp.client import Limits
 from ctxbench.sources.mcp.config import read_mcp_config
 from ctxbench.sources.snapshots import Part, capture, write_snapshot
+from tests.children import child
 from tests.planted import places
 
 FAKE = str(Path(__file__).parent / "fake_stdio.py")
@@ -281,15 +282,15 @@ def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path]
         "try: mcp_servers(sys.argv[1])()\n"
         "except KeyboardInterrupt: sys.exit(130)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program, str(config)], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not pids.exists() or len(pids.read_text().split()) < 4:  # the child of `parent`, too
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(number)
-    time.sleep(0.3)
-    process.send_signal(number)  # whoever is impatient does not make it worse
-    _, said = process.communicate(timeout=60)
+    with child([sys.executable, "-c", program, config], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not pids.exists() or len(pids.read_text().split()) < 4:  # the child of `parent`, too
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        time.sleep(0.3)
+        process.send_signal(number)  # whoever is impatient does not make it worse
+        _, said = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert said == ""
     assert alive(pids) == []
@@ -395,7 +396,7 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.release.set()  # type: ignore[attr-defined]
         server.shutdown()
-        thread.join()
+        thread.join(timeout=60)
 
 
 def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
