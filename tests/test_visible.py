@@ -7,12 +7,13 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctxbench.visible import harmless, joined, message_lines, one_line, quoted, visible, visible_json
 
 HOSTILE = "\x1b]52;c;eA==\x07\x1b[2J\x9b31m\x7f\x00\b\r\v\f\x85\u061c\u200e\u202e\u2066\u2028\u200b\ufeff\ud800"
+PROPERTY = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 ANY = st.text(alphabet=st.one_of(st.characters(), st.sampled_from(HOSTILE + "\n\t:#[ ")), max_size=40)
 
 
@@ -24,6 +25,7 @@ def test_what_a_terminal_obeys_or_hides_is_marked_and_nothing_else():
     assert one_line(said) == said.replace("\t", "\ufffd").replace("\n", "\ufffd")
 
 
+@PROPERTY
 @given(ANY)
 def test_no_control_character_and_no_sign_of_direction_is_left(text):
     for found in (visible(text).replace("\n", "").replace("\t", ""), one_line(text)):
@@ -53,6 +55,7 @@ def test_signs_of_commands_are_broken_and_nothing_else(text, expected):
     assert harmless(expected) == expected
 
 
+@PROPERTY
 @given(st.lists(ANY))
 def test_a_line_stays_one_line_and_is_no_command(lines):
     found = joined(lines).split("\n")
@@ -62,6 +65,7 @@ def test_a_line_stays_one_line_and_is_no_command(lines):
         assert "##[" not in line
 
 
+@PROPERTY
 @given(st.text(alphabet='#[]\\"a\n\x85\x9b\x7f\u202e\u2028\U000e0041\ufffd', max_size=20))
 def test_json_says_the_same_without_signs_of_commands_and_of_direction(text):
     for indent in (None, 2):

@@ -12,7 +12,7 @@ from ctxbench.cli.progress import Progress, progress
 from ctxbench.console import say
 from ctxbench.errors import ParameterError, StorageError
 from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
-from ctxbench.visible import message_lines
+from ctxbench.visible import message_lines, one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,8 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
         server = part.details.get("server")
         if server:
             said += f" ({server['name']} {server['version']}".rstrip() + ")"
-        say(*message_lines(f"{part.name:<{width}}  {said}{f': {part.error}' if part.error else ''}"))
+        line = one_line(f"{part.name:<{width}}  {said}")
+        say(*message_lines(f"{line}: {part.error}" if part.error else line))
         for note in (*part.notes, *_lacking(part)):
             say(f"{'':<{width}}  {note}")
     counts = card["counts"]
