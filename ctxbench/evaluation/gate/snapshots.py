@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -234,7 +235,16 @@ def _asked(row: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in row.items() if name not in own}
     if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
         kept["session"] = sorted(kept["session"], key=dump_json)
-    return content_hash(kept)
+    return content_hash(_composed(kept))
+
+
+def _composed(value: Any) -> Any:
+    """JSON with its texts in Unicode's composed form: how an editor writes é makes no other question."""
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if isinstance(value, Mapping):
+        return {name: _composed(one) for name, one in value.items()}
+    return [_composed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
