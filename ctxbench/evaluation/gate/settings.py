@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.metrics import Metric, parse_metric
 
-METRICS = ("completeness", "recall", "tokens")  # judged where nothing else is asked
+PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
+METRICS = ("completeness", "recall", *PRICES)  # judged where nothing else is asked
 ALLOWED = 0.0025  # share of the queries in need that may lose one required item net; see reports/gate.md
 
 
@@ -91,8 +92,11 @@ class Settings:
     seed: int = 0
 
     def tolerance(self, metric: Metric) -> Tolerance:
-        """Of a metric."""
-        return self.tolerances.get(metric) or Tolerance.default(metric)
+        """Of a metric; of tokens with the session's, that of tokens where it has none of its own."""
+        own = self.tolerances.get(metric)
+        if own is None and str(metric) in PRICES:
+            own = self.tolerances.get(parse_metric(PRICES[0]))
+        return own or Tolerance.default(metric)
 
     def allowed(self, in_need: int) -> int:
         """How many more required items may be lost than gained over queries of which `in_need` need something."""

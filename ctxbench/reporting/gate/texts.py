@@ -163,6 +163,8 @@ def worth(found: Worth) -> str:
         unit, number = wording.unit(metric), wording.number(metric, value)
         if unit == "tokens" and str(metric) == unit:
             told.append(f"{number} tokens a query")
+        elif str(metric) == "total_tokens":
+            told.append(f"{number} with the session's")
         else:
             told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
     told += [wording.count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]

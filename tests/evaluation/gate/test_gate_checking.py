@@ -58,7 +58,7 @@ def test_the_same_is_the_same():
     assert (found.verdict, found.exit_code(), found.exit_code(strict=True)) == (Verdict.SAME, 0, 0)
     assert one.reasons == ("no required item lost, no metric moved",)
     assert (one.compared, one.lost, one.gained, one.allowed, one.changes, one.notices) == (30, 0, 0, 1, (), ())
-    assert [judged.metric for judged in one.metrics] == ["completeness", "recall", "tokens"]
+    assert [judged.metric for judged in one.metrics] == ["completeness", "recall", "tokens", "total_tokens"]
 
 
 def test_more_lost_than_allowed_is_worse_and_says_so():
@@ -122,8 +122,9 @@ def test_an_improvement_does_not_hide_what_may_be_worse():
     base = many(30, 1, tokens={"a": 100})
     one = only(base, many(30, tokens={"a": 100}), tolerances={parse_metric("tokens"): Tolerance(1.0)})
     assert one.verdict is Verdict.CANNOT_TELL  # 1 query costs 90 more, 3 on average
-    (reason,) = one.reasons
-    assert reason.startswith("tokens 107 -> 110 (+3.3): more than the 1.0 tokens tolerated")
+    assert len(one.reasons) == 2
+    for reason, name in zip(one.reasons, ("tokens", "total_tokens"), strict=True):
+        assert reason.startswith(f"{name} 107 -> 110 (+3.3): more than the 1.0 tokens tolerated")
 
 
 def test_worse_metrics_fail_whatever_is_allowed():
@@ -194,7 +195,7 @@ def test_swaps_are_counted_and_change_no_metric():
     head = snapshot({"q": ([("b", 0.5000001)], [("a", 0.5)])}, **given)
     one = only(base, head, max_lost_required=0)
     assert (one.verdict, one.swaps, one.changes, one.lost) == (Verdict.SAME, ("q",), (), 0)
-    assert [judged.comparison.equal for judged in one.metrics] == [1, 1, 1]
+    assert [judged.comparison.equal for judged in one.metrics] == [1, 1, 1, 1]
     what = "1 query differs only among scores that noise may exchange (at most 1e-5 apart)"
     assert one.notices == (f"{what}, counted as the same (q)",)
 
