@@ -66,7 +66,8 @@ def check_gate(
 
     Args:
         path: of the gate file.
-        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge.
+        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
+            required items be gone (`unmet`).
         latency: time base and head in turns, too, and judge that with the rest.
         notify: told what takes a moment.
         progress: told about every slice of queries.

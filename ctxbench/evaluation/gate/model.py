@@ -82,6 +82,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """What queries require, could be offered, and can no longer be.
+
+    Attributes:
+        items: ids of those that would do, any one of them; sorted, never empty.
+        why: what became of them, such as `no longer in the catalog`.
+        queries: ids of those that require one, in the order of the head.
+    """
+
+    items: tuple[str, ...]
+    why: str
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CauseGroup:
     """Changes of one cause, over all queries.
 
@@ -89,7 +104,8 @@ class CauseGroup:
         cause: why.
         lost, gained: required items of queries that went out and came in, over all queries.
         others: changes of items that are not required.
-        tokens: prompt tokens that the changes add (less those that they save), summed over queries.
+        tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
+            queries.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
         mend: what would mend most of it; empty where nothing can be said.
     """
@@ -189,7 +205,7 @@ class SelectorCheck:
 
     Attributes:
         dataset, selector: names.
-        verdict: over metrics, lost items and pins, and latency where it was timed.
+        verdict: over metrics, items lost or out of reach and pins, and latency where it was timed.
         reasons: why the verdict is what it is, a sentence each; never empty.
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
@@ -198,6 +214,9 @@ class SelectorCheck:
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others.
         metrics: judged, in the order asked.
         pins: that do not hold.
+        unmet: what queries require, and nothing can meet any more; empty where that was allowed.
+        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts, and
+            reports set no p-value beside them.
         lost, gained: required items over all queries compared but those that are unsteady.
         needing: how many of the queries compared need something.
         unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
@@ -221,6 +240,8 @@ class SelectorCheck:
     causes: tuple[CauseGroup, ...] = ()
     metrics: tuple[Judged, ...] = ()
     pins: tuple[PinFailure, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
+    deterministic: bool = False
     lost: int = 0
     gained: int = 0
     needing: int = 0

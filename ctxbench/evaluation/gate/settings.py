@@ -77,7 +77,8 @@ class Settings:
         latency_tolerance: how much longer than at the base a request may take and still count as the same, as a share
             of the time at the base, >= 0; read only where latency is asked for.
         pins: in the order of the file.
-        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge.
+        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
+            required items be gone (`unmet`).
         seed: of resampling.
     """
 

@@ -214,6 +214,11 @@ class Snapshot:
     inputs: str = ""
     reused: bool = False
 
+    @property
+    def steady(self) -> bool:
+        """Whether it is known to answer alike whenever it is asked; of a selector outside, by asking more than once."""
+        return not self.unsteady and (not self.identity.outside or self.repeats > 1)
+
 
 def content_hash(value: Any) -> str:
     """The first `SHORT` hex digits of SHA-256 over a JSON value; the order of keys counts."""

@@ -249,39 +249,6 @@ def test_the_spread_of_repeats_and_unsteady_queries_are_told():
     )
 
 
-def there_are(side, names):
-    """The snapshot with the items named alone; the others are disabled."""
-    left = {item_id(name) for name in names}
-    return replace(
-        side,
-        items={name: one for name, one in side.items.items() if name in left},
-        disabled={name: replace(one, enabled=False) for name, one in side.items.items() if name not in left},
-    )
-
-
-def test_queries_that_can_no_longer_be_complete_are_told_though_nothing_was_lost():
-    """q1 needs a, which goes; q2 b or d, which both go; q3 has c left; q4 could not be complete before; q5 loses a."""
-    wanted = {"q1": ["a"], "q2": [("b", "d")], "q3": [("b", "c")], "q4": ["z", "a"], "q5": ["a"]}
-    answers = {name: ["c"] for name in wanted}
-    base = there_are(snapshot(answers | {"q5": ["a"]}, required=wanted, items=dict.fromkeys("abcdz", "")), "abcd")
-    head = there_are(snapshot(answers, required=wanted, items=dict.fromkeys("abcdz", "")), "c")
-    one = only(base, head, metrics=())
-    assert (one.verdict, one.lost) == (Verdict.SAME, 1)
-    what = "3 queries can no longer be complete: no item is left that would meet what they require"
-    assert one.notices == (f"{what} ({item_id('a')}, {item_id('b')}, {item_id('d')}; q1, q2, q5)",)
-    assert only(base, base).notices == ()
-    one = only(base, there_are(base, "acd"), metrics=())
-    assert one.notices == ()  # d and c are left where b was wanted
-
-
-def test_a_required_item_that_was_renamed_or_is_held_can_still_be_offered():
-    texts = {"what it does, at some length, so that it is known again": "a"}
-    base = snapshot({"q": []}, required={"q": ["a"]}, items={name: text for text, name in texts.items()})
-    head = snapshot({"q": []}, required={"q": ["new_a"]}, items={"new_a": next(iter(texts))})
-    one = only(base, head)
-    assert one.notices == (f"1 item renamed, taken for the same ({item_id('a')} is {item_id('new_a')} now)",)
-
-
 def test_texts_are_those_of_what_changed_and_none_where_they_are_kept_out():
     head = many(3, 1, items=[item("a", "How to a."), item("b", "How to b."), item("c", "How to c.")])
     one = only(many(3), head)

@@ -184,7 +184,7 @@ def test_nobody_is_alarmed(desk, monkeypatch, kind):
     found = check_gate(desk.gate).check
     assert (found.verdict, found.exit_code(strict=True)) == (Verdict.SAME, 0), [one.reasons for one in found.selectors]
     for one in found.selectors:
-        assert (one.compared, one.lost) == (30, 0)
+        assert (one.compared, one.lost, one.unmet) == (30, 0, ())
         assert set(one.left_out) <= {"new"}
 
 

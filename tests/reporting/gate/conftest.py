@@ -19,6 +19,7 @@ from ctxbench.evaluation.gate.model import (
     Judged,
     PinFailure,
     SelectorCheck,
+    Unmet,
     Verdict,
 )
 from ctxbench.evaluation.stats import Estimate, Interval, compare
@@ -132,6 +133,20 @@ def better() -> SelectorCheck:
     return replace(same(), selector="hybrid", verdict=Verdict.BETTER, reasons=("completeness rose.",), gained=2)
 
 
+def gone() -> SelectorCheck:
+    """Worse since required items can no longer be offered, though none was lost; known to answer alike every time."""
+    return replace(
+        same(),
+        verdict=Verdict.WORSE,
+        reasons=("nothing is left that would meet what 3 queries require",),
+        unmet=(
+            Unmet(items=("rule:code%20review",), why="disabled", queries=("q2", "q5")),
+            Unmet(items=("tool:a:x", "tool:a:y"), why="no longer in the catalog", queries=("q7",)),
+        ),
+        deterministic=True,
+    )
+
+
 def check(*selectors: SelectorCheck, **given: Any) -> Check:
     told = {"name": "gate.yaml", "base": "gate.baseline", "head": "this run", "baseline": "gate.baseline", **given}
     return Check(selectors=selectors, **told)
@@ -149,6 +164,7 @@ def hostile() -> Check:
             changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=HOSTILE, mend=HOSTILE),),
             causes=(CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=HOSTILE),),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
+            unmet=(Unmet(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),
             swaps=(HOSTILE,),
             left_out={"new": (HOSTILE,)},
             notices=(HOSTILE,),
@@ -181,7 +197,8 @@ def many(n: int) -> Check:
 @pytest.fixture
 def made() -> SimpleNamespace:
     """Makers of checks."""
-    makers: tuple[Callable[..., Any], ...] = (worse, same, cannot_tell, not_comparable, better, check, hostile, many)
+    checks = (worse, same, cannot_tell, not_comparable, better, gone)
+    makers: tuple[Callable[..., Any], ...] = (*checks, check, hostile, many)
     return SimpleNamespace(
         **{one.__name__: one for one in makers},
         judged=judged,

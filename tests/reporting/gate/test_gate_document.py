@@ -11,6 +11,7 @@ from ctxbench.evaluation.gate.model import Cause, CauseKind, Verdict
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text
 from ctxbench.reporting.gate.document import document, refusal
+from ctxbench.reporting.gate.places import Places
 
 ACCEPT = "ctxbench check gate.yaml --accept"
 
@@ -68,6 +69,34 @@ def test_a_metric_has_both_means_difference_p_tolerance_verdict_and_what_is_dete
     assert first[4].startswith("\u221250.0 (")
     assert first[5:] == ("0.0020", "1.0 points", "10.0 points", "20")
     assert second == ("tokens", "same", "100", "100", "0.0", "1", "12 tokens", "-", "20")
+
+
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
+    steady = replace(made.worse(), deterministic=True)
+    told = document(made.check(steady))
+    found = tables(told.sections[0])["Metrics"]
+    assert "p" not in found.head
+    assert found.rows[0][5:] == ("1.0 points", "10.0 points", "20")
+    assert found.numbers == frozenset(range(2, 8))
+    assert not any("corrected" in block.text for block in told.closing)
+    mixed = document(made.check(steady, made.cannot_tell()))
+    assert ["p" in tables(section)["Metrics"].head for section in mixed.sections] == [False, True]
+    assert any("p is corrected" in block.text for block in mixed.closing)
+
+
+def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(made):
+    places = Places(item=lambda _dataset, item: ("data/corpus.jsonl", 7 if item.startswith("rule:") else 0))
+    told = document(made.check(made.gone()), accept=ACCEPT, places=places)
+    found = tables(told.sections[0])["Required items that can no longer be offered"]
+    assert found.head == ("item", "where", "what became of it", "queries")
+    assert found.rows == (
+        ("rule:code%20review", "data/corpus.jsonl:7", "disabled", "2 (q2 and q5)"),
+        ("tool:a:x or tool:a:y", "data/corpus.jsonl", "no longer in the catalog", "1 (q7)"),
+    )
+    nowhere = tables(document(made.check(made.gone())).sections[0])["Required items that can no longer be offered"]
+    assert nowhere.head == ("item", "what became of it", "queries")
+    assert "no reason to fail with --allow-removed" in told.closing[-2].text
+    assert told.closing[-1] == Code(ACCEPT)
 
 
 def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):

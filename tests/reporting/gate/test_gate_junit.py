@@ -65,6 +65,30 @@ def test_a_suite_for_each_selector_and_a_case_for_each_question(made):
     assert "missed by 0.0500; score 0.5000 -> 0.2500" in root.find(".//failure[@type='lost']").get("message")
 
 
+def test_what_can_no_longer_be_offered_fails_though_nothing_was_lost(made):
+    (suite,) = read(junit(made.check(made.gone())))
+    assert outcomes(suite) == {
+        "comparable": "passed",
+        "metric: completeness": "passed",
+        "required items": "passed",
+        "required item gone: rule:code%20review": "failure",
+        "required item gone: tool:a:x or tool:a:y": "failure",
+    }
+    assert [one.get("message") for one in suite.findall(".//failure[@type='gone']")] == [
+        "rule:code%20review (disabled): 2 queries require it, and nothing else would do (q2 and q5)",
+        "tool:a:x or tool:a:y (no longer in the catalog): 1 query requires one of them, and nothing else would do (q7)",
+    ]
+
+
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
+    for deterministic in (True, False):
+        (suite,) = read(junit(made.check(replace(made.worse(), deterministic=deterministic))))
+        told = suite.find(".//failure").get("message")
+        assert told.startswith("worse: 100.0")
+        assert (", p 0.0020, tolerance" in told) is not deterministic
+        assert ("), tolerance 1.0 points" in told) is deterministic
+
+
 def test_strictly_what_cannot_be_told_fails(made):
     (suite,) = read(junit(made.check(made.cannot_tell()), strict=True))
     assert outcomes(suite)["metric: completeness"] == "failure"

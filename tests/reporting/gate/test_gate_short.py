@@ -46,6 +46,7 @@ def test_no_baseline_makes_a_pin_hold(made):
     assert not acceptable(made.check(pinned(made), made.better()))  # which changes nothing about the exit code
     assert acceptable(made.check(pinned(made), made.worse()))
     assert acceptable(made.check(replace(pinned(made), lost=3, allowed=1)))
+    assert acceptable(made.check(replace(pinned(made), unmet=made.gone().unmet)))
     assert pins_told(made.check(made.same())) == ""
     first, *_ = pinned(made).pins
     several = replace(pinned(made), pins=(first, replace(first, line=3), replace(first, line=3, query="q9")))
