@@ -128,6 +128,37 @@ def test_an_item_that_is_sent_with_every_request_is_no_saving(cli, edited):
     assert one["causes"][0]["detail"] == "include agent -> always, text edited"
 
 
+def test_items_that_became_dearer_are_told_with_their_lines_everywhere(cli, edited, place):
+    """Every tool gets a schema of some 1,200 letters, which no search looks at."""
+    rows = [json.loads(line) for line in (place / "data/corpus.jsonl").read_text().splitlines()]
+    schema = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(40)}}
+    for row in rows:
+        if row["type"] == "tool":
+            edited(row["_id"], schema=schema)
+    done = cli("check", "--json", "--markdown", "s.md", "--strict")
+    assert done.code == 1, done.err
+    (one,) = done.json["selectors"]
+    (cause,) = one["causes"]
+    assert (one["changes"], cause["cause"], cause["file"]) == ([], "item dearer", "data/corpus.jsonl")
+    lines = {row["_id"]: line for line, row in enumerate(rows, 1)}
+    found = {price["item"]: price["line"] for price in one["repriced"]}
+    assert found == {item: lines[item] for item in cause["subjects"]}
+    first = one["repriced"][0]
+    assert cause["line"] == first["line"]
+    assert (first["why"], first["tokens"]) == ("schema edited", (first["head"] - first["base"]) * len(first["queries"]))
+    values = [sum(row["values"]["total_tokens"] for row in answers(place)), one["metrics"][-1]["head"]["value"] * 10]
+    assert cause["tokens"] == values[1] - values[0]
+    told = cli("check", "--annotations").out
+    assert f"{cause['file']}:{cause['line']}" in told
+    assert f"{cause['file']}:{cause['line']}" in (place / "s.md").read_text().replace("&#8203;", "")
+    dearer = [line for line in told.splitlines() if "title=item dearer on tiny" in line]
+    assert [f"file=data/corpus.jsonl,line={found[item]}," in line for item, line in zip(found, dearer, strict=True)]
+
+
+def answers(place):
+    return [json.loads(line) for line in (place / "gate.baseline/tiny/bm25.jsonl").read_text().splitlines()]
+
+
 def test_no_p_value_stands_in_any_output_for_a_selector_that_answers_alike(cli, edited, place):
     edited(NEEDED, description="Ice cream.", text="Ice cream.")
     done = cli("check", "--annotations", "--markdown", "s.md", "--junit", "j.xml")

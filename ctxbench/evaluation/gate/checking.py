@@ -13,6 +13,7 @@ from ctxbench.evaluation.gate.differences import Differences, differences
 from ctxbench.evaluation.gate.judging import Pair, compare_all
 from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, Judged, PinFailure, SelectorCheck, Verdict
 from ctxbench.evaluation.gate.pins import broken
+from ctxbench.evaluation.gate.prices import price_causes, repriced
 from ctxbench.evaluation.gate.questions import named
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
@@ -140,6 +141,7 @@ class _Compared:
                 notices=same.notices,
             )
         changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
+        prices = repriced(self.base, self.head, same, passed_over=differ.swaps)
         unmet = requirements_unmet(self.base, self.head, same)
         pins = self._pins_explained(settings, pins, changes)
         needing = [query for query in same.queries if self.head.queries[query].required]
@@ -164,10 +166,11 @@ class _Compared:
             left_out=same.left_out,
             changes=changes,
             swaps=differ.swaps,
-            causes=causes,
+            causes=(*causes, *price_causes(prices, self.head)),
             metrics=metrics,
             pins=pins,
             unmet=tuple(facts.unmet),
+            repriced=prices,
             deterministic=self._deterministic,
             lost=differ.lost,
             gained=differ.gained,

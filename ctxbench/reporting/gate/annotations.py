@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from ctxbench.errors import Fault
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, Change, Check, SelectorCheck, Verdict
+from ctxbench.evaluation.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
@@ -55,7 +55,7 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
     places = places or Places()
     judged = [*_metrics(check, strict, places), *_latency(check, strict)]
     facts = [*_pins(check, places), *_unmet(check, places), *_causes(check, strict, places)]
-    notes = [*_refusals(check, places), *facts, *judged]
+    notes = [*_refusals(check, places), *facts, *judged, *_repriced(check, places)]
     return _commands([*notes, *_notices(check)], "the summary and in the log")
 
 
@@ -186,6 +186,19 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
         if one.latency is not None and one.latency.verdict in told:
             title = _title(one, f"latency {one.latency.verdict}")
             yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency(one.latency))
+
+
+def _repriced(check: Check, places: Places) -> Iterator[_Note]:
+    """Items that cost more where tokens decide, each at its line, what adds most first; once a dataset."""
+    found: dict[tuple[str, str], Repriced] = {}
+    for one in check.selectors:
+        if any(texts.counts_tokens(judged) and judged.verdict in texts.BLAMED for judged in one.metrics):
+            for item in one.repriced:
+                found.setdefault((one.dataset, item.item), item)
+    for (dataset, name), item in sorted(found.items(), key=lambda entry: -entry[1].tokens):
+        if item.tokens > 0:
+            place = partial(places.item, dataset, name)
+            yield _Note(error=False, title=f"item dearer on {dataset}", text=texts.repriced(item), place=place)
 
 
 def _notices(check: Check) -> Iterator[_Note]:

@@ -107,6 +107,10 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
             }
             for one in check.causes
         ],
+        "repriced": [
+            {**asdict(one), "tokens": one.tokens, **_place(places.item(check.dataset, one.item))}
+            for one in check.repriced
+        ],
         "changes": [_change(one) for one in check.changes],
         "swaps": list(check.swaps),
         "texts": dict(check.texts),

@@ -147,6 +147,7 @@ def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
     yield _metrics(check)
     yield _latency(check)
     yield _causes(check, places)
+    yield _repriced(check, places)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
     yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
     yield _changes(check, f"Other items that went in or out: {len(others):,}", others, weight=Weight.DETAIL)
@@ -238,6 +239,33 @@ def _unmet(check: SelectorCheck, places: Places) -> Table:
             rows=tuple(rows),
             shown=_SHOWN,
             stacked=True,
+            joined=True,
+        )
+    )
+
+
+def _repriced(check: SelectorCheck, places: Places) -> Table:
+    """For information, unless tokens decide."""
+    rows = [
+        (
+            Quoted(one.item),
+            said(places.item(check.dataset, one.item)),
+            f"{one.base:,} -> {one.head:,}",
+            one.why,
+            f"{len(one.queries):,}",
+            f"{one.tokens:+,}",
+        )
+        for one in check.repriced
+    ]
+    decides = any(texts.counts_tokens(one) and one.verdict in texts.BLAMED for one in check.metrics)
+    return _known(
+        Table(
+            title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
+            head=("item", "where", "prompt tokens", "what was done", "queries", "tokens added"),
+            rows=tuple(rows),
+            numbers=frozenset({2, 4, 5}),
+            weight=Weight.COST if decides else Weight.DETAIL,
+            shown=_SHOWN if decides else _FEW,
             joined=True,
         )
     )

@@ -14,6 +14,7 @@ from ctxbench.evaluation.gate.model import (
     Check,
     Judged,
     LatencyJudged,
+    Repriced,
     SelectorCheck,
     Unmet,
     Verdict,
@@ -70,6 +71,13 @@ def unmet(found: Unmet) -> str:
     verb = "requires" if len(found.queries) == 1 else "require"
     told = f"{n} {verb} {'it' if len(found.items) == 1 else 'one of them'}, and nothing else would do"
     return f"{' or '.join(found.items)} ({found.why}): {told} ({some(found.queries)})"
+
+
+def repriced(found: Repriced) -> str:
+    """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
+    more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
+    over = wording.count(len(found.queries), "query", "queries")
+    return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
 
 
 def title(judged: Judged) -> str:

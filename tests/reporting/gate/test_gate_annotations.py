@@ -149,6 +149,18 @@ def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_la
     assert found[0][2] == "rule:code%20review (disabled): 2 queries require it, and nothing else would do (q2 and q5)"
 
 
+def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):
+    lines = {"tool:a:x": 3, "tool:a:y": 4, "rule:z": 5}
+    places = Places(item=lambda _dataset, item: ("c.jsonl", lines[item]))
+    found = read(workflow_commands(made.check(made.dearer()), places=places))
+    assert [(kind, about["line"]) for kind, about, _ in found] == [("error", "3"), ("warning", "3"), ("warning", "4")]
+    assert found[0][2].endswith("; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)")
+    assert found[1][1]["title"] == "item dearer on desk"
+    assert found[1][2] == ("tool:a:x costs 540 prompt tokens and cost 100 (schema edited): 1,760 more over 4 queries")
+    same = replace(made.dearer(), metrics=())
+    assert workflow_commands(made.check(same), places=places) == ""
+
+
 def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
     for deterministic in (True, False):
         check = made.check(replace(made.worse(), deterministic=deterministic))

@@ -62,9 +62,9 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
     assert compared[0] == compared[1] | {"p": None, "p_holm": None}
 
 
-def test_what_is_gone_has_its_place(made):
+def test_what_is_gone_and_what_costs_otherwise_have_their_places(made):
     places = Places(item=lambda _dataset, item: ("c.jsonl", 4) if item == "tool:a:y" else ("c.jsonl", 0))
-    (gone,) = json.loads(dump_json(check_dict(made.check(made.gone()), places=places)))["selectors"]
+    gone, dearer = json.loads(dump_json(check_dict(made.check(made.gone(), made.dearer()), places=places)))["selectors"]
     assert gone["unmet"] == [
         {
             "items": ["rule:code%20review"],
@@ -81,6 +81,20 @@ def test_what_is_gone_has_its_place(made):
             "line": 4,
         },
     ]
+    assert dearer["repriced"][1] == {
+        "item": "tool:a:y",
+        "base": 50,
+        "head": 60,
+        "queries": ["q0", "q1"],
+        "why": "schema edited",
+        "tokens": 20,
+        "file": "c.jsonl",
+        "line": 4,
+    }
+    (cause,) = dearer["causes"]
+    assert (cause["cause"], cause["file"], cause["line"]) == ("item dearer", "c.jsonl", 4)
+    (plain,) = read(made.check(made.dearer()))["selectors"]
+    assert (plain["causes"][0]["file"], plain["causes"][0]["line"]) == (None, None)
 
 
 def test_the_exit_code_is_that_of_the_process(made):

@@ -9,7 +9,7 @@ import pytest
 from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Verdict
 from ctxbench.reporting.gate import texts
-from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text
+from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text, Weight
 from ctxbench.reporting.gate.document import document, refusal
 from ctxbench.reporting.gate.places import Places
 
@@ -97,6 +97,26 @@ def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(
     assert nowhere.head == ("item", "what became of it", "queries")
     assert "no reason to fail with --allow-removed" in told.closing[-2].text
     assert told.closing[-1] == Code(ACCEPT)
+
+
+def test_items_that_cost_otherwise_are_told_with_file_and_line_and_so_are_causes(made):
+    lines = {"tool:a:x": 3, "tool:a:y": 4, "rule:z": 5}
+    places = Places(item=lambda _dataset, item: ("c.jsonl", lines[item]))
+    found = tables(document(made.check(made.dearer()), places=places).sections[0])
+    cause = dict(zip(found["Causes, most costly first"].head, found["Causes, most costly first"].rows[0], strict=True))
+    assert cause["cause"] == "item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)"
+    assert (cause["where"], cause["prompt tokens"]) == ("c.jsonl:3", "+1,780")
+    prices = found["Items that cost otherwise where they are offered as before"]
+    assert prices.head == ("item", "where", "prompt tokens", "what was done", "queries", "tokens added")
+    assert prices.rows == (
+        ("tool:a:x", "c.jsonl:3", "100 -> 540", "schema edited", "4", "+1,760"),
+        ("tool:a:y", "c.jsonl:4", "50 -> 60", "schema edited", "2", "+20"),
+        ("rule:z", "c.jsonl:5", "9 -> 8", "schema edited", "1", "-1"),
+    )
+    assert (prices.numbers, prices.weight) == (frozenset({2, 4, 5}), Weight.COST)
+    plain = tables(document(made.check(replace(made.dearer(), metrics=()))).sections[0])
+    prices = plain["Items that cost otherwise where they are offered as before"]
+    assert (prices.head[1], prices.numbers, prices.weight) == ("prompt tokens", frozenset({1, 3, 4}), Weight.DETAIL)
 
 
 def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):

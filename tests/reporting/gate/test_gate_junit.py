@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ctxbench.errors import Fault
 from ctxbench.evaluation.gate.model import Verdict
 from ctxbench.reporting.gate.junit import junit, refusal
+from ctxbench.reporting.gate.places import Places
 
 # Elements of junit-10.xsd (Jenkins' xunit plugin) that are used: attributes that must and that may stand, and children.
 SCHEMA = {
@@ -87,6 +88,14 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
         assert told.startswith("worse: 100.0")
         assert (", p 0.0020, tolerance" in told) is not deterministic
         assert ("), tolerance 1.0 points" in told) is deterministic
+
+
+def test_a_metric_that_fails_names_what_is_to_blame_with_its_place(made):
+    places = Places(item=lambda _dataset, item: ("c.jsonl", 3) if item == "tool:a:x" else ("c.jsonl", 0))
+    for named, where in (({}, ""), ({"places": places}, " (c.jsonl:3)")):
+        (suite,) = read(junit(made.check(made.dearer()), **named))
+        told = suite.find(".//failure").get("message")
+        assert told.endswith(f"; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y){where}")
 
 
 def test_strictly_what_cannot_be_told_fails(made):

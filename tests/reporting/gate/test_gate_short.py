@@ -122,6 +122,19 @@ def test_where_nothing_was_lost_the_cause_is_that_of_the_metric_that_decided(mad
     assert costliest((replace(one, metrics=()),)) is None
 
 
+def test_what_became_dearer_is_to_blame_for_tokens_and_for_nothing_else(made):
+    assert costliest((made.dearer(),))[0].kind is CauseKind.DEARER
+    judged = (made.worse().metrics[0],)
+    assert costliest((replace(made.dearer(), metrics=judged),)) is None
+
+
+def test_where_tokens_alone_decided_what_was_lost_within_the_allowance_is_not_the_headline(made):
+    both = replace(made.dearer(), causes=(*made.worse().causes, *made.dearer().causes), lost=1, allowed=1)
+    assert costliest((both,))[0].kind is CauseKind.DEARER
+    assert costliest((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
+    assert costliest((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED
+
+
 def test_though_counts_what_was_lost_and_gained_over_all_selectors(made):
     assert though_lost((made.same(), made.better())) == ""
     losing = replace(made.better(), changes=(made.LOST,), lost=1)
