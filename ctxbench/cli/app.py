@@ -196,7 +196,11 @@ def check(
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail also where it cannot be told.")] = False,
     allow_removed: Annotated[
-        bool, typer.Option("--allow-removed", help="Leave out queries that are gone, changed or relabelled.")
+        bool,
+        typer.Option(
+            "--allow-removed",
+            help="Leave out queries that are gone, changed or relabelled; required items that are gone are no failure.",
+        ),
     ] = False,
     markdown: Annotated[
         Path | None, typer.Option(help="Write a summary; behind what is there if it is $GITHUB_STEP_SUMMARY.")

@@ -23,8 +23,8 @@ from ctxbench.fileio import write_atomic
 if TYPE_CHECKING:
     from ctxbench.evaluation.gate.gate import Checked
     from ctxbench.evaluation.gate.model import Check
-    from ctxbench.reporting.gate.annotations import Places
     from ctxbench.reporting.gate.blocks import Document
+    from ctxbench.reporting.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -41,7 +41,7 @@ class Asked:
         vectors: write vectors beside it.
         texts: whether texts of requests and items stand in outputs.
         strict: fail where it cannot be told.
-        allow_removed: leave out queries that are gone, changed or relabelled.
+        allow_removed: leave out queries that are gone, changed or relabelled, and pass over requirements unmet.
         latency: time both sides, too.
     """
 
@@ -235,7 +235,7 @@ class _Found:
 def _checked(asked: Asked) -> _Found:
     """Check. Plugins that print do so on stderr. What is held against a baseline without texts is told without."""
     from ctxbench.evaluation.gate.gate import check_gate, check_runs
-    from ctxbench.reporting.gate.annotations import Places
+    from ctxbench.reporting.gate.places import Places
     from ctxbench.reporting.gate.texts import without_texts
 
     with progress() as shown, printing_to_stderr():
@@ -283,18 +283,18 @@ def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
     from ctxbench.reporting.gate.document import document
 
     found = what.check
-    told = document(found, strict=asked.strict, accept=what.accept, first=what.first)
+    told = document(found, strict=asked.strict, accept=what.accept, first=what.first, places=what.places)
     if outputs.markdown is not None:
         _summarise(told, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.reporting.gate.junit import junit
 
-        _write(outputs.junit, junit(found, strict=asked.strict))
+        _write(outputs.junit, junit(found, strict=asked.strict, places=what.places))
     if outputs.json:
         from ctxbench.jsonio import dump_json
         from ctxbench.reporting.gate.as_json import check_dict
 
-        _print(json=dump_json(check_dict(found, strict=asked.strict), indent=2))
+        _print(json=dump_json(check_dict(found, strict=asked.strict, places=what.places), indent=2))
         return
     commands = ""
     if outputs.annotations:
