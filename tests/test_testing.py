@@ -27,6 +27,7 @@ from ctxbench.testing import (
     mock_requests,
     mock_resources,
 )
+from ctxbench.testing.conformance import process_faults
 
 KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
 BUILT_IN = [(kind, name) for kind in KINDS for name in sorted(registry._BUILT_IN[kind])]
@@ -79,7 +80,17 @@ OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in OF_FILES])
 def test_built_in_strategies_conform(kind, name):
-    check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"))
+    check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"), processes=0)
+
+
+def test_built_in_strategies_answer_alike_in_new_processes():
+    tasks = [
+        (kind, name, parameters, BEHIND.get(name, "dense"))
+        for kind, name in BUILT_IN
+        if name not in OF_FILES
+        for parameters in [NEEDED.get(name, {}), *PARAMETERS.get(name, [])]
+    ]
+    assert list(process_faults(tasks)) == []
 
 
 @pytest.mark.parametrize(

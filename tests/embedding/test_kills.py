@@ -54,7 +54,7 @@ def _count(store):
         connection.close()
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing_that_was_committed(kills, minilm, desk_texts, tmp_path):
     moments = random.Random(kills)
     texts_file = Path(__file__).parents[1] / "data" / "desk" / "embedding_texts.json"

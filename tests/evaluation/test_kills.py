@@ -1,6 +1,6 @@
 """`ctxbench run` killed at random moments of indexing and running: nothing is lost, and the end is the same bytes.
 
-CTXBENCH_KILLS says how often it is killed; a dozen by default, a hundred take some minutes.
+CTXBENCH_KILLS says how often it is killed; six times by default, a hundred take some minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from ctxbench.embedding.vectors import COMMIT_TEXTS
 from tests.children import child
 
-KILLS = int(os.environ.get("CTXBENCH_KILLS", "12"))
+KILLS = int(os.environ.get("CTXBENCH_KILLS", "6"))
 EXPERIMENT = """
 datasets: [bfcl-simple]
 selectors:
