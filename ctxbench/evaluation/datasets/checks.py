@@ -284,10 +284,8 @@ class _Labels(_Part):
                 yield from self._reachable(query, members)
 
     def _twice(self, label: Label, first: dict[tuple[str, ItemKey], int], i: int) -> Iterable[str]:
-        j = first.setdefault((label.query, label.item), i)
-        if j != i:
-            path, line = self.contents.place_label(j)
-            yield "occurs twice" + (f", first in {path.name}, line {line}" if path else "")
+        if first.setdefault((label.query, label.item), i) != i:  # a file's are told where it is read
+            yield "occurs twice"
 
     def _references(self, label: Label) -> Iterable[str]:
         contents = self.contents

@@ -376,6 +376,22 @@ def test_a_pipe_or_a_folder_in_place_of_a_file_is_a_fault(folder: Path, name: st
     assert [found.split(";")[0] for found in faults_of(folder)] == [f"{name}:0:0 {Path(name).name} is a folder"]
 
 
+def test_of_many_labels_that_occur_twice_a_few_are_told_and_the_rest_is_counted(folder: Path) -> None:
+    path = folder / TEST
+    header, first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([header, first, *others, *[first] * 50_000, ""]))
+    found = faults_of(folder)
+    line = len(others) + 3
+    assert len(found) == 21
+    assert found[0] == (
+        f"qrels/test.tsv:{line}:0 label of 'reference:project%20keys' for query 'q06' occurs twice, first in "
+        "test.tsv, line 2"
+    )
+    assert found[-1] == f"qrels/test.tsv:{line + 20}:0 49,980 more labels from here on occur twice"
+    with pytest.raises(InputError, match=r"line 2 .*\n  49,980 more labels from here on occur twice \("):
+        read_dataset(folder)
+
+
 def test_labels_of_a_split_that_no_query_is_of(folder: Path) -> None:
     (folder / "qrels" / "tset.tsv").write_text("query-id\tcorpus-id\tscore\n")
     assert faults_of(folder) == [
