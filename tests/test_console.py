@@ -127,7 +127,7 @@ def test_inside_a_guard_python_and_libraries_are_guarded_and_outside_no_more(
 
 def test_a_traceback_at_the_very_end_of_a_process_is_guarded() -> None:
     code = "from ctxbench.console import guarded\nwith guarded(for_good=True): pass\nraise ValueError('\\x1b[2J\\n::x')"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
     assert done.stderr.endswith("ValueError: \ufffd[2J\n: :x\n")
 
 

@@ -208,10 +208,10 @@ def test_text_that_is_not_utf_8_is_placed(refused, place):
         (("--set", "contextTopN=51"), "contextTopN must be 0 to 50, got 51"),
         (("--set", "contextIncludeScore=1.01"), "contextIncludeScore must be 0 to 1, got 1.01"),
         (("--set", "contextIncludeScore=1e999"), "got inf"),
-        (("--set", "contextIncludeScore=nan"), "--set needs NAME=VALUE with a number, for example contextTopN=3"),
+        (("--set", "contextIncludeScore=nan"), "--set needs NAME=VALUE with a number, for example at_most=3"),
         (
             ("--set", "contextTopN"),
-            "--set needs NAME=VALUE with a number, for example contextTopN=3; got 'contextTopN'",
+            "--set needs NAME=VALUE with a number, for example at_most=3; got 'contextTopN'",
         ),
         (("--set", "contextTopN="), "--set needs NAME=VALUE with a number"),
         (("--set", "contextTopN=3.5"), "contextTopN must be of type int, got 3.5"),

@@ -9,7 +9,6 @@ import importlib.metadata
 import json
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ import pytest
 from ctxbench import registry
 from ctxbench.cli import progress
 from ctxbench.cli.app import main
+from tests.children import child
 from tests.cli.hostile_cases import Asked, World
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
@@ -162,17 +162,14 @@ def process(place, *arguments, typed=(), start="from ctxbench.__main__ import ma
     terminal = Terminal()
     command = [sys.executable, "-c", f"{start}\nmain()", *arguments]
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.slave)
-    running = subprocess.Popen(command, cwd=place, env={**os.environ, **environment}, **streams)
-    terminal.close()
-    try:
+    with child(command, cwd=place, env={**os.environ, **environment}, **streams) as running:
+        terminal.close()
         for prompt, keys in typed:
             end = time.monotonic() + 60
             while prompt not in terminal.data and time.monotonic() < end and running.poll() is None:
                 time.sleep(0.02)
             os.write(terminal.master, keys)
         code = running.wait(60)
-    finally:
-        running.kill()
     return code, terminal.text()
 
 

@@ -120,7 +120,7 @@ def keyed(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", f"Bearer {STRIPE}")
     yield f"http://127.0.0.1:{server.server_port}/t/{GITHUB}?k=20&api_key=tiger-42&sig=aB%2Fc%2B1d"
     server.shutdown()
-    thread.join()
+    thread.join(60)
     server.server_close()
 
 
