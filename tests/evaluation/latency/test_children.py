@@ -64,9 +64,13 @@ def test_a_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_child_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "items")  # reading it waits for a writer that never comes
     job(items=str(tmp_path / "items")).write(tmp_path / "job.json")
-    command = [sys.executable, "-m", "ctxbench.evaluation.latency", str(tmp_path / "job.json"), "0"]
+    code = (
+        "import sys, time; from ctxbench.evaluation.latency import __main__ as m\n"
+        "m.work = lambda *a, **k: time.sleep(600)\n"
+        f"sys.argv[1:] = [{str(tmp_path / 'job.json')!r}, '0']; sys.exit(m.main())"
+    )
+    command = [sys.executable, "-c", code]
     with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdin is not None
         assert started.poll() is None
