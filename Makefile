@@ -17,7 +17,7 @@ demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the pa
 	@echo "  $(BIN)/ctxbench select \"area of a triangle\" --catalog bfcl-simple --preset normal"
 
 test: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## run all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .

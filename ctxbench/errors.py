@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctxbench.visible import one_line
+
 SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
 
 
@@ -78,7 +80,7 @@ class Fault:
 class InputError(UserError):
     """Everything that is wrong in one input, reported at once.
 
-    The message lists the first 50 and says how many more there are.
+    The message lists the first 50, a line each whatever they quote, and says how many more there are.
 
     Attributes:
         faults: all faults, in file order; never empty.
@@ -90,12 +92,12 @@ class InputError(UserError):
         self.faults = tuple(faults)
         self.subject = subject
         if len(self.faults) == 1 and not subject:
-            super().__init__(str(self.faults[0]))
+            super().__init__(one_line(str(self.faults[0])))
         else:
             count = f"{len(self.faults)} fault{'s' if len(self.faults) > 1 else ''}"
             head = f"{subject}: {count}" if subject else count
             rest = [f"  and {len(self.faults) - SHOWN} more"] if len(self.faults) > SHOWN else []
-            super().__init__("\n".join([head, *(f"  {fault}" for fault in self.faults[:SHOWN]), *rest]))
+            super().__init__("\n".join([head, *(f"  {one_line(str(fault))}" for fault in self.faults[:SHOWN]), *rest]))
 
 
 def faults_of(error: Exception) -> tuple[Fault, ...]:

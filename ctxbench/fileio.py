@@ -27,17 +27,50 @@ _POLL = 0.1  # seconds between two looks at a lock that another process holds
 _TEMPORARY, _ASIDE = ".tmp", ".old"  # a file or folder being made; a whole folder that makes room for another
 _ABANDONED = 86_400.0  # seconds after which nobody is taken to be filling a temporary folder any more
 _LONGEST = 200  # bytes of a name that stay in the names beside it; most file systems take 255 in all
+_GIVEN = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_SPECIAL = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+def special(path: Path | str) -> str:
+    """What stands at a path that is neither a file nor a folder, such as `a pipe`; else empty."""
+    try:
+        return _SPECIAL.get(stat.S_IFMT(_usable(path).stat().st_mode), "")
+    except OSError:
+        return ""  # opening it says what is wrong
+
+
+def readable(path: Path | str, *, again: bool = False) -> Path:
+    """The path, to be opened for reading; nothing need stand there.
+
+    Args:
+        path: of a file. Who reads a pipe or a device may wait for ever; but what the process itself was given may be
+            read: /dev/stdin, and what a shell makes of `<(command)`.
+        again: it is read more than once, which none of those can be.
+
+    Raises:
+        StorageError: it can be no path, or what stands there is neither a file nor a folder.
+    """
+    found = special(path)
+    if found and (again or not str(path).startswith(_GIVEN)):
+        more = ", which can be read more than once" if again else ""
+        raise StorageError(f"cannot read {path}: it is {found}; expected a file{more}")
+    return _usable(path)
 
 
 def read_bytes(path: Path | str) -> bytes:
     """Read a file whole, without the byte order mark it may start with.
 
     Raises:
-        StorageError: it is missing, a folder, or cannot be read.
+        StorageError: it is missing, no file, or cannot be read.
     """
     try:
-        data = _usable(path).read_bytes()
+        data = readable(path).read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
     return data.removeprefix(_BOM)
@@ -77,7 +110,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
         StorageError: the file is missing or cannot be read.
     """
     try:
-        with _usable(path).open("rb") as stream:
+        with readable(path).open("rb") as stream:
             for number, raw in enumerate(stream, start=1):
                 if number == 1 and is_utf16(raw):
                     faults.append(Fault(UTF16, path, 1))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,29 @@ class Query:
             frozen(array)
         none = (None,) * len(batch)
         return cls(batch, start, texts, weight, kinds, ((),) * len(batch), none, none)
+
+    @cached_property
+    def distinct(self) -> tuple[Query, IntArray]:
+        """The query without chunks that repeat an earlier one of their request at the same weight.
+
+        A search by the best pair finds the same with it, however often a request says the same.
+
+        Returns:
+            The query, and the place that each of its chunks has within its request here, shape (n_chunks,).
+        """
+        request, seen = owners(self.start).tolist(), set()
+        kept = np.zeros(len(self.text), dtype=np.bool_)
+        for chunk, one in enumerate(zip(request, self.text, self.weight.tolist(), strict=True)):
+            if one not in seen:
+                seen.add(one)
+                kept[chunk] = True
+        rows = np.flatnonzero(kept)
+        place = rows - self.start[owners(self.start)[rows]]
+        if kept.all():
+            return self, place
+        start = np.append(0, np.cumsum(kept))[self.start].astype(np.int64)
+        text = tuple(self.text[row] for row in rows.tolist())
+        return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), place
 
     def chunks(self, request: int) -> tuple[str, ...]:
         """The chunks of one request."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, suggest
-from ctxbench.redaction_rules import KINDS, RULES, Rule, is_name
+from ctxbench.redaction_rules import KINDS, KNOWN_KEYS, RULES, Rule, is_name
 from ctxbench.yamlio import line_of, load_yaml
 
 _WORD = re.compile(r"[^\W_]+")
@@ -164,6 +164,29 @@ class Redactor:
             self._distinct[kind] += 1
             placeholder = self._placeholders[kind, secret] = f"<{kind}-{self._distinct[kind]}>"
         return placeholder
+
+
+def known_keys(text: str) -> Iterator[tuple[int, str]]:
+    """Where keys stand whose form tells what they are (`ghp_...`, a JWT, a private key): position and key, by rule."""
+    lowered = text.casefold()
+    for rule in KNOWN_KEYS:
+        if any(part in lowered for part in rule.needs):
+            for found in rule.pattern.finditer(text):
+                start, end = rule.secret(found)
+                if rule.holds(text[start:end]):
+                    yield start, text[start:end]
+
+
+def masked(text: str) -> str:
+    """A text to be shown: of every key in it that `known_keys` finds only the first characters are left."""
+    for key in sorted({key for _, key in known_keys(text)}, key=len, reverse=True):
+        text = text.replace(key, shortened(key))
+    return text
+
+
+def shortened(key: str) -> str:
+    """What may be shown of a key: `ghp_…`; of a private key its first line."""
+    return f"{key[: key.find('-----', 5) + 5] if key.startswith('-----') else key[:4]}…"
 
 
 def read_rules(path: Path | str) -> tuple[tuple[Rule, ...], tuple[str, ...]]:

@@ -97,6 +97,21 @@ def is_name(text: str) -> bool:
     )
 
 
+def _is_drawn(text: str) -> bool:
+    """Whether what begins as a key may be one, rather than words (`sk-to-horizon`) or a stand-in (`ghp_xxxxxxxx`)."""
+    drawn = "-" not in text[3:] or any(char.isdigit() or char.isupper() for char in text)
+    return drawn and not _STAND_IN.search(text)
+
+
+def _is_key_block(text: str) -> bool:
+    """Whether base64 stands behind the first line of a private key, rather than a sentence on how keys begin."""
+    lines = (line.strip() for line in re.split(r"\\[nr]|\n", _DASHES.sub("", text)))
+    first = next((line for line in lines if line and not _HEADER.match(line)), "")
+    word = first.partition(" ")[0]
+    whole = word == first or len(word) >= 24  # a key without line ends, and no sentence
+    return whole and bool(_BASE64.fullmatch(word)) and not (word.islower() or _STAND_IN.search(word))
+
+
 def _has_digit_or_mark(text: str) -> bool:
     return not text.startswith("<") and any(not c.isalpha() for c in text.rstrip(".,;!?"))
 
@@ -132,6 +147,10 @@ def _is_person_folder(text: str) -> bool:
     return text.casefold() not in ("shared", "public", "default", "runner", "ubuntu", "user", "username", "you", "me")
 
 
+_STAND_IN = re.compile(r"(?i:x{4}|your|placeholder|changeme)|\*{3}|\.{3}")
+_HEADER = re.compile(r"[A-Za-z-]+: ")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+=*")
+_DASHES = re.compile(r"-----[A-Z ]+-----")
 _SENTENCES = """
 please required optional none null true false expired missing invalid wrong empty string unknown valid changed
 reset what where when which that this there here with from your have does needed undefined protected
@@ -162,13 +181,21 @@ def _name(before: str, after: str = "", words: str = "{0,1}") -> re.Pattern[str]
     return re.compile(rf"{before}(?P<secret>{_NAME}(?:[ ]{_NAME}){words}){after}", re.MULTILINE)
 
 
-_PRIVATE_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+_PRIVATE_KEY = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
+)
+_START = (
+    r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # of a word, also behind what stands for a line end or a quote
+)
 _TOKENS = (  # as their owners print them
     r"sk-[A-Za-z0-9_-]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
     r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}"
     r"|pypi-[\w-]{30,}|SG\.[\w-]{16,}\.[\w-]{16,}|dop_v1_[0-9a-f]{32,}|shpat_[0-9a-fA-F]{20,}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|lin_api_\w{20,}|sntrys_[\w=+/-]{20,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|lin_api_\w{20,}|sntrys_[\w=+/-]{20,}|xapp-\d-[\w-]{16,}|GOCSPX-[\w-]{20,}"
+    r"|gsk_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{30,}|pplx-[A-Za-z0-9]{30,}|tvly-[\w-]{20,}|ntn_[A-Za-z0-9]{30,}"
+    r"|figd_[\w-]{20,}|sbp_[0-9a-f]{30,}|hvs\.[\w-]{20,}|dckr_pat_[\w-]{20,}|ATATT3[\w=-]{30,}|dapi[0-9a-f]{32}"
+    r"|\d{8,10}:AA[\w-]{32,}"
 )
 _SPELT_OUT = r"(?i:password|passwd|pwd|passphrase|passcode|passwort)(?i:[_-]?(?:\d{1,2}|base64|value|text))?"
 _ASSIGNED = (
@@ -188,15 +215,26 @@ _GREETED = ("hi", "hello", "hey", "dear", "good", "hallo", "guten", "liebe")
 _CLOSED = ("best", "kind", "warm", "regards", "cheers", "thank", "sincerely", "yours", "grüss", "gruess")
 _NAMED = ("customer", "contact", "client", "patient", "full", "behalf")
 
-RULES: tuple[Rule, ...] = (
-    Rule("key", re.compile(_PRIVATE_KEY), ("private key",)),
-    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/<>\"'?#,]{1,400})(?=@)"), ("://",), _is_login),
+KNOWN_KEYS: tuple[Rule, ...] = (  # of a form that their owners gave them
+    Rule("key", re.compile(_PRIVATE_KEY), ("private key",), _is_key_block),
     Rule(
         "key",
         re.compile(r"(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[\w/-]+)"),
         ("hooks.slack.com", "webhooks"),
+        _is_drawn,
     ),
-    Rule("key", re.compile(rf"(?<!\w)(?:{_TOKENS})"), ("-", "_", "akia", "asia", "aiza", "ya29.", "sg.", "eyj")),
+    Rule(
+        "key",
+        re.compile(rf"{_START}(?:{_TOKENS})"),
+        ("-", "_", "akia", "asia", "aiza", "ya29.", "sg.", "eyj", "hvs.", "dapi", "atatt3", ":aa"),
+        _is_drawn,
+    ),
+)
+
+RULES: tuple[Rule, ...] = (
+    KNOWN_KEYS[0],
+    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/<>\"'?#,]{1,400})(?=@)"), ("://",), _is_login),
+    *KNOWN_KEYS[1:],
     Rule(
         "key",
         re.compile(r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+(?P<secret>[A-Za-z0-9_.~+/=-]{6,})"),

@@ -25,6 +25,7 @@ import numpy as np
 
 from ctxbench.arrays import IntArray
 from ctxbench.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.fileio import readable
 from ctxbench.jsonio import parse_json
 
 _MOST_TOKENS = 2**53  # sums of such counts stay exact wherever they pass through a float
@@ -145,9 +146,9 @@ class FileCounter:
             path, wanted = pinned[1], pinned[2]
         self._path = Path(path)
         try:
-            content = self._path.read_bytes()
-        except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
-            reason = getattr(error, "strerror", None) or error
+            content = readable(self._path).read_bytes()
+        except OSError as error:
+            reason = error.strerror or error
             raise StorageError(f"cannot read the token counts {path!r}: {reason}{_looked_for(self._path)}") from error
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(wanted):

@@ -696,5 +696,7 @@ def test_reading_an_experiment_loads_no_model_and_no_client(given):
         "print(json.dumps([m for m in ('onnxruntime', 'tokenizers', 'httpx', 'bm25s', 'jsonschema', 'pandas', "
         "'scipy', 'pydantic', 'jinja2', 'rich') if m in sys.modules]))"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], check=True, capture_output=True, text=True, timeout=120
+    )
     assert json.loads(done.stdout) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,9 +21,12 @@ from ctxbench.fileio import (
     iter_lines,
     read_bytes,
     read_text,
+    readable,
     recover_folder,
+    special,
     write_atomic,
 )
+from tests.children import child
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
@@ -70,6 +73,38 @@ def test_a_missing_file_and_a_folder_are_storage_errors(tmp_path: Path) -> None:
         read_text(tmp_path / "nothing.txt")
     with pytest.raises(StorageError, match="directory"):
         list(iter_lines(tmp_path, []))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
+def test_what_is_no_file_is_refused_before_anybody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    odd = {"pipe": "a pipe", "link": "a pipe", "socket": "a socket", "/dev/zero": "a character device"}
+    for name, what in odd.items():
+        path = tmp_path / name
+        assert special(path) == what
+        for use in (read_bytes, read_text, lambda p: list(iter_lines(p, []))):
+            with pytest.raises(StorageError) as caught:
+                use(path)
+            assert str(caught.value) == f"cannot read {path}: it is {what}; expected a file"
+    (tmp_path / "file").write_text("x")
+    assert [special(tmp_path / name) for name in ("file", "", "none")] == ["", "", ""]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="pipes of a shell")
+def test_a_pipe_that_the_process_was_given_is_read_where_once_is_enough() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntwo\n")
+    os.close(writing)
+    try:
+        path = f"/dev/fd/{reading}"
+        with pytest.raises(StorageError, match="it is a pipe; expected a file, which can be read more than once"):
+            readable(path, again=True)
+        assert list(iter_lines(path, [])) == [(1, "one"), (2, "two")]
+    finally:
+        os.close(reading)
 
 
 def test_writing_makes_folders_follows_links_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -205,7 +240,7 @@ def orphaned(tmp_path: Path) -> Path:
     target = tmp_path / "d"
     with atomic_folder(target) as folder:
         (folder / "x").write_text("old")
-    killed = subprocess.run([sys.executable, "-c", _KILLED_BETWEEN, str(target)], check=False)
+    killed = subprocess.run([sys.executable, "-c", _KILLED_BETWEEN, str(target)], check=False, timeout=120)
     assert killed.returncode == 9
     assert not target.exists()
     return target
@@ -273,13 +308,11 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:
         f"while True:\n    for c in '0123456789':\n        write_atomic({str(path)!r}, c * 100_000)\n"
     )
     for pause in (0.0, 0.003, 0.006, 0.011, 0.017):
-        writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(pause)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
+        with child([sys.executable, "-c", code], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(pause)
+            writer.kill()
         data = path.read_text()
         assert len(data) == 100_000
         assert len(set(data)) == 1

@@ -67,7 +67,9 @@ class Repository:
     def run(self, *command, **env):
         """Run a command in the checkout."""
         own = {**self.env, **env}
-        return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=self.folder, env=own, capture_output=True, text=True, check=False, timeout=120
+        )
 
     def git(self, *arguments):
         """Run git; returns what it prints."""
@@ -192,7 +194,7 @@ def test_the_workflow_may_only_read_and_hides_no_exit_code():
     for step in job["steps"]:
         assert set(step) <= {"name", "uses", "with", "run", "if"}
         assert "secrets" not in json.dumps(step)
-        assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@v[0-9]+", step["uses"])
+        assert "uses" not in step or step["uses"].startswith("actions/")  # by commit: tests/test_workflows_docs.py
         assert "|" not in step.get("run", "")  # a pipe, or `|| true`
     assert [step.get("if") for step in job["steps"]] == [None, None, None, None, "always()"]
     (setup,) = [step for step in job["steps"] if step.get("uses", "").startswith("actions/setup-python@")]

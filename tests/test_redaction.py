@@ -7,8 +7,9 @@ import hashlib
 import pytest
 
 from ctxbench.errors import InputError, ParameterError, StorageError
-from ctxbench.redaction import Redactor, read_rules, redactor
+from ctxbench.redaction import Redactor, known_keys, masked, read_rules, redactor
 from ctxbench.redaction_rules import is_name, is_random, passes_iban, passes_luhn
+from tests.planted import GITHUB, KEYS, PEM
 
 REPLACED = [
     ("Write to anna.berg+x@mail.example.co.uk.", "Write to <mail-1>."),
@@ -103,6 +104,10 @@ KEPT = [
     "pin: create_issue_2, pin the tab, max_tokens: 4096, token: 512, tokens=90000, spin: fast",
     "token_count: 4096, Token: what is it? token=$TOKEN, password: ${PASSWORD}",
     "I am German of course",
+    "set OPENAI_KEY to sk-your-own-key-from-the-console and GH to ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    "see sk-evening-relax-paradise-tropical-peaceful",
+    "A PEM key begins with -----BEGIN PRIVATE KEY----- and ends with -----END PRIVATE KEY-----, in between base64.",
+    r"key: -----BEGIN PRIVATE KEY-----\nXXXX\n-----END PRIVATE KEY-----",
     "ssh://git@forge.example/shop.git and src/components/AllOpenRequests2/RepositoryByUserIdAndState",
 ]
 
@@ -271,3 +276,27 @@ def test_a_file_of_patterns_that_is_none_is_an_error(tmp_path):
         redactor(tmp_path / "none.yaml")
     with pytest.raises(ParameterError, match="must not be empty"):
         redactor(keep=[""])
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_of_a_known_form_are_found_where_they_stand_and_shown_by_their_start(key):
+    text = f"Use it:\n\n  key={key} now"
+    assert list(known_keys(text)) == [(text.index(key), key)]
+    shown = masked(text)
+    assert key not in shown
+    assert shown.startswith(f"Use it:\n\n  key={key[:4]}")
+
+
+def test_a_key_is_found_behind_what_stands_for_a_line_end_and_in_a_url():
+    assert [key for _, key in known_keys(rf"a\n{GITHUB}")] == [GITHUB]
+    assert [key for _, key in known_keys(f"?x=%22{GITHUB}%22")] == [GITHUB]
+    assert not list(known_keys(f"x{GITHUB}"))
+
+
+def test_of_a_private_key_only_its_first_line_is_shown():
+    assert masked(f"a {PEM} b") == f"a {PEM.splitlines()[0]}… b"
+    assert masked("nothing") == "nothing"
+
+
+def test_a_name_or_number_alone_is_no_known_key():
+    assert not list(known_keys("password: hunter2, anna@corp.example, +49 171 2345678, commit 9fceb02d0ae598e95dc970"))

@@ -27,6 +27,7 @@ from ctxbench.testing import (
     mock_requests,
     mock_resources,
 )
+from ctxbench.testing.conformance import process_faults
 
 KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
 BUILT_IN = [(kind, name) for kind in KINDS for name in sorted(registry._BUILT_IN[kind])]
@@ -79,7 +80,17 @@ OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in OF_FILES])
 def test_built_in_strategies_conform(kind, name):
-    check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"))
+    check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"), processes=0)
+
+
+def test_built_in_strategies_answer_alike_in_new_processes():
+    tasks = [
+        (kind, name, parameters, BEHIND.get(name, "dense"))
+        for kind, name in BUILT_IN
+        if name not in OF_FILES
+        for parameters in [NEEDED.get(name, {}), *PARAMETERS.get(name, [])]
+    ]
+    assert list(process_faults(tasks)) == []
 
 
 @pytest.mark.parametrize(
@@ -144,7 +155,7 @@ class TestMocks:
 
 def test_the_suite_needs_no_pytest():
     code = "import sys, ctxbench.testing; sys.exit('pytest' in sys.modules or 'hypothesis' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 
 # What each class of the module does wrong, by the kind it is registered as: (class, parameters) -> what is said.

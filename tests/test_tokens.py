@@ -224,7 +224,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 @pytest.mark.parametrize("path", ["a\0b", "a" * 300, "a\ud800b"])
 def test_what_can_be_no_path_is_a_storage_error(path):
-    with pytest.raises(StorageError, match="cannot read the token counts 'a"):
+    with pytest.raises(StorageError, match=r"cannot read the token counts 'a|can be no path"):
         open_counter(f"file:{path}")
 
 
@@ -410,7 +410,7 @@ def test_a_process_killed_while_it_writes_leaves_a_usable_cache(tmp_path):
         "database.executemany('INSERT INTO counts VALUES (?, ?, ?)', rows)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=environment())
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=environment(), timeout=120)
     assert killed.returncode == -9
     assert (tmp_path / "tokens.sqlite-journal").exists()  # half-done, on disk
     cache = TokenCache(tmp_path)
@@ -434,6 +434,6 @@ def environment() -> dict[str, str]:
 
 def run_python(program: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(), timeout=120
     )
     return done.stdout.strip()

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.labelling.agreement import Agreement
@@ -50,7 +49,7 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
         items = [dataset.catalog[dataset.catalog.position(pair.item)].as_row() for pair in of_query]
         rows.append({**_only(query.as_row(), _ASKED), "items": [_only(item, _SHOWN) for item in items]})
     write_atomic(out, dump_jsonl(rows))
-    typer.echo(f"{len(pairs):,} pairs of {len(rows):,} queries written to {out}", err=True)
+    say(f"{len(pairs):,} pairs of {len(rows):,} queries written to {out}", err=True)
 
 
 _ASKED = ("_id", "text", "history", "session", "scope")
@@ -69,20 +68,20 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_dict(found))
         return
-    typer.echo(f"{found.pairs:,} pairs of {found.queries:,} queries judged by both")
+    say(f"{found.pairs:,} pairs of {found.queries:,} queries judged by both")
     for path, n in ((first, found.only_first), (second, found.only_second)):
         if n:
-            typer.echo(f"{n:,} pairs stand in {path} only and are left out")
-    typer.echo("\nfirst \\ second  irrelevant   helpful  required")
+            say(f"{n:,} pairs stand in {path} only and are left out")
+    say("", "first \\ second  irrelevant   helpful  required")
     for grade, name in enumerate(("irrelevant", "helpful", "required")):
-        typer.echo(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in found.table[grade]))
-    typer.echo("\nquestion               kappa  95% interval  agreement  by chance")
+        say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in found.table[grade]))
+    say("", "question               kappa  95% interval  agreement  by chance")
     for one in found.kappas:
         interval = f"{one.low:.3f}-{one.high:.3f}"
-        typer.echo(f"{one.question:<21} {one.value:>6.3f}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
-    typer.echo(f"\n{len(found.disagreements):,} pairs on which the grades differ")
+        say(f"{one.question:<21} {one.value:>6.3f}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
+    say("", f"{len(found.disagreements):,} pairs on which the grades differ")
     for query, item, one_grade, other_grade in found.disagreements:
-        typer.echo(f"  {query}  {item.id}  {one_grade} {other_grade}")
+        say(f"  {query}  {item.id}  {one_grade} {other_grade}")
 
 
 def _as_dict(found: Agreement) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
-import sys
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -12,8 +10,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.main
 
-from ctxbench.cli.light import NO_ROOM, Command, Group, JsonFlag, drop_output
+from ctxbench.cli.light import NO_ROOM, Command, Group, JsonFlag
+from ctxbench.console import drop_output, guarded, say
 from ctxbench.errors import UserError
+from ctxbench.visible import message_lines
 
 app = typer.Typer(
     name="ctxbench",
@@ -31,7 +31,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"ctxbench {version('ctxbench')}")
+        say(f"ctxbench {version('ctxbench')}")
         raise typer.Exit
 
 
@@ -146,8 +146,9 @@ def tune(
         float | None, typer.Option(help="With --unlabelled: prompt tokens that a request may cost on average.")
     ] = None,
     selector: Annotated[
-        str, typer.Option(help="With --unlabelled: a selector that ends with the cut `margin`.")
-    ] = "learned",
+        str | None,
+        typer.Option(help="With --unlabelled: a selector with the cut `margin` at its end, by default learned."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The folder to write, runs/tune-<policy name> by default; with --unlabelled a presets file."),
@@ -170,7 +171,8 @@ def tune(
     from ctxbench.cli.token_budget import checked_budget, tune_to_budget
     from ctxbench.cli.tune import Places, tune_presets
 
-    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out)
+    others = {"--markdown": markdown is not None, "--no-text": no_text}
+    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, others=others)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
@@ -194,7 +196,11 @@ def check(
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail also where it cannot be told.")] = False,
     allow_removed: Annotated[
-        bool, typer.Option("--allow-removed", help="Leave out queries that are gone, changed or relabelled.")
+        bool,
+        typer.Option(
+            "--allow-removed",
+            help="Leave out queries that are gone, changed or relabelled; required items that are gone are no failure.",
+        ),
     ] = False,
     markdown: Annotated[
         Path | None, typer.Option(help="Write a summary; behind what is there if it is $GITHUB_STEP_SUMMARY.")
@@ -395,29 +401,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: without the program's name; None: those of the process.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is no reason to stop
     if arguments is None:
         gc.set_threshold(50_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
-    try:
-        app(arguments, prog_name="ctxbench")
-    except UserError as error:
-        _fail(str(error), error.exit_code)
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        drop_output()
-        _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)
-    finally:
-        if arguments is None:  # the process ends: a last search for cycles would take a tenth of a short command's time
-            gc.freeze()
+    with guarded(for_good=arguments is None):
+        try:
+            app(arguments, prog_name="ctxbench")
+        except UserError as error:
+            from ctxbench.cli.output import without_keys
+
+            _fail(str(without_keys(error)), error.exit_code)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            drop_output()
+            _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)
+        finally:
+            if arguments is None:  # the process ends: a last search for cycles would take a tenth of a short one's time
+                gc.freeze()
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:
-    from ctxbench.reporting.workflow import harmless
-
     try:
-        print(harmless(f"error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
+        say(*message_lines(f"error: {message}"), err=True)
     except OSError:  # nobody can read it; the exit code is left
-        drop_output(sys.stderr)
+        drop_output(err=True)
     raise SystemExit(exit_code) from None

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -104,12 +103,12 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         print_json({"fits": facts, "written": str(out), "selector": str(written[1]) if len(written) > 1 else None})
         return
     for name, one in fits.items():
-        typer.echo(_said(one))
+        say(_said(one))
         if name in figures:
-            typer.echo(_table(figures[name]))
-    typer.echo(f"written to {out}")
+            say(*_table(figures[name]))
+    say(f"written to {out}")
     if len(written) > 1:
-        typer.echo(f"the selector with it: {written[1]}, wherever a shipped name may stand")
+        say(f"the selector with it: {written[1]}, wherever a shipped name may stand")
 
 
 def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def _said(fit: Fit) -> str:
     return line
 
 
-def _table(figures: FoldFigures) -> str:
+def _table(figures: FoldFigures) -> list[str]:
     """The figures as lines of text."""
     head = (
         f"  out of {figures.folds} folds, {figures.queries:,} queries in {figures.groups:,} groups: area under the ROC "
@@ -135,7 +134,7 @@ def _table(figures: FoldFigures) -> str:
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
     lines += [f"  {point[0]:>10.4f}  {_shown(point[1]):>28}  {_shown(point[2]):>28}" for point in figures.points]
-    return "\n".join(lines)
+    return lines
 
 
 def _shown(value: Estimate) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError, StorageError
 from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
+from ctxbench.visible import message_lines, one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class Wanted:
         only, skip: names of servers.
         timeout: seconds that each server gets.
         partial: replace an earlier catalog although servers failed, whose items are then gone.
+        hide_keys: put placeholders in place of keys in texts.
     """
 
     mcp_config: Path | None = None
@@ -35,6 +36,7 @@ class Wanted:
     skip: Sequence[str] = ()
     timeout: float = 30.0
     partial: bool = False
+    hide_keys: bool = False
 
 
 def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
@@ -50,7 +52,8 @@ def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
         raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
     refuse_other(out)
     with progress() as shown:
-        return keep(list(_sources(wanted, shown)), out=out, as_json=as_json, partial=wanted.partial)
+        sources = list(_sources(wanted, shown))
+        return keep(sources, out=out, as_json=as_json, partial=wanted.partial, hide_keys=wanted.hide_keys)
 
 
 def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
@@ -71,8 +74,8 @@ def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
     yield from (references_folder(folder) for folder in wanted.references)
 
 
-def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: bool) -> int:
-    """Turn a file of tool definitions into a catalog.
+def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: bool, hide_keys: bool = False) -> int:
+    """Turn a file of tool definitions into a catalog; keys in texts are told, or hidden if that is asked for.
 
     Raises:
         UserError: the file is no list of tools, or the folder is missing or holds something else.
@@ -82,15 +85,15 @@ def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: b
     if out is None:
         raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
     refuse_other(out)
-    return keep([tool_list(path, server=server)], out=out, as_json=as_json)
+    return keep([tool_list(path, server=server)], out=out, as_json=as_json, hide_keys=hide_keys)
 
 
-def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True) -> int:
+def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True, hide_keys: bool = False) -> int:
     """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed.
 
     Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced.
     """
-    snapshot = capture(*sources)
+    snapshot = capture(*sources, hide_keys=hide_keys)
     if snapshot.failed and not partial and (out / CAPTURE).is_file():
         why = "; ".join(f"{part.name}: {part.error}" for part in snapshot.failed)
         raise StorageError(
@@ -112,15 +115,16 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
         server = part.details.get("server")
         if server:
             said += f" ({server['name']} {server['version']}".rstrip() + ")"
-        typer.echo(f"{part.name:<{width}}  {said}{f': {part.error}' if part.error else ''}")
+        line = one_line(f"{part.name:<{width}}  {said}")
+        say(*message_lines(f"{line}: {part.error}" if part.error else line))
         for note in (*part.notes, *_lacking(part)):
-            typer.echo(f"{'':<{width}}  {note}")
+            say(f"{'':<{width}}  {note}")
     counts = card["counts"]
-    typer.echo(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
+    say(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         some = f"{len(snapshot.failed)} of {len(snapshot.parts)} failed, so their items are missing"
-        typer.echo(f"{some}; the others are kept")
-    typer.echo(f'Next: ctxbench select "what a user asks" --catalog {out}')
+        say(f"{some}; the others are kept")
+    say(f'Next: ctxbench select "what a user asks" --catalog {out}')
 
 
 def _lacking(part: Part) -> Iterator[str]:

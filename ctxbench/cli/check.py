@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,18 +13,18 @@ from typing import TYPE_CHECKING
 import typer
 
 from ctxbench.cli.check_places import in_repository, places_of
-from ctxbench.cli.light import NO_ROOM, drop_output
-from ctxbench.cli.output import print_json, print_json_text
+from ctxbench.cli.light import NO_ROOM
+from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
+from ctxbench.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
 from ctxbench.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.fileio import write_atomic
-from ctxbench.reporting.workflow import harmless
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.gate.gate import Checked
     from ctxbench.evaluation.gate.model import Check
-    from ctxbench.reporting.gate.annotations import Places
     from ctxbench.reporting.gate.blocks import Document
+    from ctxbench.reporting.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -43,7 +41,7 @@ class Asked:
         vectors: write vectors beside it.
         texts: whether texts of requests and items stand in outputs.
         strict: fail where it cannot be told.
-        allow_removed: leave out queries that are gone, changed or relabelled.
+        allow_removed: leave out queries that are gone, changed or relabelled, and pass over requirements unmet.
         latency: time both sides, too.
     """
 
@@ -112,7 +110,7 @@ def run(asked: Asked, outputs: Outputs) -> None:
     except Exception as error:  # a bug of ours would end with exit code 1, which says "worse" here
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise  # told where the command ends
-        sys.stderr.write(harmless(traceback.format_exc()))
+        say(*traceback.format_exc().splitlines(), err=True)
         _tell_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), asked, outputs)
         raise typer.Exit(2) from None
     code = found.check.exit_code(strict=asked.strict)
@@ -174,7 +172,7 @@ def _refuse_folders(outputs: Outputs) -> None:
 def _accept(asked: Asked, *, as_json: bool) -> None:
     from ctxbench.evaluation.gate.gate import accept
 
-    with progress() as shown, redirect_stdout(sys.stderr):
+    with progress() as shown, printing_to_stderr():
         done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
     if as_json:
         from ctxbench.reporting.gate.as_json import worth_dict
@@ -189,23 +187,18 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
     from ctxbench.reporting.gate import texts
 
     for path in done.written:
-        _say(f"written: {path}")
+        say(f"written: {path}")
     for path in done.removed:
-        _say(f"removed: {path}")
+        say(f"removed: {path}")
     if asked.texts and not done.texts:
-        _say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
+        say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
-        _say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
+        say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
     for one in done.worth:
-        _say(f"accepted: {texts.worth(one)}")
+        say(f"accepted: {texts.worth(one)}")
     kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
-    _say(f"accepted: {done.folder}, {kept}; {changed}")
-
-
-def _say(text: str) -> None:
-    """Print a line that may hold what someone else wrote."""
-    typer.echo(harmless(text))
+    say(f"accepted: {done.folder}, {kept}; {changed}")
 
 
 def _gate(asked: Asked) -> Path:
@@ -242,10 +235,10 @@ class _Found:
 def _checked(asked: Asked) -> _Found:
     """Check. Plugins that print do so on stderr. What is held against a baseline without texts is told without."""
     from ctxbench.evaluation.gate.gate import check_gate, check_runs
-    from ctxbench.reporting.gate.annotations import Places
+    from ctxbench.reporting.gate.places import Places
     from ctxbench.reporting.gate.texts import without_texts
 
-    with progress() as shown, redirect_stdout(sys.stderr):
+    with progress() as shown, printing_to_stderr():
         if len(asked.places) == 2:
             base, head = map(Path, asked.places)
             found = _Found(check=check_runs(base, head, allow_removed=asked.allow_removed), places=Places())
@@ -290,50 +283,50 @@ def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
     from ctxbench.reporting.gate.document import document
 
     found = what.check
-    told = document(found, strict=asked.strict, accept=what.accept, first=what.first)
+    told = document(found, strict=asked.strict, accept=what.accept, first=what.first, places=what.places)
     if outputs.markdown is not None:
         _summarise(told, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.reporting.gate.junit import junit
 
-        _write(outputs.junit, junit(found, strict=asked.strict))
+        _write(outputs.junit, junit(found, strict=asked.strict, places=what.places))
     if outputs.json:
         from ctxbench.jsonio import dump_json
         from ctxbench.reporting.gate.as_json import check_dict
 
-        _print("", json=dump_json(check_dict(found, strict=asked.strict), indent=2))
+        _print(json=dump_json(check_dict(found, strict=asked.strict, places=what.places), indent=2))
         return
-    text = _console(told)
+    commands = ""
     if outputs.annotations:
         from ctxbench.reporting.gate.annotations import workflow_commands
 
-        text += workflow_commands(found, places=what.places, strict=asked.strict)
-    _print(text)
+        commands = workflow_commands(found, places=what.places, strict=asked.strict)
+    _print(_console(told), commands=commands)
 
 
-def _console(told: Document) -> str:
+def _console(told: Document) -> list[str]:
     import shutil
 
     from ctxbench.reporting.gate.console import console_text
 
-    plain = not (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
-    return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=plain)
+    return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
 
-def _tell_refusal(error: Exception, asked: Asked, outputs: Outputs) -> None:
+def _tell_refusal(error: UserError, asked: Asked, outputs: Outputs) -> None:
     """Say in every output that was asked for why nothing could be judged; standard error says it in any case.
 
     Files last: one that cannot be written may be the reason.
     """
+    error = without_keys(error)
     if outputs.json:
         from ctxbench.jsonio import dump_json
         from ctxbench.reporting.gate.as_json import refusal_dict
 
-        _print("", json=dump_json(refusal_dict(asked.name, error), indent=2))
+        _print(json=dump_json(refusal_dict(asked.name, error), indent=2))
     if outputs.annotations:
         from ctxbench.reporting.gate.annotations import refusal as commands
 
-        _print(commands(faults_of(error), file=in_repository))
+        _print(commands=commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
         from ctxbench.reporting.gate.document import refusal as told
 
@@ -380,12 +373,14 @@ def _write(path: Path, text: str) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _print(text: str, *, json: str = "") -> None:
+def _print(lines: Sequence[str] = (), *, commands: str = "", json: str = "") -> None:
     """Print, and forget a reader that left: the verdict is the exit code whoever reads."""
-    if sys.stdout is None:  # it is closed
-        return
     try:
-        print_json_text(json) if json else typer.echo(text, nl=False)
-        sys.stdout.flush()
+        if lines:
+            say(*lines)
+        if commands:
+            write_own(commands)
+        if json:
+            show_json(json)
     except BrokenPipeError:
         drop_output()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.output import print_json, print_json_text
+from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
+from ctxbench.console import say, show_json
 from ctxbench.errors import ParameterError, SelectorError, StorageError
 from ctxbench.fileio import write_atomic
 
@@ -189,7 +189,7 @@ def _report(
         from ctxbench.reporting.markdown import markdown_report
 
         write_atomic(markdown, markdown_report(summary, datasets))
-        print(f"report: {markdown}", file=sys.stderr)  # noqa: T201
+        say(f"report: {markdown}", err=True)
     where = None
     if page:
         from ctxbench.reporting.page import write_report
@@ -203,7 +203,7 @@ def _report(
         _print(summary, as_json=as_json)
     finally:
         if where is not None:
-            print(f"report: {where} (open it in a browser)", file=sys.stderr)  # noqa: T201
+            say(f"report: {where} (open it in a browser)", err=True)
 
 
 def _print(summary: RunSummary, *, as_json: bool) -> None:
@@ -212,7 +212,7 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
     else:
         from ctxbench.reporting.console import print_summary
 
-        print_summary(summary, sys.stdout)
+        print_summary(summary)
 
 
 def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool) -> None:
@@ -226,6 +226,6 @@ def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, ou
     if out is not None:
         write_latency(result, out)
     if as_json:
-        print_json_text(latency_json(result))
+        show_json(latency_json(result))
     else:
-        print_latency(result, sys.stdout)
+        print_latency(result)

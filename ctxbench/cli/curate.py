@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, split_lines, stats_lines
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
     if as_json:
         print_json(found.as_dict())
     else:
-        typer.echo("\n".join(stats_lines(found, shown=None if every else 10)))
+        say(*stats_lines(found, shown=None if every else 10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +96,8 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     if as_json:
         print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
-    typer.echo("\n".join([*split_lines(found), *(written.lines() if written else ())]))
-    typer.echo(f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place")
+    say(*split_lines(found), *(written.lines() if written else ()))
+    say(f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place")
 
 
 def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
@@ -109,7 +108,7 @@ def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
     if as_json:
         print_json(found.as_dict())
     else:
-        typer.echo("\n".join(diff_lines(found, shown=None if every else 10)))
+        say(*diff_lines(found, shown=None if every else 10))
     return 0 if found.equal else 1
 
 
@@ -127,8 +126,8 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
     if as_json:
         print_json({**found.as_dict(), "written": None if out is None else str(out), **_carried(written)})
         return
-    typer.echo("\n".join([*rebase_lines(found, shown=None if every else 10), *(written.lines() if written else ())]))
-    typer.echo(f"written to {out}" if out else "nothing was written; add --out FOLDER")
+    say(*rebase_lines(found, shown=None if every else 10), *(written.lines() if written else ()))
+    say(f"written to {out}" if out else "nothing was written; add --out FOLDER")
 
 
 def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as_json: bool) -> None:
@@ -139,7 +138,7 @@ def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as
     if as_json:
         print_json(found.as_dict())
     else:
-        typer.echo("\n".join(export_lines(found, plain=plain)))
+        say(*export_lines(found, plain=plain))
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import InputError
+from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -28,7 +28,7 @@ def list_datasets(*, as_json: bool) -> None:
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
         how = f"  ({row.install})" if row.state.startswith("not ") else ""
-        typer.echo(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
+        say(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
 
 
 def show(name: str, *, query: str | None, as_json: bool) -> None:
@@ -51,7 +51,7 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
         card = {**dataset.card, "hash": dataset.hash}
         if "scopes" in card:
             card["scopes"] = {scope: f"{len(items)} items" for scope, items in card["scopes"].items()}
-        typer.echo(dump_yaml(card), nl=False)
+        say(*dump_yaml(card).removesuffix("\n").split("\n"))
 
 
 def _show_query(dataset: Dataset, *, as_json: bool) -> None:
@@ -63,14 +63,14 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
     if as_json:
         print_json({**query.as_row(), "labels": labels})
         return
-    typer.echo(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
-    typer.echo(query.request.text)
+    say(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
+    say(*quoted(query.request.text))
     grades = {2: "required", 1: "helpful", 0: "irrelevant"}
     for label in labels:
         group = f", one of {label['alternatives']}" if label["alternatives"] else ""
-        typer.echo(f"  {grades[label['grade']]:<10} {label['id']} ({label['via']}{group})")
+        say(f"  {grades[label['grade']]:<10} {label['id']} ({label['via']}{group})")
     if query.needs_nothing:
-        typer.echo("  needs nothing")
+        say("  needs nothing")
 
 
 def validate(name: str, *, as_json: bool) -> int:
@@ -92,9 +92,9 @@ def validate(name: str, *, as_json: bool) -> int:
         print_json({"dataset": str(folder), "valid": not faults, "faults": rows})
     else:
         for fault in faults:
-            typer.echo(str(fault))
+            say(str(fault))
         counted = f"{len(faults)} fault{'' if len(faults) == 1 else 's'}" if faults else f"valid; {_counts(folder)}"
-        typer.echo(f"{folder}: {counted}")
+        say(f"{folder}: {counted}")
     return 2 if faults else 0
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ctxbench.cli.curate_app import curate_app
-from ctxbench.cli.import_app import import_app
+from ctxbench.cli.import_app import HideKeys, import_app
 from ctxbench.cli.label_app import label_app
 from ctxbench.cli.light import Command, Group, JsonFlag
 
@@ -100,6 +100,7 @@ def data_capture(
     partial: Annotated[
         bool, typer.Option("--partial", help="Replace an earlier catalog although servers failed.")
     ] = False,
+    hide_keys: HideKeys = False,
     json_: JsonFlag = False,
 ) -> None:
     """Capture what an agent has as a catalog: tools of MCP servers, rules, references.
@@ -120,6 +121,7 @@ def data_capture(
         skip=skip or [],
         timeout=timeout,
         partial=partial,
+        hide_keys=hide_keys,
     )
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
 

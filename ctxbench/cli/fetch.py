@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 
 
 def fetch_source(name: str, *, as_json: bool) -> None:
@@ -36,5 +35,5 @@ def fetch_source(name: str, *, as_json: bool) -> None:
         return
     fresh = sum(file.fresh for file in files)
     size = sum(file.size for file in files)
-    typer.echo(f"{source.name}: {len(files)} files, {size:,} bytes in {source.folder} ({fresh} fetched now)")
-    typer.echo(f"datasets of it, imported at the first use: {', '.join(datasets)}")
+    say(f"{source.name}: {len(files)} files, {size:,} bytes in {source.folder} ({fresh} fetched now)")
+    say(f"datasets of it, imported at the first use: {', '.join(datasets)}")

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
         return
     for what, ids in odd.items():
         if ids:
-            typer.echo(f"{what}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
-    typer.echo(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
+            say(f"{what}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
+    say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
 def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
@@ -95,10 +94,10 @@ def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None
         print_json({**converted.as_dict(), "written": str(out)})
         return
     for line in converted.lines():
-        typer.echo(line)
+        say(line)
     splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
-    typer.echo(
+    say(
         f"dataset {dataset.name}: {len(dataset):,} queries ({splits}), {len(dataset.labels):,} labels over "
         f"{len(dataset.catalog):,} items; {len(dataset.unlabelled):,} queries unlabelled"
     )
-    typer.echo(f"written to {out}")
+    say(f"written to {out}")

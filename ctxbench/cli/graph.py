@@ -6,11 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
+from ctxbench.console import say
 from ctxbench.errors import StorageError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
             {**made_from(graph), "items": len(graph), "linked": linked, "pairs": len(graph.item), "path": str(out)}
         )
         return
-    typer.echo(
+    say(
         f"{len(graph):,} items, {linked:,} of them with {len(graph.item):,} similar ones "
         f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}"
     )

@@ -14,6 +14,9 @@ ItemType = Annotated[str, typer.Option("--type", help="Type of the items: refere
 Grades = Annotated[str | None, typer.Option(help="What graded scores mean, 2 = required: for example 1=1,2=2,3=2.")]
 Licence = Annotated[str | None, typer.Option(help="Licence of the data, for the card.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="Write the dataset to this folder.")]
+HideKeys = Annotated[
+    bool, typer.Option("--hide-keys", help="Put placeholders in place of keys in texts (ghp_..., JWT ...).")
+]
 NewVersion = Annotated[str | None, typer.Option("--version", help="Version of the result.")]
 
 
@@ -62,6 +65,7 @@ def import_tools_command(
     file: Annotated[Path, typer.Argument(help="Tools as MCP, OpenAI or Anthropic have them, JSON.")],
     out: Annotated[Path | None, typer.Option(help="The catalog's folder.")] = None,
     server: Annotated[str | None, typer.Option(help="Server of tools that name none.")] = None,
+    hide_keys: HideKeys = False,
     json_: JsonFlag = False,
 ) -> None:
     """Turn a list of tools into a catalog; the word `tools` may be left out.
@@ -72,7 +76,7 @@ def import_tools_command(
     """
     from ctxbench.cli.capture import import_tools
 
-    raise typer.Exit(import_tools(file, out=out, server=server, as_json=json_))
+    raise typer.Exit(import_tools(file, out=out, server=server, as_json=json_, hide_keys=hide_keys))
 
 
 @import_app.command("traces", cls=Command)

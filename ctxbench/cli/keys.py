@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Self, TextIO
 
+from ctxbench.console import say
+
 CONTROL_C, END = "\x03", "\x04"
 
 
@@ -79,8 +81,7 @@ class Keys:
         if self._buffer:
             text, self._buffer = self._buffer, ""
             return text.strip()
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
+        say(prompt, err=True, end="")
         self._single(on=False)
         try:
             line = self._stream.readline()

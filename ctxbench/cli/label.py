@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.keys import Keys
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError
+from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -43,7 +43,7 @@ def label(
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     with opened(folder) as work:
-        say(*work.notes)
+        tell(*work.notes)
         pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))
         session = work.session(Predictor(pool), focus=tuple(figures))
         before = session.report()
@@ -60,9 +60,9 @@ def label(
         print_json({"before": _report_json(before), "after": _report_json(after), "asked": asked})
     elif minutes > 0:
         _print_report(after, "after")
-        typer.echo(f"{asked} answers now; {len(applied.changed)} queries changed in {folder}")
+        say(f"{asked} answers now; {len(applied.changed)} queries changed in {folder}")
         if after.queries:
-            typer.echo("labelled queries are no random sample: these figures weigh them, plain means do not")
+            say("labelled queries are no random sample: these figures weigh them, plain means do not")
 
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
@@ -97,10 +97,9 @@ def _nothing() -> None:
     """What ends a selector that holds nothing."""
 
 
-def say(*lines: str) -> None:
+def tell(*lines: str) -> None:
     """Print to the person, not to a program."""
-    for line in lines:
-        typer.echo(line, err=True)
+    say(*lines, err=True)
 
 
 class _Conversation:
@@ -119,13 +118,13 @@ class _Conversation:
         with self.keys, suppress(EOFError):
             while (prompt := self.session.next()) is not None:
                 if prompt.query != self.query and time.monotonic() >= self.end:
-                    say("time is up")
+                    tell("time is up")
                     break
                 self.query, self.page = prompt.query, 0
                 if not self._ask(prompt):
                     break
             else:
-                say("nothing is left to ask")
+                tell("nothing is left to ask")
         return self.asked
 
     def _ask(self, prompt: Prompt) -> bool:
@@ -138,7 +137,7 @@ class _Conversation:
                 return False
             if key == "u":
                 taken = self.session.undo()
-                say(f"taken back: {taken.kind} of query {taken.query}" if taken else "there is nothing to take back")
+                tell(f"taken back: {taken.kind} of query {taken.query}" if taken else "there is nothing to take back")
                 self.asked -= 1 if taken else 0
                 return True
             if key == "m" and prompt.kind == "needed":
@@ -148,7 +147,7 @@ class _Conversation:
             reply = self._reply(prompt, key)
             if reply is None:
                 self.keys.drop()
-                say(f"{key!r} is no answer here")
+                tell(f"{key!r} is no answer here")
                 continue
             self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
             self.asked += 1
@@ -172,14 +171,14 @@ class _Conversation:
             number = self._number() if len(prompt.known) > 1 else 1
             return Reply("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
         if key == "h":
-            say("its number?")
+            tell("its number?")
             found = self._candidate(prompt, self.keys.key())
             return Reply("helpful", found.item) if found else None
         found = self._candidate(prompt, key)
         return Reply("needed", found.item) if found else None
 
     def _number(self) -> int:
-        say("its number?")
+        tell("its number?")
         return number_of(self.keys.key())
 
     def _candidate(self, prompt: Prompt, key: str) -> Candidate | None:
@@ -194,15 +193,15 @@ class _Conversation:
         found = [i for i, item in enumerate(catalog) if words and all(word in _searched(item) for word in words)]
         found = [i for i in found if self.session.can_need(query, i)]
         if not found:
-            say("no item that this query may get holds all these words")
+            tell("no item that this query may get holds all these words")
             return None
         exact = [i for i in found if catalog.ids[i].lower() == " ".join(words)]
         if len(found) == 1 or exact:
             return exact[0] if exact else found[0]
         for number, place in enumerate(found[:SHOWN], start=1):
-            say(f"  {number} {item_line(catalog[place])}")
+            tell(f"  {number} {item_line(catalog[place])}")
         if len(found) > SHOWN:
-            say(f"  and {len(found) - SHOWN} more; search with more words")
+            tell(f"  and {len(found) - SHOWN} more; search with more words")
         number = self._number()
         return found[number - 1] if 1 <= number <= min(len(found), SHOWN) else None
 
@@ -211,25 +210,25 @@ class _Conversation:
         catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
         left = max(0.0, self.end - time.monotonic()) / 60.0
         signs = f"; the log says {', '.join(prompt.signals)}" if prompt.signals else ""
-        say("", f"-- {self.session.answers} answers, {left:.0f} min left; query {prompt.query}{signs}")
+        tell("", f"-- {self.session.answers} answers, {left:.0f} min left; query {prompt.query}{signs}")
         for message in query.request.history[-4:]:
-            say(f"   {message.role}: {_short(message.content)}")
-        say(query.request.text or "(an empty request)")
+            tell(f"   {message.role}: {_short(message.content)}")
+        tell(*quoted(query.request.text or "(an empty request)"))
         for number, place in enumerate(prompt.known, start=1):
-            say(f"   needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
+            tell(f"   needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
         if prompt.kind == "alternative":
-            say(f"Would {item_line(catalog[prompt.item])}", f"  do as well as {item_line(catalog[prompt.of])}?")
-            say(f"y yes  n no  {ALWAYS}")
+            tell(f"Would {item_line(catalog[prompt.item])}", f"  do as well as {item_line(catalog[prompt.of])}?")
+            tell(f"y yes  n no  {ALWAYS}")
             return
-        say("What else is needed?" if prompt.known else "What is needed?")
+        tell("What else is needed?" if prompt.known else "What is needed?")
         first = self.page * SHOWN
         for number, one in enumerate(prompt.candidates[first : first + SHOWN], start=1):
             by = f"offered by {', '.join(one.offered_by)}" if one.offered_by else "offered by none"
             called = "called; " if one.called else ""
             like = f"; like {catalog[one.like].id}" if one.like is not None else ""
             why = f"[{called}{by}{like}]"
-            say(f"  {number} {item_line(catalog[one.item], beside=len(why) + 5)} {why}")
-        say(_HELP, ALWAYS)
+            tell(f"  {number} {item_line(catalog[one.item], beside=len(why) + 5)} {why}")
+        tell(_HELP, ALWAYS)
 
 
 def number_of(key: str) -> int:
@@ -254,25 +253,23 @@ def _short(text: str, *, beside: int = 16) -> str:
 
 def _print_report(report: Report, when: str) -> None:
     wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
-    typer.echo(f"{when}: {report.answers} answers, {report.queries} queries labelled through by them")
+    say(f"{when}: {report.answers} answers, {report.queries} queries labelled through by them")
     for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
         for figure in figures:
             if math.isnan(figure.value):
-                typer.echo(f"  {title:<12}  {figure.name:<{wide}}  nothing is known yet")
+                say(f"  {title:<12}  {figure.name:<{wide}}  nothing is known yet")
                 continue
-            typer.echo(
+            say(
                 f"  {title:<12}  {figure.name:<{wide}}  {figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]  "
                 f"{_halving(report.halving[figure.name])}"
             )
     if report.unsure:
-        typer.echo(
+        say(
             f"  {report.unsure} queries are in doubt (skipped, or not asked what would do as well): the intervals "
             "count them both ways"
         )
     if not math.isnan(report.minutes_per_answer):
-        typer.echo(
-            f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query"
-        )
+        say(f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query")
 
 
 def _halving(more: int | None) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 import typer.core
+
+from ctxbench.console import drop_output, flush, say
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # never a fault of the program
@@ -46,12 +46,12 @@ class Group(_Light, typer.core.TyperGroup):
         """Run the command that is named."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # at the very end of the process nothing could be said any more
+            flush()  # at the very end of the process nothing could be said any more
         except (KeyboardInterrupt, RuntimeError) as stopped:
             if isinstance(stopped, RuntimeError) and not isinstance(stopped.__cause__, KeyboardInterrupt):
                 raise  # Python wraps what interrupts the making of a class, which importing is full of
             what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
-            print(f"stopped: {what}", file=sys.stderr)  # noqa: T201
+            say(f"stopped: {what}", err=True)
             raise typer.Exit(130) from None
         except BrokenPipeError:
             drop_output()
@@ -66,12 +66,3 @@ class Command(_Light, typer.core.TyperCommand):
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
-
-
-def drop_output(stream: TextIO | None = None) -> None:
-    """Send what is left to be printed nowhere, or Python would fail on it once more at the very end.
-
-    Args:
-        stream: standard output if not given.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ctxbench.reporting.workflow import harmless
+from ctxbench.console import is_terminal, say, write_own
+from ctxbench.visible import joined
 
 AFTER = 1.0  # seconds of silence first
 EVERY_TERMINAL = 0.1
@@ -21,7 +21,7 @@ class Progress:
         self._begin = time.monotonic()
         self._shown = 0.0
         self._width = 0
-        self._terminal = sys.stderr.isatty()
+        self._terminal = is_terminal(err=True)
 
     def __call__(self, text: str, done: int, total: int) -> None:
         """`done` of `total` of what `text` names."""
@@ -30,25 +30,22 @@ class Progress:
         if now - self._begin < AFTER or now - self._shown < every:
             return
         self._shown = now
-        line = harmless(f"{text}: {done:,} of {total:,}")
+        line = joined([f"{text}: {done:,} of {total:,}"])
         if self._terminal:
-            sys.stderr.write("\r" + line.ljust(self._width))
+            write_own("\r" + line.ljust(self._width), err=True)
             self._width = len(line)
         else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+            say(line, err=True)
 
     def say(self, text: str) -> None:
         """Print one line that stays."""
         self.close()
-        sys.stderr.write(harmless(text) + "\n")
-        sys.stderr.flush()
+        say(text, err=True)
 
     def close(self) -> None:
         """Clear the line."""
         if self._terminal and self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
+            write_own("\r" + " " * self._width + "\r", err=True)
             self._width = 0
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ctxbench.cli.keys import Keys
-from ctxbench.cli.label import ALWAYS, item_line, make_pool_for, number_of, say
+from ctxbench.cli.label import ALWAYS, item_line, make_pool_for, number_of, tell
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError
+from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -43,8 +43,8 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         return
     if listed or patch is None:
         for one in found:
-            typer.echo(_finding_line(one))
-        typer.echo(f"{len(found)} labels that {', '.join(pool.names)} contradict")
+            say(_finding_line(one))
+        say(f"{len(found)} labels that {', '.join(pool.names)} contradict")
         return
     asking = _Review(dataset, found, write=lambda made: write_patch(made, patch))
     try:
@@ -54,9 +54,9 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
             stopped.add_note(f"what was accepted so far is in {patch}")
         raise
     if not patch.exists():
-        typer.echo("no label was changed; nothing is written")
+        say("no label was changed; nothing is written")
         return
-    typer.echo(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
+    say(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
 
 
 def apply_patch(folder: Path, patch: Path) -> None:
@@ -64,13 +64,13 @@ def apply_patch(folder: Path, patch: Path) -> None:
     from ctxbench.evaluation.labelling.folder import opened
 
     with opened(folder) as work:
-        say(*work.notes)
+        tell(*work.notes)
         before = work.dataset
         changed = work.correct(patch)
         lost = len(set(work.dataset.unlabelled) - set(before.unlabelled))
-    typer.echo(f"{changed} labels changed in {folder}")
+    say(f"{changed} labels changed in {folder}")
     if lost:
-        typer.echo(f"{lost} queries have no required item any more and count as unlabelled")
+        say(f"{lost} queries have no required item any more and count as unlabelled")
 
 
 def _finding_line(one: Finding) -> str:
@@ -107,7 +107,7 @@ class _Review:
                     continue
                 if not self._take(place, key):
                     self.keys.drop()
-                    say(f"{key!r} is no answer here")
+                    tell(f"{key!r} is no answer here")
                     continue
                 place += 1
         return self._corrections()
@@ -127,7 +127,7 @@ class _Review:
         elif key == "a":
             required = self._others(current, one)
             if len(required) > 1:
-                say("its number?")
+                tell("its number?")
             number = number_of(self.keys.key()) if len(required) > 1 else 1
             if not 1 <= number <= len(required):
                 return False
@@ -157,12 +157,14 @@ class _Review:
     def _show(self, place: int) -> None:
         one, dataset = self.found[place], self.dataset
         query = next(query for query in dataset.queries if query.id == one.query)
-        say("", f"-- {place + 1} of {len(self.found)}: {one.kind}; query {one.query}", query.request.text)
-        say(f"   {item_line(dataset.catalog[dataset.catalog.position(one.item)])}")
+        tell("", f"-- {place + 1} of {len(self.found)}: {one.kind}; query {one.query}", *quoted(query.request.text))
+        tell(f"   {item_line(dataset.catalog[dataset.catalog.position(one.item)])}")
         for name, rank in one.ranks.items():
             score = one.scores[name]
-            say(f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}"))
+            tell(
+                f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}")
+            )
         for number, key in enumerate(self._others(self._so_far(one.query), one), start=1):
-            say(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
+            tell(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
         now = "no label" if one.label is None else f"grade {one.label.grade}"
-        say(f"now {now}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}")
+        tell(f"now {now}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}")

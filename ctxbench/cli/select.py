@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.sessions import Chat, open_session, read_history
+from ctxbench.console import say
 from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         request, warnings = session.asked(question.text, history=history)
         values, pipeline = dict(session.settings), session.pipeline
         for warning in warnings:
-            typer.echo(f"warning: {warning}", err=True)
+            say(f"warning: {warning}", err=True)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
@@ -85,10 +84,10 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         resources = LocalResources(vectors, counter)
         explanation = explain(pipeline, catalog, request, resources)
         for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
-            typer.echo(f"notice: {notice}", err=True)
+            say(f"notice: {notice}", err=True)
     if explanation.outside > OUTSIDE:
         what = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
-        typer.echo(f"notice: {what}, so that how likely they are is a guess; labels of your own mend that", err=True)
+        say(f"notice: {what}, so that how likely they are is a guess; labels of your own mend that", err=True)
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:
@@ -101,7 +100,7 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
-        typer.echo(_text(explanation, label, counter.name, near))
+        say(*_lines(explanation, label, counter.name, near))
 
 
 def _asked(question: Question) -> tuple[Definition, str | None, str]:
@@ -161,7 +160,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
         value = _parsed(text)
         if value is None:
             raise ParameterError(
-                f"--set needs NAME=VALUE with a number, for example contextTopN=3; got {pair!r} (a value may also be "
+                f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may also be "
                 "true, false or the name of a choice)"
             )
         if name in values:
@@ -185,7 +184,7 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in explanation.prompt.messages]
 
 
-def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
+def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
     n = len(explanation.chosen)
     held = sum(one.offered.origin == "session" for one in explanation.chosen)
     beside = f" beside {held} {_held(explanation)}" if held else ""
@@ -205,7 +204,7 @@ def _text(explanation: Explanation, label: str, counter: str, near: int) -> str:
     if out:
         lines += ["", f"nearest that stayed out ({len(out)} of {len(explanation.left_out)} candidates):", ""]
         lines += candidate_lines(out, pairs=False)
-    return "\n".join(lines)
+    return lines
 
 
 def _held(explanation: Explanation) -> str:

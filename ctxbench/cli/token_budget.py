@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.errors import ParameterError
+from ctxbench.console import say
+from ctxbench.errors import ParameterError, UserError
+
+DEFAULT = "learned"
+"""The selector that a budget is set on unless another is named."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,24 @@ def checked_budget(
     policy: Path | None,
     unlabelled: str | None,
     tokens: float | None,
-    selector: str,
+    selector: str | None,
     out: Path | None,
+    *,
+    others: Mapping[str, bool],
 ) -> Budgeted | None:
     """The budget that is asked for; None where a policy is.
 
+    Args:
+        others: options that only a policy has, and whether they are given.
+
     Raises:
-        ParameterError: neither or both are, or something is missing.
+        ParameterError: neither or both are, or something is missing, or an option of one is given with the other.
     """
     if unlabelled is None and tokens is None:
         if policy is None:
             raise ParameterError("tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help")
+        if selector is not None:
+            raise ParameterError("--selector goes with --unlabelled; with --policy the file names the selectors")
         return None
     if policy is not None:
         raise ParameterError("--policy needs labels, and --unlabelled has none; leave one of the two out")
@@ -57,11 +66,13 @@ def checked_budget(
         raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
     if len(datasets) != 1:
         raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
+    if given := [name for name, there in others.items() if there]:
+        raise ParameterError(f"{' and '.join(given)} goes with --policy; with --unlabelled there is no report")
     return Budgeted(
         catalog=datasets[0],
         requests=unlabelled,
         tokens=tokens,
-        selector=selector,
+        selector=selector or DEFAULT,
         out=out or Path("runs") / f"within-{tokens:g}.yaml",
     )
 
@@ -88,6 +99,7 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
         raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
     if asked.out.suffix not in (".yaml", ".yml"):
         raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
+    _refuse_foreign(asked.out)
     definition, preset = find_definition(asked.selector)
     requests = read_requests(asked.requests)
     catalog = find_catalog(asked.catalog)
@@ -125,17 +137,32 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
         print_json({**facts, "halves": list(found.halves), "written": str(asked.out)})
         return
     setting = ", ".join(f"{key} {value:g}" for key, value in made.set.items() if not isinstance(value, str))
-    typer.echo(
+    say(
         f"{name}: {definition.name} with {setting} offers {found.tokens:,.0f} prompt tokens ({counter.name}), "
         f"{found.items:.1f} items, on average over {found.requests:,} requests"
     )
     if found.tokens < 0.9 * asked.tokens:
-        typer.echo("that is all that the selector can offer; a larger budget changes nothing")
+        say("that is all that the selector can offer; a larger budget changes nothing")
     elif found.halves:
         shares = " and ".join(f"{share:.2f}" for share in found.halves)
-        typer.echo(f"found on one half of the requests, the other half costs {shares} times the budget")
-    typer.echo("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
-    typer.echo(f"written: {asked.out}")
+        say(f"found on one half of the requests, the other half costs {shares} times the budget")
+    say("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
+    say(f"written: {asked.out}")
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A file that is no presets file is not overwritten.
+
+    Raises:
+        ParameterError: there is one in its place.
+    """
+    from ctxbench.selectors.presets import read_presets
+
+    if out.exists():
+        try:
+            read_presets(out)
+        except UserError as error:
+            raise ParameterError(f"{out} is there and is no presets file; name another one with --out") from error
 
 
 def catalog_name(catalog: str) -> str:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import say
 from ctxbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -56,11 +55,11 @@ def import_traces(
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})
         return
-    typer.echo(f"{out}: {made.report.lines()[0]}")
+    say(f"{out}: {made.report.lines()[0]}")
     for line in made.report.lines()[1:]:
-        typer.echo(line)
+        say(line)
     if made.dataset.unlabelled:
-        typer.echo(f"Only wholly labelled queries are measured with. To label more: {next_step}")
+        say(f"Only wholly labelled queries are measured with. To label more: {next_step}")
 
 
 def settings_for(out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool) -> TraceSettings:

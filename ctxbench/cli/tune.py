@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.console import is_plain, say
 from ctxbench.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    from ctxbench.evaluation.tuning.own_fits import open_fitted
+    from ctxbench.evaluation.tuning.own_fits import fit_files, open_fitted
     from ctxbench.evaluation.tuning.policy_file import read_policies
     from ctxbench.evaluation.tuning.presets import write_presets_of
     from ctxbench.evaluation.tuning.tuner import tune
@@ -67,7 +65,8 @@ def tune_presets(
     report = write_report(found, folder)
     if markdown is not None:
         write_markdown(found, markdown, figures=markdown.stem)
-    written = []  # last, so that presets never stand without their report
+    written = fit_files(file, folder / "presets")
+    # last, so that presets never stand without their report
     for one in found.datasets:
         path = folder / "presets" / f"{one.dataset}.yaml"
         if write_presets_of(one, ready, path):
@@ -75,10 +74,9 @@ def tune_presets(
     if as_json:
         print_json(_facts(found, ready, written, folder))
         return
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    typer.echo(console_table(found, plain=plain), nl=False)
+    say(*console_table(found, plain=is_plain()).splitlines())
     for path in (*written, *([markdown] if markdown is not None else []), report[0], report[1]):
-        typer.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def _refuse_foreign(folder: Path) -> None:

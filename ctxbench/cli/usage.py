@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from ctxbench.cli.output import print_json
+from ctxbench.console import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ def report_usage(
     if as_json:
         print_json({"tokens": counter, **counts.as_dict(), **found.as_dict()})
     else:
-        typer.echo("\n".join([*_counts(counts, counter, top), "", *_suggestions(found, counter)]))
+        say(*_counts(counts, counter, top), "", *_suggestions(found, counter))
 
 
 def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:

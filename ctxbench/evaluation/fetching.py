@@ -17,14 +17,19 @@ from ctxbench.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.store import Notify, importers, silent
 from ctxbench.evaluation.importers.files import FileImporter, Source, SourceFile
 from ctxbench.fileio import exclusive
+from ctxbench.httpio import AS_IT_IS, Deadline, compression
+from ctxbench.selectors.http_connection import environment_fault
 
 if TYPE_CHECKING:
     import httpx
 
 HOST = "https://raw.githubusercontent.com"
 TRIES = 4  # of one file, each going on where the last one ended
-TIMEOUT_S = 30.0  # of silence
+TIMEOUT_S = 30.0  # in which `LEAST` bytes come, or the file is whole
+LEAST = 30_000  # bytes; a server that drips would hold everybody up for days
+REDIRECTS = 5  # of one exchange
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+_SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
 PART = ".part"  # a file that has not come whole yet, hidden beside its place
 
 ShowBytes: TypeAlias = Callable[[str, int, int], None]
@@ -112,29 +117,27 @@ def fetch(
                 f"name a folder that holds the files: `ctxbench data import DATASET --from FOLDER`"
             )
         if not all(there.values()):
+            deadline = Deadline(TIMEOUT_S)
             with _client() as client:
                 for file in source.files:
                     if not there[file.path]:
                         url = f"{host}/{source.repository}/{source.commit}/{file.published}"
-                        _File(client, url, file, source.folder / file.path, show).get(pause)
+                        _File(client, deadline, url, file, source.folder / file.path, show).get(pause)
     return tuple(Fetched(source.folder / f.path, f.size, f.sha256, not there[f.path]) for f in source.files)
 
 
 def _client() -> httpx.Client:
-    """A client that uses the proxies and certificates of the environment.
+    """A client that uses the proxies and certificates of the environment, and follows no redirect by itself.
 
     Raises:
         StorageError: the environment names some that cannot be used.
     """
     import httpx
 
-    headers = {"Accept-Encoding": "identity"}  # bytes as they are published, so that a part can be gone on with
     try:
-        return httpx.Client(timeout=TIMEOUT_S, follow_redirects=True, max_redirects=5, headers=headers)
+        return httpx.Client(timeout=TIMEOUT_S, headers=AS_IT_IS, limits=httpx.Limits(max_connections=1))
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
-        raise StorageError(
-            f"cannot use the network as the environment says (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE ...): {error}"
-        ) from error
+        raise StorageError(environment_fault(error)) from error
 
 
 def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
@@ -159,6 +162,7 @@ class _File:
     """One file on its way."""
 
     client: httpx.Client
+    deadline: Deadline
     url: str
     file: SourceFile
     target: Path
@@ -223,16 +227,27 @@ class _File:
         have = self._size()
         if have >= self.file.size:
             return
-        headers = {"Range": f"bytes={have}-"} if have else {}
         try:
-            with self.client.stream("GET", self.url, headers=headers) as response:
-                self._take(response, have)
-        except httpx.TransportError as error:
+            with self.deadline.running():
+                self._exchange(have)
+        except (httpx.TransportError, UnicodeError) as error:  # the latter of a Location whose host cannot be
             if isinstance(error, httpx.UnsupportedProtocol):
                 raise StorageError(f"cannot fetch {self.url}: {error}") from error
-            raise _CutError(str(error) or type(error).__name__) from error
-        except httpx.HTTPError as error:
-            raise StorageError(f"cannot fetch {self.url}: {error}") from error
+            raise _CutError(_SLOW if self.deadline.late else str(error) or type(error).__name__) from error
+        if self.deadline.late:  # a body that ends with its connection ended by us
+            raise _CutError(_SLOW)
+
+    def _exchange(self, have: int) -> None:
+        """Ask, and follow redirects without reading what stands in them."""
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        extensions = {"trace": self.deadline.trace}
+        request = self.client.build_request("GET", self.url, headers=headers, extensions=extensions)
+        for _ in range(REDIRECTS + 1):
+            with contextlib.closing(self.client.send(request, stream=True)) as response:
+                if response.next_request is None:
+                    return self._take(response, have)
+            request = response.next_request
+        raise StorageError(f"cannot fetch {self.url}: more than {REDIRECTS} redirects")
 
     def _take(self, response: httpx.Response, have: int) -> None:
         """Write what a response brings, from `have` if the server goes on there, else from the start."""
@@ -247,7 +262,13 @@ class _File:
                 f"cannot fetch {self.url}: {status}; if its owner has moved it, name a folder that holds a copy: "
                 "`ctxbench data import DATASET --from FOLDER`"
             )
+        if compression(response.headers):
+            raise StorageError(
+                f"cannot fetch {self.url}: the server compresses ({compression(response.headers)!r:.80}) what it was "
+                "asked for as it is; something on the way may do so (a proxy)"
+            )
         done = have if response.status_code == 206 else 0
+        lap = done
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
             with self.part.open("ab" if done else "wb") as stream:
@@ -256,6 +277,9 @@ class _File:
                     if done > self.file.size:
                         break  # another file; its digest will say so
                     stream.write(piece)
+                    if done - lap >= LEAST:
+                        self.deadline.again()
+                        lap = done
                     if self.show is not None:
                         self.show(f"fetching {self.file.path}, bytes", done, self.file.size)
                 stream.flush()
@@ -286,5 +310,5 @@ class _File:
 
 def _first(response: httpx.Response) -> int:
     """The first byte that a partial response brings; -1 if it does not say."""
-    found = re.match(r"bytes (\d+)-", response.headers.get("content-range", ""))
+    found = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
     return int(found[1]) if found else -1

@@ -19,7 +19,7 @@ from ctxbench.features.found import Found
 from ctxbench.query import Query
 from ctxbench.stages import Resources
 
-VERSION = 3
+VERSION = 4
 """Of the definitions of all shipped features; a fit of another one is refused."""
 
 TEXT = (

@@ -12,7 +12,7 @@ import numpy as np
 from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin
 from ctxbench.features.item_words import ItemWords, item_words
-from ctxbench.index.dense import ChunkMatrix, dense_index, multiply, row_dots
+from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
 from ctxbench.query import Query
 from ctxbench.stages import Resources
 
@@ -71,12 +71,13 @@ class Found:
 
     @cached_property
     def similarity(self) -> dict[int, FloatArray]:
-        """Cosine similarity of each chunk of a request to each of its items, shape (n_chunks, n_rows), by request.
+        """Cosine similarity of each distinct chunk of a request to each of its items, by request.
 
         That of an item is that of its best chunk; each is a float64 dot product of the two vectors times the query
-        chunk's weight, the same bits whatever stands around it. A request without chunks is left out.
+        chunk's weight, the same bits whatever stands around it. Shape (n_distinct, n_rows); a request without chunks
+        is left out.
         """
-        query, found = self.query, {}
+        query, found = self.query.distinct[0], {}
         batch = query.batch
         index = dense_index(batch.catalog, self.resources)
         held = np.zeros(len(batch.catalog), dtype=np.bool_)
@@ -96,14 +97,20 @@ class Found:
             found[request] = best_of_chunks(own, matrix, item) * query.weight[mine, None]
         return found
 
-    @cached_property
-    def sentence_bm25(self) -> dict[int, FloatArray]:
-        """BM25 of each chunk of a request for each of its items, shape (n_chunks, n_rows), by request."""
-        return {
-            request: np.stack([self.words.bm25(chunk)[self.item[span]] for chunk in chunks])
-            for request, span in self.spans()
-            if (chunks := self.query.chunks(request))
-        }
+    def sentences(self, request: int, span: slice) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Similarity and BM25 of the distinct chunks of a request for each of its items, a few chunks at a time.
+
+        Args:
+            request: one that `similarity` has.
+            span: its rows, as of `spans`.
+
+        Yields:
+            Two arrays of shape (n_those_chunks, n_rows).
+        """
+        similarity, item = self.similarity[request], self.item[span]
+        by_chunk = self.words.by_chunk(self.query.distinct[0].chunks(request))
+        for part in parts_of(0, len(similarity), max(1, BLOCK // (8 * max(len(item), 1)))):
+            yield similarity[part], np.stack([self.words.bm25(words)[item] for words in by_chunk[part]])
 
 
 def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> FloatArray:
@@ -126,11 +133,14 @@ def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> 
     first = np.cumsum(size) - size
     rows = np.arange(int(size.sum())) - np.repeat(first - ends[place], size)
     vectors = matrix.vectors[rows]
-    proposed = multiply(np.ascontiguousarray(queries), vectors)
-    best = np.maximum.reduceat(proposed, first, axis=1)
-    query, near = np.nonzero(proposed >= best[:, owner] - np.float32(MARGIN))
-    out = np.full(best.shape, -np.inf)
-    np.maximum.at(out, (query, owner[near]), row_dots(queries.astype(np.float64)[query], vectors[near]))
+    out = np.full((len(queries), len(item)), -np.inf)
+    cells = max(len(rows), len(item) * queries.shape[1], 1)  # of the products, and of what is multiplied again
+    for part in parts_of(0, len(queries), max(1, BLOCK // cells)):
+        own = np.ascontiguousarray(queries[part])
+        proposed = multiply(own, vectors)
+        best = np.maximum.reduceat(proposed, first, axis=1)
+        query, near = np.nonzero(proposed >= best[:, owner] - np.float32(MARGIN))
+        np.maximum.at(out[part], (query, owner[near]), row_dots(own[query].astype(np.float64), vectors[near]))
     return out
 
 

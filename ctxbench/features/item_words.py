@@ -6,7 +6,7 @@ Source: ours; overlap of words weighted by inverse document frequency, the usual
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -50,9 +50,13 @@ class ItemWords:
         """Whether any item has the word."""
         return word in self._weight
 
-    def bm25(self, text: str) -> FloatArray:
-        """BM25 scores of all items, shape (n_items,)."""
-        return self._bm25.scores(text)
+    def bm25(self, asked: str | Mapping[str, float]) -> FloatArray:
+        """BM25 scores of all items for a text, or for words with their weights, shape (n_items,)."""
+        return self._bm25.scores(asked)
+
+    def by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
+        """How often each word that counts stands in each chunk of a request."""
+        return self._bm25.words_by_chunk(chunks)
 
     def overlaps(self, words: Sequence[str]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """How much of `words` each field of each item holds, and how much of each field `words` hold.

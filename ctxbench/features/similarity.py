@@ -79,12 +79,16 @@ class Sentence:
         out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
         for request, span in found.spans():
             if request in found.similarity:
-                out[span] = by_sentence(found.similarity[request], found.sentence_bm25[request])
+                parts = np.stack([by_sentence(*part) for part in found.sentences(request, span)])
+                out[span] = np.where(_LEAST, parts.min(axis=0), parts.max(axis=0))
         return out
 
 
+_LEAST = np.array([True, True, False, True, False])  # which columns of `Sentence` are the least over sentences
+
+
 def by_sentence(similarity: FloatArray, bm25: FloatArray) -> FloatArray:
-    """The columns of `Sentence` for one request, shape (n_items, 5), from (n_sentences, n_items)."""
+    """The columns of `Sentence` over some sentences of one request, shape (n_items, 5), from (n_sentences, n_items)."""
     near, shares = similarity.max(axis=1, keepdims=True) - similarity, bm25 > 0
     most = bm25.max(axis=1, keepdims=True)
     share = np.divide(bm25, most, out=np.zeros_like(bm25), where=most > 0)

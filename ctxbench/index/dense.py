@@ -7,18 +7,21 @@ row-wise float64 dot product, whose result depends on nothing but the two vector
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
 from ctxbench.candidates import MARGIN
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.embedding.base import ModelError
 from ctxbench.errors import EmbeddingError
 from ctxbench.items import Catalog, Item
+from ctxbench.query import Query
 from ctxbench.stages import Resources
 
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
@@ -157,6 +160,27 @@ class Hits:
     score: FloatArray
 
 
+def by_best_pair(query: Query, resources: Resources, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
+    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
+    asked, place = query.distinct
+    queries = query_vectors(asked, resources, matrix)
+    found = search(queries, asked.start, asked.batch.eligible, matrix, depth=depth, weight=asked.weight)
+    for request, hits in enumerate(found):
+        yield Hits(hits.row, place[asked.start[request] + hits.query_chunk], hits.score)
+
+
+def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Float32Array:
+    """Vectors of the query chunks, shape (n_chunks, n_dimensions).
+
+    Those of requests that may get nothing stay 0 and are not embedded.
+    """
+    may_get: BoolArray = np.asarray(query.batch.eligible.any(axis=1))
+    served = np.flatnonzero(may_get[owners(query.start)])
+    vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
+    vectors[served] = resources.vectors([query.text[chunk] for chunk in served])
+    return vectors
+
+
 def search(
     queries: Float32Array, start: IntArray, eligible: BoolArray, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
 ) -> Iterator[Hits]:
@@ -179,17 +203,22 @@ def search(
     """
     held = matrix.item[matrix.first]
     whole: BoolArray = np.asarray(eligible[:, held].all(axis=1))
-    for request, mine, product in products(queries, start, matrix):
-        scores = product * weight[mine, None].astype(np.float32)
+    for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
+        best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
+        for _, mine, product in parts:
+            for row in product * weight[mine, None].astype(np.float32):
+                np.maximum(best, row, out=best)
+        own = slice(int(start[request]), int(start[request + 1]))
         allowed = None if whole[request] else eligible[request, matrix.item]
-        yield nearest(queries[mine], scores, matrix, allowed=allowed, depth=depth, weight=weight[mine])
+        yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own])
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
-    """The float32 products of every request's chunks with all chunks of the matrix, a block of requests at a time.
+    """The float32 products of every request's chunks with all chunks of the matrix, `BLOCK` cells at a time.
 
     Yields:
-        The request, its chunks as a slice of `queries`, and their products, shape (n_its_chunks, n_chunks).
+        The request, some of its chunks as a slice of `queries`, and their products, shape (n_those_chunks, n_chunks);
+        several times in a row for a request that has too many chunks for one block.
 
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
@@ -197,28 +226,42 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
     broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
     if len(broken):
         raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
-    for first, last in _blocks(start, max(1, BLOCK // max(len(matrix.item), 1))):
-        rows = slice(int(start[first]), int(start[last]))
-        product = multiply(queries[rows], matrix.vectors)
-        for request in range(first, last):
-            mine = slice(int(start[request]), int(start[request + 1]))
-            yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
+    size = max(1, BLOCK // max(len(matrix.item), 1))
+    for first, last in _blocks(start, size):
+        for rows in parts_of(int(start[first]), int(start[last]), size):
+            product = multiply(queries[rows], matrix.vectors)
+            for request in range(first, last):
+                mine = slice(max(int(start[request]), rows.start), min(int(start[request + 1]), rows.stop))
+                yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
+
+
+def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
+    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
+    for first in range(start, max(stop, start + 1), size):
+        yield slice(first, min(first + size, stop))
 
 
 def nearest(
     queries: Float32Array,
-    scores: Float32Array,
+    best: Float32Array,
     matrix: ChunkMatrix,
     *,
     allowed: BoolArray | None,
     depth: int,
     weight: FloatArray,
 ) -> Hits:
-    """Turn the proposed scores of one request, shape (n_query_chunks, n_chunks), into exact hits."""
-    if len(scores) == 0 or len(matrix.item) == 0:
+    """Turn what one request's best chunk proposes for each chunk of the matrix, shape (n_chunks,), into exact hits.
+
+    Args:
+        queries: vectors of the request's chunks, shape (n_query_chunks, n_dimensions).
+        best: the highest product of a query chunk, times its weight.
+        matrix, depth: as of `search`.
+        allowed: which chunks may be found, shape (n_chunks,); None = all.
+        weight: shape (n_query_chunks,).
+    """
+    if len(queries) == 0 or len(matrix.item) == 0:
         return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
     margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
-    best = scores[0] if len(scores) == 1 else scores.max(axis=0)
     if allowed is not None:
         best = np.where(allowed, best, np.float32(-np.inf))
     limit = np.float32(-np.inf)
@@ -226,9 +269,8 @@ def nearest(
         of_items = np.maximum.reduceat(best, matrix.first)
         limit = np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - margin
     near = np.flatnonzero((best >= limit) & (best > -np.inf))
-    query, place = np.nonzero(scores[:, near] >= best[near] - margin)
-    row = near[place]
-    exact = row_dots(queries.astype(np.float64)[query], matrix.vectors[row]) * weight[query]
+    query, row = _pairs(queries, weight, matrix.vectors, near, best[near] - margin)
+    exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]
     winner = np.ones(len(row), dtype=np.bool_)
@@ -236,6 +278,20 @@ def nearest(
     row, query, exact = row[winner], query[winner], exact[winner]
     by_score = np.lexsort((row, -exact))
     return Hits(row[by_score], query[by_score], exact[by_score])
+
+
+def _pairs(
+    queries: Float32Array, weight: FloatArray, vectors: Float32Array, near: IntArray, least: Float32Array
+) -> tuple[IntArray, IntArray]:
+    """The pairs of a query chunk and one of the rows `near` whose product, weighted, is at least that row's `least`."""
+    kept = vectors if len(near) == len(vectors) else vectors[near]
+    query, place = [], []
+    for part in parts_of(0, len(queries), max(1, BLOCK // max(len(near), 1))):
+        scores = multiply(queries[part], kept) * weight[part, None].astype(np.float32)
+        found = np.nonzero(scores >= least)
+        query.append(found[0] + part.start)
+        place.append(found[1])
+    return np.concatenate(query), near[np.concatenate(place)]
 
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -77,6 +77,10 @@ class Bm25Index:
         scores: FloatArray = self._postings.scores(words) + absent
         return scores
 
+    def words_by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
+        """How often each word stands in each chunk; which words count is decided for all of them together."""
+        return [weighted_words([row], [1.0]) for row in self._rule.of_chunks(chunks)]
+
     def shares_word(self, asked: str | Mapping[str, float]) -> BoolArray:
         """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
         return self._postings.shares_word(self.words([asked], [1.0]) if isinstance(asked, str) else asked)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -64,7 +66,10 @@ def pooled_search(
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    for request, mine, scores in products(queries, start, matrix):
+    for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
+        pieces = [product for *_, product in parts]
+        scores = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        mine = slice(int(start[request]), int(start[request + 1]))
         held = np.flatnonzero(eligible[request, matrix.item[matrix.first]])
         yield pooled(queries[mine], scores, matrix, held=held, depth=depth, weight=weight[mine], pooling=pooling)
 

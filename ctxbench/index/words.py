@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
 _COMMON = (
     "a about also am an and any are as at be but by can could did do does for from get give had has have he "
     "hello hi how i if in into is it its just let me my need no not of on or our out please she so some tell "
@@ -22,6 +22,7 @@ STOP_WORDS = frozenset(_COMMON.split())
 _LEFT_OUT = STOP_WORDS | frozenset(string.ascii_lowercase + string.digits)  # one ideograph is a word
 ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
 """English endings, in the order in which they are tried."""
+_NO_PLURAL = ("ss", "us", "is")  # `class`, `status`, `analysis`
 
 
 def words(text: str) -> list[str]:
@@ -74,7 +75,10 @@ def stem(word: str) -> str:
     """A word without an English ending that leaves at least three letters: `issues`, `issuing` and `issue` are `issu`.
 
     Source: ours, one ending of `ENDINGS` and the longest that fits; lighter than Porter's, with no table of exceptions.
+    What keeps its s is as in the S-stemmer (Harman, How effective is suffixing?, 1991), and `is` likewise.
     """
+    if word.endswith(_NO_PLURAL):
+        return word
     ending = next((end for end in ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
     return word.removesuffix(ending)
 

@@ -10,6 +10,7 @@ from ctxbench.errors import UserError
 from ctxbench.pytest_plugin.asserting import AssertOffers
 from ctxbench.pytest_plugin.opening import Opened, Setup, open_setup
 from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.visible import joined, message_lines
 
 __all__ = ["AssertOffers", "Setup"]
 
@@ -74,8 +75,8 @@ def assert_offers(
     try:
         _ctxbench_open(ctxbench_setup)
     except UserError as error:
-        wrong = str(error)
+        wrong = f"assert_offers cannot be set up: {error}"
     if wrong:  # out here, so that the report has no "During handling of the above exception"
-        pytest.fail(f"assert_offers cannot be set up: {wrong}", pytrace=False)
+        pytest.fail(joined(message_lines(wrong)), pytrace=False)
     recorder = request.config.stash[_RECORDER]
     return AssertOffers(ctxbench_setup, _ctxbench_open, place=Place.of(request.node.nodeid), recorder=recorder)

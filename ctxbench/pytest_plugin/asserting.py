@@ -74,7 +74,9 @@ class AssertOffers:
             _check_demands(wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
             asked = self._ask(opened, text, session)
         except UserError as error:
-            raise error.with_traceback(None) from None
+            from ctxbench.pytest_plugin.messages import fit_to_print
+
+            raise fit_to_print(error) from None
         message = _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
         if message:
             raise AssertionError(message)
@@ -106,7 +108,9 @@ class AssertOffers:
             asked = self._ask(self._open(self._setup), text, session)
             message = against_accepted(asked, self._place, self._recorder)
         except UserError as error:
-            raise error.with_traceback(None) from None
+            from ctxbench.pytest_plugin.messages import fit_to_print
+
+            raise fit_to_print(error) from None
         if message:
             raise AssertionError(message)
         return asked.selection

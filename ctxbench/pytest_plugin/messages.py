@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ctxbench.cli.select import candidate_lines, winning_pair
+from ctxbench.errors import UserError
 from ctxbench.pytest_plugin.asking import Asked
 from ctxbench.selectors.explain import Explained
+from ctxbench.visible import joined, message_lines
 
 _IN_FRONT = 5  # items that are named of those that stand in front of a missing one
 _NEAR = 3  # candidates that stayed out that are shown
@@ -25,7 +27,13 @@ def report(head: str, asked: Asked, findings: Iterable[Sequence[str]], *, end: s
     if near := asked.left_out[:_NEAR]:
         lines += [f"  nearest that stayed out ({len(near)} of {len(asked.left_out)} candidates):"]
         lines += [f"    {line}" for line in candidate_lines(near, pairs=False)]
-    return "\n".join([*lines, *(["", f"  {end}"] if end else [])])
+    return joined([*lines, *(["", f"  {end}"] if end else [])])
+
+
+def fit_to_print(error: UserError) -> UserError:
+    """The error with a message that pytest can print as it stands, and no traceback."""
+    error.args = (joined(message_lines(str(error))),)
+    return error.with_traceback(None)
 
 
 def out(what: str, item: str, asked: Asked) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ctxbench.errors import UserError
+from ctxbench.visible import joined, message_lines
 
 if TYPE_CHECKING:
     from ctxbench.pytest_plugin.accepted_file import Accepted, Key, Selections
@@ -131,7 +132,7 @@ class Recorder:
         if self.lines:
             terminalreporter.section("ctxbench")
             for line in self.lines:
-                terminalreporter.write_line(line)
+                terminalreporter.write_line(joined(message_lines(line)))
 
     # ------------------------------------------------------------------------------------------ the end
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
+from ctxbench.console import is_plain, show_tables
 from ctxbench.evaluation.summary import RunSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import Column, ComparisonTable, Row, comparison_table
+from ctxbench.visible import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,14 +30,7 @@ def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: in
         file: standard output if None.
         width: columns; None asks the terminal (80 where there is none).
     """
-    from rich.console import Console
-
-    console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
-    with console.capture() as text:
-        for part in console_tables(summary, console=console):
-            console.print(part)
-    console.file.write(text.get())
-    console.file.flush()
+    show_tables(lambda console: console_tables(summary, console=console), file=file, width=width)
 
 
 def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableType]:
@@ -46,7 +41,7 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
         console: where it is going; columns that do not fit its width are left out and named, and where its
             encoding is not Unicode, signs are plain.
     """
-    plain = not console.encoding.lower().startswith("utf")
+    plain = is_plain(console.encoding)
     tables = [comparison_table(summary, dataset) for dataset in summary.datasets]
     common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
     parts: list[RenderableType] = []
@@ -120,6 +115,8 @@ def _figure(table: ComparisonTable, row: Row, column: Column, plain: bool) -> Te
 
 
 def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table:
+    from rich.text import Text
+
     made = _table()
     made.add_column("selector", overflow="fold")
     for metric in table.compared:
@@ -132,7 +129,8 @@ def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table
         for metric in table.compared:
             found = row.differences.get(str(metric))
             told = [] if found is None else [f"{found.value}  ({found.interval})", found.verdict, found.needed]
-            cells.append(_text(("\n" if stacked else "  ").join(filter(None, told)) or wording.NONE, plain))
+            parts = [_text(part, plain) for part in told if part] or [_text(wording.NONE, plain)]
+            cells.append(Text("\n" if stacked else "  ").join(parts))
         made.add_row(*cells)
     return made
 
@@ -152,13 +150,13 @@ def _heading(column: Column) -> str:
 
 
 def _text(cell: str, plain: bool) -> Text:
-    """A cell as text: square brackets in a name are no markup."""
+    """A cell as text."""
     from rich.text import Text
 
     return Text(said(cell, plain))
 
 
 def said(text: str, plain: bool) -> str:
-    """The text without control characters, and without signs that the terminal's encoding lacks."""
-    text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    """A text inside a line without what a terminal obeys, and without signs that its encoding lacks."""
+    text = one_line(text)
     return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from ctxbench.console import show_tables
 from ctxbench.evaluation.latency import PARTS_OF_A_STEP, STATES, WHOLE, LatencyResult, Summary, needed_for
 from ctxbench.fileio import write_atomic
 from ctxbench.jsonio import dump_json
 from ctxbench.reporting.wording import NONE, count
+from ctxbench.visible import one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,14 +103,7 @@ def print_latency(result: LatencyResult, file: IO[str] | None = None, *, width: 
         file: standard output if None.
         width: columns; None asks the terminal (80 where there is none).
     """
-    from rich.console import Console
-
-    console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
-    with console.capture() as text:
-        for part in latency_tables(result):
-            console.print(part)
-    console.file.write(text.get())
-    console.file.flush()
+    show_tables(lambda _: latency_tables(result), file=file, width=width)
 
 
 def latency_tables(result: LatencyResult) -> list[RenderableType]:
@@ -116,7 +111,7 @@ def latency_tables(result: LatencyResult) -> list[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(_printable(line)) for line in latency_heading(result)]
+    parts: list[RenderableType] = [Text(one_line(line)) for line in latency_heading(result)]
     for section in latency_sections(result):
         parts += [Text(), Text(section.title, style="bold"), _table(section)]
         parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in section.notes]
@@ -134,7 +129,7 @@ def _table(section: Section) -> Table:
     for column in section.columns[1:]:
         table.add_column(column, justify="right", overflow="fold", vertical="bottom")
     for row in section.rows:
-        table.add_row(*(Text(_printable(cell)) for cell in row))
+        table.add_row(*(Text(one_line(cell)) for cell in row))
     return table
 
 
@@ -250,8 +245,3 @@ def _ms(seconds: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
-
-
-def _printable(text: str) -> str:
-    """Without control characters: names come from the user."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -52,7 +52,7 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
-        yield f"* `{name}`: {_said(about)}{f' ({values})' if values else ''}."
+        yield f"* `{wording.named(name)}`: {_said(about)}{f' ({wording.named(values)})' if values else ''}."
 
 
 def _bm25_steps(described: Any) -> Iterator[Mapping[str, Any]]:

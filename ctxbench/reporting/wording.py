@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.stats import Comparison, Estimate, Interval
+from ctxbench.visible import one_line
 
 MINUS, DASH = "\u2212", "\u2013"
 NONE = "-"  # stands where there is no value
@@ -89,7 +89,7 @@ def listed(names: list[str]) -> str:
 
 def named(name: str) -> str:
     """A name for use inside a sentence: U+FFFD for what would break the line or turn the sentence around."""
-    return re.sub("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", "\ufffd", name)
+    return one_line(name)
 
 
 def _factor(metric: Metric) -> float:

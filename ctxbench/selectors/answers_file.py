@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError
-from ctxbench.fileio import iter_lines, read_bytes
+from ctxbench.fileio import iter_lines, read_bytes, readable
 from ctxbench.requests import Batch
 from ctxbench.selectors.protocol import MalformedError, Reply, loads, quoted, shown_path
 
@@ -33,7 +33,7 @@ class FileSource:
                 them, with line and column.
         """
         base = Path.cwd() if base is None else base
-        self._path = base / path
+        self._path = readable(base / path, again=True)  # for each time that a selector is made
         self._shown = shown_path(Path(path), base)
         self._sha256 = hashlib.sha256(read_bytes(self._path)).hexdigest()
         self._lines, self._answers = _read(self._path)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ctxbench.errors import ParameterError
 from ctxbench.requests import Batch
+from ctxbench.secrets import shown_arguments
 from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.process import Event, LineProcess
 from ctxbench.selectors.protocol import (
@@ -128,7 +129,7 @@ class CommandSource:
         self._base = Path.cwd() if base is None else base
         argv = _split(command) if isinstance(command, str) else list(command)
         if not argv or not all(isinstance(part, str) and part and "\0" not in part for part in argv):
-            raise ParameterError(f"command must be a list of texts, the program first, got {command!r}")
+            raise ParameterError("command must be a list of texts that are not empty, the program first")
         self._argv = [_program(argv[0], self._base), *argv[1:]]
         self._description = _describe(argv, self._base)
         self._events: queue.Queue[Event] = queue.Queue(_EVENTS)
@@ -330,7 +331,7 @@ def _split(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError as error:
-        raise ParameterError(f"command {command!r} cannot be split into words: {error}; give it as a list") from error
+        raise ParameterError(f"command cannot be split into words: {error}; give it as a list") from error
 
 
 def _program(name: str, base: Path) -> str:
@@ -348,7 +349,10 @@ def _program(name: str, base: Path) -> str:
 
 
 def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
-    """The arguments without absolute paths, and the SHA-256 of every file among them (also as `--option=file`)."""
+    """The arguments without absolute paths and secrets, and the SHA-256 of every file among them (`--option=file` too).
+
+    Where a secret is left out, the SHA-256 of the arguments with it stands for it.
+    """
     shown, files = [], {}
     for part in argv:
         option, sign, value = part.rpartition("=") if part.startswith("-") else ("", "", part)
@@ -359,7 +363,13 @@ def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
         if is_file:
             with path.open("rb") as stream:
                 files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"command": shown, "files": files}
+    told = shown_arguments(shown)
+    whole = "\0".join(shown).encode("utf-8", "surrogateescape")
+    return {
+        "command": told,
+        **({"command_sha256": hashlib.sha256(whole).hexdigest()} if told != shown else {}),
+        "files": files,
+    }
 
 
 def _is_file(path: Path) -> bool:

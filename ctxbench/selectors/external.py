@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ctxbench.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.query import Query
 from ctxbench.registry import check_type
 from ctxbench.requests import Batch
+from ctxbench.secrets import shown_arguments, shown_url
 from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
@@ -325,12 +327,12 @@ def _name(kind: str, given: Mapping[str, Any]) -> str:
         return str(given["name"])
     what = given[kind]
     if kind == "command":
-        parts = what.split() if isinstance(what, str) else what
+        parts = shown_arguments(what.split() if isinstance(what, str) else what)
         what = next((part for part in parts[1:] if Path(part).suffix and not part.startswith("-")), parts[0])
     if kind == "callable":
         return str(what).rpartition(":")[2]
     if kind == "url":
-        return str(what).partition("://")[2].partition("/")[0]
+        return urlsplit(shown_url(what)).netloc
     return Path(what).stem
 
 

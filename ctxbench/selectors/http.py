@@ -6,7 +6,6 @@ be asked with `batch` 1.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
@@ -18,9 +17,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.httpio import BODY_LIMIT
 from ctxbench.items import Catalog
 from ctxbench.requests import Batch
-from ctxbench.selectors.http_connection import BODY_LIMIT, Connection, Response, TooLongError, is_this_machine
+from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
+from ctxbench.selectors.http_connection import (
+    Connection,
+    LogFilter,
+    Response,
+    TooLongError,
+    environment_fault,
+    is_this_machine,
+)
 from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
@@ -105,21 +113,24 @@ class HttpSource:
         import httpx
 
         self._options = options or HttpOptions()
+        self._shown = shown_url(url)
         try:
             url.encode()
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise ParameterError(f"url {url!r} cannot be read: {error}") from error
+            why = f": {error}" if self._shown == url else "; what may be secret in it is not shown"
+            raise ParameterError(f"url {self._shown!r} cannot be read{why}") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ParameterError(f"url must start with http:// or https:// and name a host, got {url!r}")
+            raise ParameterError(f"url must start with http:// or https:// and name a host, got {self._shown!r}")
         if parsed.port is not None and not 1 <= parsed.port <= 65535:
             raise ParameterError(f"url has port {parsed.port}; expected 1 to 65535")
         if parsed.userinfo:
             raise ParameterError("url must hold no user or password; put them in authorization_env's variable")
         self._url = parsed.copy_with(fragment=None)
-        self._shown = str(parsed.copy_with(query=None, fragment=None))
         self._secret = _secret(self._options.authorization_env)
-        self._hidden = _forms(self._secret)
+        hidden = secrets_in_url(str(self._url)) + ([("Authorization", self._secret)] if self._secret else [])
+        self._secrets = Secrets(hidden) if hidden else None
+        self._log = LogFilter(str(self._url), self._shown)
         self._context: ssl.SSLContext | None = None
         self._local = threading.local()
         self._connections: list[Connection] = []
@@ -131,17 +142,18 @@ class HttpSource:
         self._patience = Patience(what=what, at_a_time=self._options.concurrency)
 
     def describe(self) -> dict[str, Any]:
-        """The URL without its query (of which the SHA-256), the build id, and the options that decide an answer.
+        """The URL as it may be shown, the SHA-256 of what is not, the build id, and options that decide an answer.
 
         Asks the endpoint for its build id at the first call.
 
         Raises:
             SelectorError: it cannot be reached.
         """
-        query = {"url_query_sha256": sha256(self._url.query).hexdigest()} if self._url.query else {}
+        path = self._url.raw_path.partition(b"?")[0] if HIDDEN in self._shown else b""
+        parts = {"url_path_sha256": path, "url_query_sha256": self._url.query}
         return {
             "url": self._shown,
-            **query,
+            **{name: sha256(part).hexdigest() for name, part in parts.items() if part},
             "build": self.build(),
             "authorization_env": self._options.authorization_env,
             "send": self._options.send,
@@ -162,11 +174,14 @@ class HttpSource:
         if self._build is None:
             try:
                 response = self._tried("GET", None)
+                if response.status == 200:
+                    self._refuse_compressed(response)
             except _FailedError as error:
                 raise SelectorError(
                     f"{self._shown} cannot be asked for its build id (GET; status 404 means none): {error}"
                 ) from error
-            self._build = (_build_of(response),)
+            build = _build_of(response)
+            self._build = (build and self._unsecret(build),)
         return self._build[0]
 
     def notes(self) -> dict[str, Any]:
@@ -179,6 +194,7 @@ class HttpSource:
 
     def close(self) -> None:
         """Close the connections."""
+        self._log.end()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -241,16 +257,27 @@ class HttpSource:
         shown = self._shown_value(response.body.decode("utf-8", "replace"))
         if not 200 <= response.status < 300:
             hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
+            hint += "; its body is compressed and was not read" if response.compression else ""
             failed = _SilentError if response.status in _NOT_FROM_IT else _FailedError
             raise failed(f"status {response.status} from {self._shown}{hint}: {shown}")
+        self._refuse_compressed(response)
         try:
             body = loads(response.body)
         except MalformedError as error:
-            raise _FailedError(f"{self._shown} returned a body that is {error}: {shown}") from error
+            raise _FailedError(
+                f"{self._shown} returned a body that is {self._unsecret(str(error))}: {shown}"
+            ) from error
         needs = isinstance(body, dict) and "need" in body and "answers" not in body
         if not isinstance(body, dict) or not (needs or isinstance(body.get("answers"), list)):
             raise _FailedError(f"{self._shown} returned no answers; expected {{answers: [...]}}, got {shown}")
         return body, response.seconds
+
+    def _refuse_compressed(self, response: Response) -> None:
+        if response.compression:
+            raise _FailedError(
+                f"{self._shown} returned a body in the encoding {self._shown_value(response.compression)}; expected it "
+                "as it is, as it was asked for (Accept-Encoding: identity): turn compression off"
+            )
 
     def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
         """The answers by query; the build id of the body goes to those that have none of their own."""
@@ -275,15 +302,15 @@ class HttpSource:
         if len(answers) != 1:
             count = "returned no answer for it" if not answers else f"answered it {len(answers)} times"
             return Reply(error=f"{self._shown} {count}; expected one answer a query")
+        try:
+            answer = self._without_secret(answers[0], catalog) if self._secrets else answers[0]
+        except RecursionError:
+            return Reply(error=f"{self._shown} returned an answer that is nested too deep")
         promised = self._build[0] if self._build is not None else None
-        build = answers[0].get("build")
+        build = answer.get("build")
         if promised is not None and build is not None and build != promised:
             other = self._shown_value(build)
             return Reply(error=f"build {other} answered, but GET reported build {promised!r}; run it anew")
-        try:
-            answer = self._without_secret(answers[0], catalog) if self._hidden else answers[0]
-        except RecursionError:
-            return Reply(error=f"{self._shown} returned an answer that is nested too deep")
         return Reply(answer=answer, seconds=seconds)
 
     def _tried(self, method: str, content: bytes | None) -> Response:
@@ -309,9 +336,6 @@ class HttpSource:
                     lost = "no connection to" if isinstance(error, httpx.ConnectError) else "no whole answer from"
                     why = f"{type(error).__name__} {self._shown_value(str(error))}"
                     raise _SilentError(f"{lost} {self._shown} ({self._options.retries + 1} tries): {why}") from error
-            except httpx.HTTPError as error:  # of all others: a body that is not in the encoding that it says
-                why = f"{type(error).__name__} {self._shown_value(str(error))}"
-                raise _FailedError(f"{self._shown} returned what cannot be read: {why}") from error
             except TooLongError as error:
                 raise _FailedError(f"{self._shown} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1
@@ -321,7 +345,11 @@ class HttpSource:
             wait *= 2
 
     def _connection(self) -> Connection:
-        """The connection of this thread."""
+        """The connection of this thread.
+
+        Raises:
+            _FailedError: the environment names proxies or certificates that cannot be used.
+        """
         found: Connection | None = getattr(self._local, "connection", None)
         if found is None:
             import httpx
@@ -329,25 +357,29 @@ class HttpSource:
             headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
             if self._secret:
                 headers["Authorization"] = self._secret
+            self._log.begin()
             proxies = not is_this_machine(self._url.host)
             with self._lock:
-                if self._context is None:  # it takes long to make
-                    self._context = httpx.create_ssl_context(trust_env=proxies)
-                found = Connection(
-                    timeout=self._options.timeout, headers=headers, context=self._context, proxies=proxies
-                )
+                try:
+                    if self._context is None:  # it takes long to make
+                        self._context = httpx.create_ssl_context(trust_env=proxies)
+                    found = Connection(
+                        timeout=self._options.timeout, headers=headers, context=self._context, proxies=proxies
+                    )
+                except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+                    raise _FailedError(environment_fault(error)) from error
                 self._connections.append(found)
             self._local.connection = found
         return found
 
     def _shown_value(self, value: object) -> str:
-        """`quoted`, without the authorisation, should the endpoint echo it."""
-        return quoted(self._unsecret(value)) if isinstance(value, str) else self._unsecret(quoted(value))
+        """`quoted`, without the authorisation and keys of the URL, should the endpoint echo them."""
+        return quoted(value, hide=self._unsecret)
 
     def _without_secret(self, value: Any, catalog: Catalog, key: str = "") -> Any:
-        """An answer without the authorisation in its free texts; ids and the query may hold the same characters."""
+        """An answer without secrets in its free texts; ids and the query may hold the same characters."""
         if isinstance(value, str):
-            shown = value if key in ("query", "build") else self._unsecret(value)
+            shown = value if key == "query" else self._unsecret(value)
             return value if shown == value or value in catalog.ids else shown
         if isinstance(value, list):
             return [self._without_secret(one, catalog) for one in value]
@@ -359,9 +391,7 @@ class HttpSource:
         return value
 
     def _unsecret(self, text: str) -> str:
-        for secret in self._hidden:
-            text = text.replace(secret, "***")
-        return text
+        return self._secrets.hide(text) if self._secrets else text
 
 
 def _secret(name: str | None) -> str:
@@ -373,13 +403,6 @@ def _secret(name: str | None) -> str:
     if not (value.isascii() and value.isprintable()):
         raise ParameterError(f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII")
     return value
-
-
-def _forms(secret: str) -> tuple[str, ...]:
-    """What must not be shown: the value and its last word (a token behind its scheme), also as quoted or in JSON."""
-    texts = {part for part in (secret, secret.rpartition(" ")[2]) if part}
-    forms = {form for text in texts for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1])}
-    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def _build_of(response: Response) -> str | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-import socket
-import threading
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ctxbench.httpio import AS_IT_IS, BODY_LIMIT, Deadline, compression
 
 if TYPE_CHECKING:
     import ssl
-
-BODY_LIMIT = 64 * 2**20  # bytes
 
 
 class TooLongError(Exception):
@@ -23,10 +21,19 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back; `seconds` is how long this one exchange took."""
+    """What came back.
+
+    Attributes:
+        status: of HTTP.
+        body: its bytes; none of one that is compressed.
+        compression: how the body is, although that was not asked for; empty if it is not.
+        retry_after: the header of that name; empty if there is none.
+        seconds: how long this one exchange took.
+    """
 
     status: int
     body: bytes
+    compression: str
     retry_after: str
     seconds: float
 
@@ -39,23 +46,21 @@ class Connection:
 
         Args:
             timeout: seconds for an exchange, from the first byte sent to the last received.
-            headers: sent with every request.
+            headers: sent with every request, beside the one that asks for bodies as they are.
             context: checks the endpoint's certificate.
             proxies: whether those of the environment are used.
         """
         import httpx
 
-        self._timeout = timeout
         self._client = httpx.Client(
-            headers=dict(headers),
+            headers={**headers, **AS_IT_IS},
             timeout=timeout,
             follow_redirects=False,
             trust_env=proxies,
             verify=context,
             limits=httpx.Limits(max_connections=1),
         )
-        self._socket: socket.socket | None = None
-        self._late = False
+        self._deadline = Deadline(timeout)
 
     def send(self, method: str, url: str, content: bytes | None) -> Response:
         """One exchange.
@@ -67,48 +72,64 @@ class Connection:
         """
         import httpx
 
-        self._late = False
-        # The client's own limit is for each read, so a second header a minute would keep it waiting.
-        watchdog = threading.Timer(self._timeout, self._break)
-        watchdog.daemon = True
-        watchdog.start()
         began = time.perf_counter()
+        extensions = {"trace": self._deadline.trace}
         try:
-            with self._client.stream(method, url, content=content, extensions={"trace": self._trace}) as response:
+            with (
+                self._deadline.running(),
+                self._client.stream(method, url, content=content, extensions=extensions) as response,
+            ):
+                compressed = compression(response.headers)
                 body = bytearray()
-                for part in response.iter_bytes():
+                for part in () if compressed else response.iter_raw():
                     body += part
                     if len(body) > BODY_LIMIT:
                         raise TooLongError
             seconds = time.perf_counter() - began
         except httpx.HTTPError as error:
-            if self._late:
+            if self._deadline.late:
                 raise httpx.ReadTimeout("the exchange took too long") from error
             raise
-        finally:
-            watchdog.cancel()
-            watchdog.join()
-        if self._late:  # a body that ends with its connection ended by us
+        except UnicodeError as error:  # of a Location that names a host which cannot be
+            raise httpx.RemoteProtocolError(str(error)) from error
+        if self._deadline.late:  # a body that ends with its connection ended by us
             raise httpx.ReadTimeout("the exchange took too long")
-        return Response(response.status_code, bytes(body), response.headers.get("retry-after", ""), seconds)
+        return Response(response.status_code, bytes(body), compressed, response.headers.get("retry-after", ""), seconds)
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Learn the socket of a new connection, from httpcore's events."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self._socket = info["return_value"].get_extra_info("socket")
-            if self._late:
-                self._break()
 
-    def _break(self) -> None:
-        """End the connection under whoever waits for it: closing alone would not wake them."""
-        self._late = True
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+class LogFilter(logging.Filter):
+    """Keeps a URL out of httpx's log, which names that of every exchange."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        super().__init__()
+        self._url, self._shown = url, shown
+
+    def begin(self) -> None:
+        """Filter from now on."""
+        logging.getLogger("httpx").addFilter(self)  # a second time it changes nothing
+
+    def end(self) -> None:
+        """Filter no more; may be called twice."""
+        logging.getLogger("httpx").removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Put what may be shown in place of the URL; every record is kept."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(self._shown if str(one) == self._url else one for one in record.args)
+        return True
+
+
+def environment_fault(error: Exception) -> str:
+    """What to say where proxies or certificates of the environment cannot be used; a proxy may hold a password."""
+    import httpx
+
+    quotes = isinstance(error, ValueError | httpx.InvalidURL)
+    why = "a proxy is no URL such as http://host:8080" if quotes else str(error)
+    return f"cannot use the network as the environment says (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE ...): {why}"
 
 
 def is_this_machine(host: str) -> bool:

@@ -211,9 +211,9 @@ class OriginalEngine:
         item = np.array([place for place, _ in held], dtype=np.int64)
         matrix = ChunkMatrix.of(np.array([vector for _, vector in held]), item, np.arange(len(held), dtype=np.int64))
         asked = np.array(queries, dtype=np.float32)
-        scores = multiply(asked, matrix.vectors)
+        best = multiply(asked, matrix.vectors).max(axis=0)
         weight = np.ones(len(asked), dtype=np.float64)
-        hits = nearest(asked, scores, matrix, allowed=None, depth=len(keys), weight=weight)
+        hits = nearest(asked, best, matrix, allowed=None, depth=len(keys), weight=weight)
         return best_of_items([hits], matrix, group=self._groups(keys), depth=len(keys))
 
     def _groups(self, keys: Iterable[ItemKey | None]) -> IntArray:

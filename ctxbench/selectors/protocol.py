@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -166,18 +167,20 @@ def loads(text: bytes | str) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        raise MalformedError(f"an object holds the key {twice[0]!r} twice")
+        twice = min(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise MalformedError(f"an object holds the key {quoted(twice)} twice")
     return out
 
 
-def quoted(text: object) -> str:
-    """`repr` of a foreign text or value, cut to `QUOTED` characters."""
+def quoted(text: object, *, hide: Callable[[str], str] = str) -> str:
+    """`repr` of a foreign text or value, cut to `QUOTED` characters once `hide` has taken out what is secret."""
+    if isinstance(text, str):
+        text = hide(text)
     try:
         shown = repr(text)
     except RecursionError:
         return f"a {type(text).__name__} that is nested too deep to be shown"
+    shown = shown if isinstance(text, str) else hide(shown)
     if len(shown) <= QUOTED + 2:
         return shown
     if isinstance(text, str):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ctxbench.errors import Fault, InputError, StorageError
-from ctxbench.fileio import exclusive, write_atomic
+from ctxbench.fileio import exclusive, readable, write_atomic
 from ctxbench.jsonio import dump_json, parse_json
 from ctxbench.requests import Message
 from ctxbench.session.exchange import Exchange, by_hash, read_exchange
@@ -124,7 +124,7 @@ class ConversationStore:
     def _follow(self) -> None:
         """Read what was added since; a file that was written anew is read whole."""
         try:
-            with self.path.open("rb") as stream:
+            with readable(self.path).open("rb") as stream:
                 at = os.fstat(stream.fileno())
                 stream.seek(self._read - len(self._last))
                 if self._file != (at.st_dev, at.st_ino) or stream.read(len(self._last)) != self._last:

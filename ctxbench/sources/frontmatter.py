@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,14 @@ class Page:
         text: what stands behind it, without blank lines around.
         present: whether there is front matter.
         odd: what is wrong with it, or empty; the fields are then what could be made out.
+        line: of the file, in which the text begins; 1-based.
     """
 
     fields: Mapping[str, Any]
     text: str
     present: bool
     odd: str = ""
+    line: int = 1
 
 
 def read_page(source: str) -> Page:
@@ -38,16 +40,20 @@ def read_page(source: str) -> Page:
     """
     lines = source.replace("\r\n", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):
-        return Page({}, source.strip(), present=False)
+        return Page({}, source.strip(), present=False, line=_first(lines, 0))
     end = next((i for i, line in enumerate(lines[1:], start=1) if _END.fullmatch(line)), 0)
     if not end:
         return Page({}, source.strip(), present=False, odd="its front matter does not end; read as text")
-    text = "\n".join(lines[end + 1 :]).strip()
+    text, line = "\n".join(lines[end + 1 :]).strip(), _first(lines, end + 1)
     inside = lines[1:end]
     fields, why = _as_yaml("\n".join(inside))
-    if fields is None:
-        return Page(_by_line(inside), text, present=True, odd=f"its front matter is no YAML ({why}); read line by line")
-    return Page(fields, text, present=True)
+    odd = "" if fields is not None else f"its front matter is no YAML ({why}); read line by line"
+    return Page(_by_line(inside) if fields is None else fields, text, present=True, odd=odd, line=line)
+
+
+def _first(lines: Sequence[str], start: int) -> int:
+    """The first line from `start` that is not blank, 1-based; 1 if all are."""
+    return next((i + 1 for i, line in enumerate(lines[start:], start=start) if line.strip()), 1)
 
 
 def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:

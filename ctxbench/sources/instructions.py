@@ -104,11 +104,13 @@ class _File:
         path: relative to the folder, with slashes; the item's name.
         part: the convention it is of.
         item: what it is.
+        line: in which its text begins, 1-based.
     """
 
     path: str
     part: str
     item: Item
+    line: int
 
 
 @dataclass
@@ -156,21 +158,30 @@ class _Folder:
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
         page = self.read(path, part)
         if page is not None:
-            self.files[path] = _File(path, part, _item(path, page, item_type=item_type, mode=mode))
+            self.files[path] = _File(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
 
     def parts(self) -> list[Part]:
         """One a convention that gave something or has a note, in order."""
         names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
         made = []
         for name in names:
-            items = tuple(file.item for file in self.files.values() if file.part == name)
+            files = [file for file in self.files.values() if file.part == name]
             notes = tuple(self.notes.get(name, ()))
-            if items or notes:
-                modes = {mode: sum(item.include == mode for item in items) for mode in ("always", "manual", "agent")}
-                details = {"folder": self.root.resolve().name, "modes": {mode: n for mode, n in modes.items() if n}}
-                part = Part(name=name, kind="rules", items=items, details=details, notes=notes, origin=str(self.root))
-                made.append(part)
+            if files or notes:
+                made.append(self._part(name, files, notes))
         return made
+
+    def _part(self, name: str, files: Sequence[_File], notes: tuple[str, ...]) -> Part:
+        modes = {mode: sum(file.item.include == mode for file in files) for mode in ("always", "manual", "agent")}
+        return Part(
+            name=name,
+            kind="rules",
+            items=tuple(file.item for file in files),
+            details={"folder": self.root.resolve().name, "modes": {mode: n for mode, n in modes.items() if n}},
+            notes=notes,
+            origin=str(self.root),
+            lines={file.path: file.line for file in files},
+        )
 
 
 def rules_folder(folder: Path) -> Source:
@@ -237,7 +248,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     if path.endswith(".mdc") and not page.present and not page.odd:
         read.note(convention.name, f"{path} has no front matter; included by hand only (manual)")
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
-    read.files[path] = _File(path, convention.name, item)
+    read.files[path] = _File(path, convention.name, item, page.line)
 
 
 def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> Item:

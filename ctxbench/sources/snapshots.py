@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,10 @@ from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.fileio import atomic_folder
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import dump_jsonl
+from ctxbench.redaction import Redactor, masked
+from ctxbench.redaction_rules import KNOWN_KEYS
 from ctxbench.sources.catalogs import CORPUS
+from ctxbench.sources.keys import SHOWN, hidden, key_places
 from ctxbench.yamlio import dump_yaml
 
 CAPTURE = "capture.yaml"
@@ -34,6 +37,7 @@ class Part:
         notes: what was odd but did not stand in the way.
         error: what went wrong; holds no secret.
         origin: the folder that it was read from, to tell parts of one name apart in messages; not kept.
+        lines: by name of an item that was read from a file, the line in which its text begins; not kept.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Part:
     notes: tuple[str, ...] = ()
     error: str = ""
     origin: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -110,16 +115,21 @@ class Snapshot:
         }
 
 
-def capture(*sources: Source) -> Snapshot:
+def capture(*sources: Source, hide_keys: bool = False) -> Snapshot:
     """Ask every source and merge what they give into one catalog.
+
+    What looks like a key in an item is told in a note of its part, which does not show it.
 
     Args:
         sources: asked one after the other; their parts keep this order.
+        hide_keys: put placeholders in place of keys, the same for the same in all parts.
 
     Raises:
-        InputError: two parts hold an item of the same identity, or nothing was captured at all (with every error).
+        InputError: two parts hold an item of the same identity, a key that is to be hidden stands in a name, or
+            nothing was captured at all (with every error).
     """
     parts = tuple(part for source in sources for part in source())
+    parts = _without_keys(parts) if hide_keys else tuple(map(_warned, parts))
     owner: dict[ItemKey, int] = {}
     faults = []
     for position, part in enumerate(parts):
@@ -133,6 +143,43 @@ def capture(*sources: Source) -> Snapshot:
     if not any(part.items for part in parts):
         raise InputError(_nothing(parts), subject="nothing was captured")
     return Snapshot(parts, Catalog(item for part in parts for item in part.items))
+
+
+def _warned(part: Part) -> Part:
+    """The part, with a note of the keys in it; neither notes nor error hold one."""
+    return _told(part, "it seems to hold keys; take them out where they come from, or hide them with --hide-keys")
+
+
+def _without_keys(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts with placeholders for keys, and notes of what was hidden.
+
+    Raises:
+        InputError: keys stand in names.
+    """
+    redactor = Redactor(KNOWN_KEYS)
+    made = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
+    faults = [
+        Fault(f"a key stands in a name, which is kept as it is: {place}; rename it, or leave it out")
+        for part in made
+        for place in _places(part)
+    ]
+    if faults:
+        raise InputError(faults, subject="capture")
+    return tuple(
+        replace(_told(part, "keys in it were hidden"), items=new.items) for part, new in zip(parts, made, strict=True)
+    )
+
+
+def _told(part: Part, what: str) -> Part:
+    """The part with a note that says where its keys stand, if there are any."""
+    places = _places(part)
+    more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
+    notes = [*part.notes, *([f"{what}: {'; '.join(places[:SHOWN])}{more}"] if places else [])]
+    return replace(part, notes=tuple(map(masked, notes)), error=masked(part.error))
+
+
+def _places(part: Part) -> list[str]:
+    return [masked(place) for item in part.items for place in key_places(item, line=part.lines.get(item.name, 0))]
 
 
 def write_snapshot(snapshot: Snapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:

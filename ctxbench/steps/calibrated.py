@@ -93,7 +93,7 @@ class Probability(_FromFile):
 
     def model(self, catalog: Catalog, resources: Resources) -> Logistic:
         """The regression for a catalog."""
-        return _model(self.calibrations.fit(self.calibrated, catalog))
+        return _model(self.calibrations, self.calibrations.fit(self.calibrated, catalog))
 
     def outside(self, table: Candidates, catalog: Catalog, resources: Resources) -> float:
         """The share of the chosen items with a feature well outside of what the fit has seen; 0 with none chosen."""
@@ -114,8 +114,8 @@ class Probability(_FromFile):
         return rescored(candidates.with_columns(**{RETRIEVED: retrieved}), probability)
 
 
-def _model(fit: Fit) -> Logistic:
-    """The regression of a fit.
+def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
+    """The regression of a fit in a file.
 
     Raises:
         ParameterError: its values are none, or of features that are defined otherwise here.
@@ -123,7 +123,9 @@ def _model(fit: Fit) -> Logistic:
     try:
         return Logistic.read(fit.values)
     except ParameterError as error:
-        raise ParameterError(f"fit of {fit}: {error}; fit again with `ctxbench calibrate {fit.what}`") from error
+        raise ParameterError(
+            f"{calibrations.path}: fit of {fit}: {error}; fit again with `ctxbench calibrate {fit.what}`"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class Abstain(_FromFile):
 
     def model(self, catalog: Catalog, resources: Resources) -> Logistic:
         """The regression for a catalog."""
-        model = _model(self.calibrations.exact_fit(self.calibrated, catalog, resources))
+        model = _model(self.calibrations, self.calibrations.exact_fit(self.calibrated, catalog, resources))
         if unknown := sorted(set(model.columns) - set(REQUEST)):
             raise ParameterError(f"{self.calibrations.path}: abstention knows no feature {', '.join(unknown)}")
         return model

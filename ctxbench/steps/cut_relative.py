@@ -67,10 +67,9 @@ class Margin:
         found = np.isfinite(scores)
         best = np.where(found[:, :1], scores[:, :1], 0.0)
         within = (fallen(np.where(found, scores, best), best, self.of) <= self.margin).sum(axis=1, where=found)
-        length = np.minimum(np.maximum(within, self.at_least), self.at_most)
         share = " of its score" if self.of == "ratio" else ""
-        rule = f"more than margin={self.margin:g}{share} below the best, or beyond at_most={self.at_most}"
-        return _cut(candidates, length, rule)
+        rule = f"more than margin={self.margin:g}{share} below the best"
+        return _cut(candidates, np.maximum(within, self.at_least), rule, at_most=self.at_most)
 
 
 def fallen(scores: FloatArray, best: FloatArray, of: Literal["difference", "ratio"]) -> FloatArray:
@@ -130,8 +129,8 @@ class Gap:
         fallen[:, : held.shape[1]][held] = upper - lower
         fallen[:, : self.at_least - 1] = -np.inf
         there = fallen.max(axis=1) > 0
-        length = np.where(there, fallen.argmax(axis=1) + 1, np.minimum(found, self.at_most))
-        return _cut(candidates, length, f"below the largest gap of scores, or beyond at_most={self.at_most}")
+        length = np.where(there, fallen.argmax(axis=1) + 1, found)
+        return _cut(candidates, length, "below the largest gap of scores", at_most=self.at_most)
 
 
 def _check_sizes(at_least: int, at_most: int, *, lowest: int) -> None:
@@ -150,7 +149,9 @@ def _scores(table: Candidates) -> FloatArray:
     return out
 
 
-def _cut(table: Candidates, length: IntArray, rule: str) -> Candidates:
-    """Keep the first `length` items of each request, shape (n_requests,)."""
+def _cut(table: Candidates, length: IntArray, rule: str, *, at_most: int) -> Candidates:
+    """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
     alive = table.chosen & (table.origin == Origin.SEARCH)
-    return table.marked(alive & (place_among(table, alive) >= length[table.request]), rule)
+    place = place_among(table, alive)
+    cut = table.marked(alive & (place >= length[table.request]), rule)
+    return cut.marked(alive & (place >= at_most), f"beyond at_most={at_most}")

@@ -53,7 +53,7 @@ class Bm25:
     stem: bool = True
     server: bool = True
     ranks: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # 2: words are split, stopped and stemmed, and servers searched, unless told otherwise
+    version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
@@ -115,7 +115,7 @@ class Bm25f:
     k1: float = 1.5
     depth: int = DEPTH
     ranks: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # 2: the server is a field
+    version: ClassVar[int] = 3  # 3: `URLs` is one word
 
     def __post_init__(self) -> None:
         weights = _by_field("weights", self.weights, _WEIGHTS, high=math.inf)

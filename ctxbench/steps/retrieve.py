@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.candidates import Candidates
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.chunking.rules import chunk_rule
 from ctxbench.errors import ParameterError
-from ctxbench.index.dense import ChunkMatrix, Hits, dense_index, search
+from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.items import Catalog
@@ -104,18 +104,15 @@ class Dense:
         matrix = index.matrix(needed, resources.vectors, skip_failed=self.original)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
-        may_get: BoolArray = np.asarray(batch.eligible.any(axis=1))
-        served = np.flatnonzero(may_get[owners(query.start)])
-        queries = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
-        queries[served] = resources.vectors([query.text[chunk] for chunk in served])
-        hits = self._search(queries, query, matrix)
+        hits = self._search(query, resources, matrix)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
-    def _search(self, queries: Float32Array, query: Query, matrix: ChunkMatrix) -> Iterator[Hits]:
-        eligible, weight = query.batch.eligible, query.weight
+    def _search(self, query: Query, resources: Resources, matrix: ChunkMatrix) -> Iterator[Hits]:
         if self.pooling.by_best_pair:
-            return search(queries, query.start, eligible, matrix, depth=self.depth, weight=weight)
+            return by_best_pair(query, resources, matrix, depth=self.depth)
+        queries = query_vectors(query, resources, matrix)
+        eligible, weight = query.batch.eligible, query.weight
         return pooled_search(
             queries, query.start, eligible, matrix, depth=self.depth, weight=weight, pooling=self.pooling
         )

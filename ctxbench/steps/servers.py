@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.candidates import Candidates
 from ctxbench.errors import ParameterError
-from ctxbench.index.dense import ChunkMatrix, Hits, dense_index, search
+from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index
 from ctxbench.index.ranked import DEPTH
 from ctxbench.items import Catalog
 from ctxbench.query import Query
@@ -62,10 +62,8 @@ class Servers:
         matrix = dense_index(batch.catalog, resources).matrix(needed, resources.vectors)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
-        queries = _query_vectors(query, resources, matrix)
         server = _server_numbers(batch.catalog)
-        weight, everything = query.weight, len(batch.catalog)
-        hits = search(queries, query.start, batch.eligible, matrix, depth=everything, weight=weight)
+        hits = by_best_pair(query, resources, matrix, depth=len(batch.catalog))
         return _tables([self._kept(one, matrix, server) for one in hits], matrix)
 
     def _kept(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
@@ -103,15 +101,6 @@ def best_servers(
     last = np.partition(pooled, len(pooled) - servers)[len(pooled) - servers]
     best: IntArray = number[pooled >= last]
     return best
-
-
-def _query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Float32Array:
-    """Vectors of the query chunks; those of requests that may get nothing stay 0 and are not embedded."""
-    may_get: BoolArray = np.asarray(query.batch.eligible.any(axis=1))
-    served = np.flatnonzero(may_get[owners(query.start)])
-    vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
-    vectors[served] = resources.vectors([query.text[chunk] for chunk in served])
-    return vectors
 
 
 def _server_numbers(catalog: Catalog) -> IntArray:

@@ -95,7 +95,8 @@ def check_step(
         faults.check(label, _answer_faults, partial(_fresh, host))
     faults.check("description after use", _description_faults, step)
     if processes and not faults.found:
-        faults.check("new processes", _process_faults, (kind, name, dict(parameters or {}), retrieve), processes)
+        task = (kind, name, dict(parameters or {}), retrieve)
+        faults.check("new processes", process_faults, [task], processes=processes)
     faults.finish(f"{kind} strategy {name!r}")
 
 
@@ -323,11 +324,24 @@ def _answer_faults(
                 yield from shuffled_faults(f"{case}, items shuffled", one, other)
 
 
-def _process_faults(task: tuple[str, str, dict[str, Any], Any], processes: int) -> Iterator[str]:
-    """Answer in new processes, each with a hash seed of its own."""
-    here = json.loads(answers_json(*task))
+Task = tuple[str, str, dict[str, Any], Any]
+"""A strategy's kind, name and parameters, and the retriever that it stands behind."""
+
+
+def process_faults(tasks: Sequence[Task], *, processes: int = PROCESSES) -> Iterator[str]:
+    """Answer in new processes, each with a hash seed of its own, and compare with the answers of this one.
+
+    Args:
+        tasks: each process answers for all of them.
+        processes: how many are started, >= 0.
+
+    Yields:
+        What differs, or that a process failed; nothing where all are alike.
+    """
+    here = [json.loads(answers_json(*task)) for task in tasks]
     code = (
-        "import json, sys; from ctxbench.testing.conformance import answers_json as a; print(a(*json.load(sys.stdin)))"
+        "import json, sys; from ctxbench.testing.conformance import answers_json as a\n"
+        "for task in json.load(sys.stdin): print(a(*task))"
     )
     running = []
     for _ in range(processes):
@@ -338,11 +352,13 @@ def _process_faults(task: tuple[str, str, dict[str, Any], Any], processes: int) 
         )
         running.append((seed, process))
     for seed, process in running:
-        out, _ = process.communicate(json.dumps(task))
+        out, _ = process.communicate(json.dumps(tasks))
         if process.returncode:
             yield f"PYTHONHASHSEED={seed}: the process failed with {process.returncode}; its error stands on stderr"
-        else:
-            yield from differences(f"PYTHONHASHSEED={seed}", here, json.loads(out))
+            continue
+        for (_, name, parameters, _), ours, there in zip(tasks, here, out.splitlines(), strict=True):
+            given = f", {name} {json.dumps(parameters)}" if len(tasks) > 1 else ""
+            yield from differences(f"PYTHONHASHSEED={seed}{given}", ours, json.loads(there))
 
 
 def answers_json(kind: str, name: str, parameters: Mapping[str, Any], retrieve: Any) -> str:

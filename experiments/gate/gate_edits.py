@@ -68,7 +68,8 @@ def named(edit: Mapping[str, Any]) -> Named:
     head = take(with_data(after, data))
     found = check(list(zip(base, head, strict=True)), Settings(allow_removed=bool(lost_labels)))
     one = found.selectors[0]
-    first = one.causes[0].cause if one.causes else None
+    moved = [group.cause for group in one.causes if group.lost or group.gained or group.others]
+    first = moved[0] if moved else None  # an item that costs otherwise where it is offered as before is not expected
     expected = (str(edit["expected"]["cause"]), tuple(edit["expected"]["subjects"]))
     return Named(
         name=edit["name"],

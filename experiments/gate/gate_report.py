@@ -262,7 +262,8 @@ def _chance(found: Measured, verdict: list[str]) -> Iterator[str]:
         "Two selectors outside that answer as `semantic/normal` and `semantic/documents` on workbench, but leave every "
         f"required item out with chance {CHANCE:g} each time that they are asked; both sides of a check alike. Queries "
         "are drawn in whole groups with replacement. `any worse`, `any better`: share of checks in which one metric of "
-        "either selector is (3 metrics, 2 selectors, Holm-corrected). By metric: how often it is called either. "
+        "either selector is (3 metrics, 2 selectors, Holm-corrected; tokens with the session's differ as those without "
+        "do, and are no comparison of their own). By metric: how often it is called either. "
         "`items lost`: share of selectors that lose more than is allowed, a rule that has no test behind it and "
         "leaves out queries that answer otherwise from time to time, which only repeats can show."
     )
@@ -414,11 +415,12 @@ def _worse(row: Found, part: float) -> bool:
 INTRODUCTION = f"""# What the gate is worth
 
 Made by `python experiments/gate/measure.py`. A check is that of `ctxbench check` with the defaults: completeness,
-recall and tokens are judged, and {DEFAULT} of the queries that need something (at least 1) may lose a required item
-net. Selectors are `semantic/normal` and `semantic/documents`, both in one check, on `workbench` (694 queries),
-`freight` (330) and, for tools, `bfcl-live` (1,053); baselines are written and read back. These selectors offer on
-workbench and freight little more than a third of what is required, so that most of the queries that need an item do not
-have it to lose. A language model wrote workbench, freight, the rewordings and the edits; nobody's production catalog
-is among the data.
+recall and tokens (with what the session holds, and without) are judged, and {DEFAULT} of the queries that need
+something (at least 1) may lose a required item net. Selectors are `semantic/normal` and `semantic/documents`, both in
+one check, on `workbench` (694 queries), `freight` (330) and, for tools, `bfcl-live` (1,053); baselines are written and
+read back. These selectors offer on workbench and freight little more than a third of what is required, so that most of
+the queries that need an item do not have it to lose. A language model wrote workbench, freight, the rewordings and the
+edits; nobody's production catalog is among the data.
 
-## Verdict"""
+## Verdict
+"""

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-HARM, BARS = 0.05, {50: 0.25, 100: 0.5, 200: 0.65, 400: 0.75}
+HARM, BARS, BARS_FROM = 0.05, {50: 0.25, 100: 0.5, 200: 0.65, 400: 0.75}, "semantic/documents"
 _WIDTH = 120
 
 
@@ -75,7 +75,7 @@ def page(teams: Sequence[Team], *, start: str, beside: Sequence[str], command: s
     lines = ["# What following the advice of `tune` costs and gains", "", *_answer(by_n, start, beside), ""]
     lines += ["| labels | harm | recommended | tokens saved | of what is attainable | bar |", f"|{' ---: |' * 6}"]
     for n, row in by_n.items():
-        bar = f"{BARS[n]:.0%}" if n in BARS else ""
+        bar = f"{BARS[n]:.0%}" if n in BARS and start == BARS_FROM else ""
         lines.append(f"| {n} | {row.harm:.1%} | {row.recommended:.0%} | {row.gain:.1%} | {_attained(row)} | {bar} |")
     lines += ["", *_wrapped(_READING), "", "## By dataset", ""]
     lines += [f"| dataset | {' | '.join(f'{n} labels' for n in ns)} |", f"| --- |{' --- |' * len(ns)}"]
@@ -95,7 +95,10 @@ def _answer(by_n: Mapping[int, Row], start: str, beside: Sequence[str]) -> Itera
         f": above the bar of {HARM:.0%} at {_listed(over)} labels." if over else f": within the bar of {HARM:.0%}."
     )
     gain = (
-        f"The share of the attainable gain is below its bar at {_listed(short)} labels."
+        f"What is attainable beyond that start has no bar; {_attained(list(by_n.values())[-1])} of it is gained with "
+        f"{list(by_n)[-1]} labels."
+        if start != BARS_FROM
+        else f"The share of the attainable gain is below its bar at {_listed(short)} labels."
         if short
         else "The share of the attainable gain is at its bar or above at every number of labels."
     )

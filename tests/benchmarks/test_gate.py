@@ -100,7 +100,7 @@ def _made_up(text):
 def run(*arguments):
     """Seconds of a process, and what it printed."""
     begin = time.perf_counter()
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return time.perf_counter() - begin, done
 

@@ -80,7 +80,7 @@ print(json.dumps({"seconds": seconds, "peak_mb": peak / 1024, "before_mb": befor
 def test_build(benchmark):
     def fresh():
         command = [sys.executable, "-c", _CHILD, __file__.rpartition("/")[0]]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout)
 
     runs = [fresh() for _ in range(ROUNDS)]
     figures = {name: statistics.median(run[name] for run in runs) for name in runs[0]}

@@ -44,7 +44,12 @@ def test_a_public_dataset_is_imported_whole(benchmark, name, queries, tmp_path):
 
     def run(code, *arguments):
         done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, env=environment
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+            timeout=120,
         )
         return done.stdout
 

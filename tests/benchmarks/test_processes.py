@@ -61,7 +61,7 @@ def place(monkeypatch, tmp_path):
 def timed(command):
     """Seconds of a whole process, and what it printed."""
     begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return time.perf_counter() - begin, done.stdout
 
 

@@ -13,6 +13,7 @@ import typer
 import ctxbench
 from ctxbench.cli.app import app
 from ctxbench.errors import ParameterError
+from tests.children import child
 
 HEAVY = {"numpy", "pandas", "onnxruntime", "pydantic", "httpx", "rich", "tokenizers", "yaml", "scipy", "jsonschema"}
 FULL = Path("/dev/full")
@@ -73,7 +74,11 @@ def test_the_commands_are_those_that_are_documented():
 def of_typer():
     """What `import typer` loads by itself."""
     code = "import sys, typer; print(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        ).stdout.split()
+    )
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -81,7 +86,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     loaded, done = modules(*words, "--help")
     assert done.out.startswith("Usage:")
     assert loaded & HEAVY <= of_typer
-    own = {"", ".cli", ".cli.app", ".cli.light", ".errors"}
+    own = {"", ".cli", ".cli.app", ".cli.light", ".console", ".errors", ".visible"}
     if words[:1] == ("data",):
         own |= {f".cli.{part}_app" for part in ("curate", "data", "import", "label")}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}
@@ -196,7 +201,7 @@ def test_an_error_that_nobody_can_read_keeps_its_code(process):
 def test_a_reader_that_leaves_is_no_error(words, tiny):
     code = "import sys\nfrom ctxbench.cli.app import main\nsys.stdin.readline()\nmain(sys.argv[1:])"
     arguments = [word.format(tiny=tiny) for word in words]
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", code, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

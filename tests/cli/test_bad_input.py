@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import os
 import shutil
 import sqlite3
 import struct
@@ -94,6 +95,35 @@ def test_a_folder_where_a_file_is_expected_is_said(refused, tiny, words):
     assert message == "cannot read .: Is a directory; expected a readable file"
 
 
+@needs_posix
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "pipe"),
+        ("score", "pipe", "--dataset", "{tiny}"),
+        ("select", "x", "--catalog", "{tiny}", "--selector", "pipe.yaml"),
+        ("select", "x", "--catalog", "{tiny}", "--presets", "pipe"),
+        ("select", "x", "--catalog", "{tiny}", "--session", "pipe"),
+        ("tune", "{tiny}", "--policy", "pipe"),
+        ("check", "pipe"),
+        ("data", "import", "pipe.json", "--out", "made"),
+        ("data", "import", "traces", "pipe", "--catalog", "{tiny}", "--out", "made"),
+        ("data", "import", "trec", "--corpus", "{tiny}/corpus.jsonl", "--queries", "{tiny}/queries.jsonl",
+         "--qrels", "pipe", "--out", "made"),
+        ("data", "capture", "--mcp-config", "pipe", "--out", "made"),
+        ("calibrate", "probability", "{tiny}", "--selector", "semantic", "--out", "pipe"),
+        ("usage", "pipe"),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)  # fmt: skip
+def test_a_pipe_where_a_file_is_expected_is_refused_and_not_waited_for(refused, tiny, place, words):
+    for name in ("pipe", "pipe.yaml", "pipe.json"):
+        os.mkfifo(place / name)
+    message = refused(*(word.format(tiny=tiny) for word in words))
+    assert message.startswith("cannot read pipe")
+    assert "it is a pipe; expected a file" in message
+
+
 def test_a_file_where_a_folder_is_expected_is_said(refused, select, experiment, place):
     (place / "file").write_text("x")
     assert "file" in refused("report", "file")
@@ -179,10 +209,10 @@ def test_text_that_is_not_utf_8_is_placed(refused, place):
         (("--set", "contextTopN=51"), "contextTopN must be 0 to 50, got 51"),
         (("--set", "contextIncludeScore=1.01"), "contextIncludeScore must be 0 to 1, got 1.01"),
         (("--set", "contextIncludeScore=1e999"), "got inf"),
-        (("--set", "contextIncludeScore=nan"), "--set needs NAME=VALUE with a number, for example contextTopN=3"),
+        (("--set", "contextIncludeScore=nan"), "--set needs NAME=VALUE with a number, for example at_most=3"),
         (
             ("--set", "contextTopN"),
-            "--set needs NAME=VALUE with a number, for example contextTopN=3; got 'contextTopN'",
+            "--set needs NAME=VALUE with a number, for example at_most=3; got 'contextTopN'",
         ),
         (("--set", "contextTopN="), "--set needs NAME=VALUE with a number"),
         (("--set", "contextTopN=3.5"), "contextTopN must be of type int, got 3.5"),

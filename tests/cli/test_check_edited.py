@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -45,15 +46,27 @@ def flat(text):
 )
 def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, mend):
     edited(NEEDED, **fields)
-    done = cli("check", "--json", "--markdown", "s.md")
-    assert done.code == 0, done.err  # one query of eight: by no metric told apart, and one may be lost
+    done = cli("check", "--json", "--markdown", "s.md", "--junit", "j.xml")
+    assert done.code == 1  # one query of eight: by no metric told apart, and one may be lost, but it is a fact
     (one,) = done.json["selectors"]
     assert (one["lost"], one["gained"], one["allowed"]) == (1, 0, 1)
-    text = flat(cli("check").out)
+    (gone,) = one["unmet"]
+    assert (gone["items"], gone["why"], gone["queries"]) == ([NEEDED], why, ["q08"])
+    said = cli("check", "--annotations").out
+    text = flat(said)
+    assert f"nothing is left that would meet what 1 query requires: {NEEDED} ({why}; q08)" in text
     assert f"item gone: {why} ({NEEDED})" in text
     assert f"mend: {mend} {NEEDED}" in text
     assert f"item gone: {why}" in (place / "s.md").read_text()
-    assert cli("check", "--strict").code == 1
+    assert f"required item gone: {NEEDED}" in (place / "j.xml").read_text()
+    (error,) = [line for line in said.splitlines() if line.startswith("::error")]
+    where = "corpus.jsonl,line=" if fields else "qrels/test.tsv,line="
+    assert where in error
+    assert "title=required item gone from tiny::" in error
+    allowed = cli("check", "--allow-removed")
+    assert allowed.code == 0
+    assert f"({why}; q08); passed over (--allow-removed)" in flat(allowed.out)
+    assert cli("check", "--allow-removed", "--strict").code == 1
     told = yaml.safe_load((place / "gate.yaml").read_text())
     (place / "gate.yaml").write_text(yaml.safe_dump({**told, "gate": {"max_lost_required": 0}}))
     done = cli("check")
@@ -80,8 +93,79 @@ def test_labels_may_be_dropped_with_the_item_but_not_misspelt(cli, edited, place
     shutil.rmtree(place / "data")
     (place / "carried").rename(place / "data")
     done = cli("check", "--json")
-    assert done.code == 0, done.err
+    assert done.code == 1, done.err
     (one,) = done.json["selectors"]
     assert (one["compared"], one["lost"]) == (10, 1)
     assert cli("check", "--accept").code == 0
     assert cli("check", "--json").json["selectors"][0]["compared"] == 9
+    assert cli("check").code == 0
+
+
+def test_a_required_item_that_is_taken_out_of_every_scope_is_judged(cli, edited, place):
+    card = place / "data/dataset.yaml"
+    told = yaml.safe_load(card.read_text())
+    told["scopes"]["support"].remove(NEEDED)
+    card.write_text(yaml.safe_dump(told))
+    done = cli("check", "--json")
+    assert done.code == 1, done.err
+    (one,) = done.json["selectors"]
+    assert (one["compared"], one["left_out"]) == (10, {})
+    assert [(gone["items"], gone["why"]) for gone in one["unmet"]] == [([NEEDED], "in no scope any more")]
+    assert cli("check", "--allow-removed").code == 0
+    done = cli("check", "--accept")
+    assert done.code == 2
+    assert "which is not among the items available to it; no selector could offer it" in done.err
+
+
+def test_an_item_that_is_sent_with_every_request_is_no_saving(cli, edited):
+    edited("reference:release%20calendar", include="always", text="The release calendar. " * 200)
+    done = cli("check", "--json", "--strict")
+    assert done.code == 1, done.err  # ten queries are too few to tell
+    (one,) = done.json["selectors"]
+    verdicts = {judged["metric"]: judged["verdict"] for judged in one["metrics"]}
+    assert (verdicts["tokens"], verdicts["total_tokens"]) == ("same", "cannot tell")
+    assert one["causes"][0]["subjects"] == ["reference:release%20calendar"]
+    assert one["causes"][0]["detail"] == "include agent -> always, text edited"
+
+
+def test_items_that_became_dearer_are_told_with_their_lines_everywhere(cli, edited, place):
+    """Every tool gets a schema of some 1,200 letters, which no search looks at."""
+    rows = [json.loads(line) for line in (place / "data/corpus.jsonl").read_text().splitlines()]
+    schema = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(40)}}
+    for row in rows:
+        if row["type"] == "tool":
+            edited(row["_id"], schema=schema)
+    done = cli("check", "--json", "--markdown", "s.md", "--strict")
+    assert done.code == 1, done.err
+    (one,) = done.json["selectors"]
+    (cause,) = one["causes"]
+    assert (one["changes"], cause["cause"], cause["file"]) == ([], "item dearer", "data/corpus.jsonl")
+    lines = {row["_id"]: line for line, row in enumerate(rows, 1)}
+    found = {price["item"]: price["line"] for price in one["repriced"]}
+    assert found == {item: lines[item] for item in cause["subjects"]}
+    first = one["repriced"][0]
+    assert cause["line"] == first["line"]
+    assert (first["why"], first["tokens"]) == ("schema edited", (first["head"] - first["base"]) * len(first["queries"]))
+    values = [sum(row["values"]["total_tokens"] for row in answers(place)), one["metrics"][-1]["head"]["value"] * 10]
+    assert cause["tokens"] == values[1] - values[0]
+    told = cli("check", "--annotations").out
+    assert f"{cause['file']}:{cause['line']}" in told
+    assert f"{cause['file']}:{cause['line']}" in (place / "s.md").read_text().replace("&#8203;", "")
+    dearer = [line for line in told.splitlines() if "title=item dearer on tiny" in line]
+    assert [f"file=data/corpus.jsonl,line={found[item]}," in line for item, line in zip(found, dearer, strict=True)]
+
+
+def answers(place):
+    return [json.loads(line) for line in (place / "gate.baseline/tiny/bm25.jsonl").read_text().splitlines()]
+
+
+def test_no_p_value_stands_in_any_output_for_a_selector_that_answers_alike(cli, edited, place):
+    edited(NEEDED, description="Ice cream.", text="Ice cream.")
+    done = cli("check", "--annotations", "--markdown", "s.md", "--junit", "j.xml")
+    told = [done.out, (place / "s.md").read_text(), (place / "j.xml").read_text()]
+    for text in told:
+        assert "tolerated" in text or "tolerance" in text
+        assert not re.search(r"\bp\b(?! is)", re.sub(r"<[^>]*>|`[^`]*`", "", text)), text
+    (one,) = cli("check", "--json").json["selectors"]
+    assert {judged["comparison"]["p"] for judged in one["metrics"]} == {None}
+    assert {judged["comparison"]["p_holm"] for judged in one["metrics"]} == {None}

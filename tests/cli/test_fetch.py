@@ -73,7 +73,7 @@ def small_metatool(monkeypatch):
     yield MetaTool.source
     server.shutdown()
     server.server_close()
-    thread.join()
+    thread.join(timeout=60)
 
 
 def states():

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.writing import write_dataset
 from ctxbench.items import Catalog, Item
 from ctxbench.requests import Request
+from tests.children import child
 
 RUN = """
 import sys
@@ -102,17 +104,17 @@ def test_no_minutes_only_say_where_the_figures_stand(folder, capfd):
 def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
     import pty
 
-    def start():
+    @contextmanager
+    def started():
+        """The process, and where its keys are pressed."""
         master, slave = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-c", RUN, str(folder), "20"],
-            stdin=slave,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        os.close(slave)
-        return master, process
+        command = [sys.executable, "-c", RUN, folder, "20"]
+        try:
+            with child(command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                os.close(slave)
+                yield process, master
+        finally:
+            os.close(master)
 
     def until(n):
         for _ in range(600):
@@ -121,23 +123,20 @@ def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
             time.sleep(0.05)
         raise AssertionError(log_of(folder))
 
-    master, process = start()
-    os.write(master, b"0")
-    until(1)
-    os.write(master, b"\x1b[A0")  # an arrow key is no answer
-    until(2)
-    process.kill()
-    process.communicate()
-    os.close(master)
+    with started() as (process, keys):
+        os.write(keys, b"0")
+        until(1)
+        os.write(keys, b"\x1b[A0")  # an arrow key is no answer
+        until(2)
+        process.kill()
     assert [row["kind"] for row in log_of(folder)] == ["done", "done"]
     assert len(read_dataset(folder).judged()) == 0
 
-    master, process = start()
-    os.write(master, b"u")
-    until(3)
-    os.write(master, b"q")
-    out, err = process.communicate(timeout=60)
-    os.close(master)
+    with started() as (process, keys):
+        os.write(keys, b"u")
+        until(3)
+        os.write(keys, b"q")
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "before: 2 answers" in out
     assert "after: 1 answers" in out

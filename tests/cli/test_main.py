@@ -17,13 +17,15 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_the_script_and_the_module_start_at_the_same_place():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
     assert scripts == {"ctxbench": "ctxbench.__main__:main"}
-    done = subprocess.run([sys.executable, "-m", "ctxbench", "--version"], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ctxbench", "--version"], check=False, capture_output=True, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "ctxbench", "")
 
 
 def test_nothing_is_imported_before_ctrl_c_is_seen_to():
     code = "import sys\nbefore = {*sys.modules}\nimport ctxbench.__main__\nprint(*({*sys.modules} - before))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     assert sorted(done.stdout.split()) == ["ctxbench", "ctxbench.__main__"]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from tests.children import child
 
 # Waits at the first request until a file `go` stands beside it; `started` holds its process id.
 WAITING = """
@@ -124,7 +125,7 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(cli, ex
     selectors = ["{selector: bm25, set: {n: 2}}", f"{{name: waiting, command: [{sys.executable}, waiting.py]}}"]
     path = experiment(selectors=selectors)
     command = [sys.executable, "-m", "ctxbench", "run", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while not (place / "started").exists() and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.02)
@@ -197,7 +198,7 @@ def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch):
             return True
 
     terminal, clock = Terminal(), [100.0]
-    monkeypatch.setattr(module.sys, "stderr", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     with module.progress() as shown:
         clock[0] += 2

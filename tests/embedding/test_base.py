@@ -43,7 +43,9 @@ def test_a_key_is_the_same_in_another_process():
         "print(E('owner/model: 1', 'abc', 'onnxruntime', 'float32', 384).key)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=120
+    )
     assert shown.stdout.strip() == IDENTITY.key
 
 

@@ -48,7 +48,11 @@ def test_the_bits_are_the_same_in_a_process_with_another_hash_seed():
         "sys.stdout.buffer.write(HashingEmbedder().embed(['deploy the service', 'Über']).tobytes())"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": "99"}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "99"},
+        timeout=120,
     )
     assert shown.stdout == HashingEmbedder().embed(["deploy the service", "Über"]).tobytes()
 

@@ -15,6 +15,7 @@ import pytest
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from tests.children import child
 
 _FILL = """
 import json, sys
@@ -35,9 +36,7 @@ print("embedded", vectors.stats.embedded, flush=True)
 
 def _fill_and_kill(root, texts_file, seconds):
     """Fill the store for some seconds, then SIGKILL; what the process had said, in lines."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _FILL, str(root), str(texts_file)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with child([sys.executable, "-c", _FILL, str(root), str(texts_file)], stdout=subprocess.PIPE, text=True) as process:
         time.sleep(seconds)
         process.kill()
         return process.stdout.read().split("\n")[:-1]
@@ -55,7 +54,7 @@ def _count(store):
         connection.close()
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing_that_was_committed(kills, minilm, desk_texts, tmp_path):
     moments = random.Random(kills)
     texts_file = Path(__file__).parents[1] / "data" / "desk" / "embedding_texts.json"

@@ -41,7 +41,9 @@ def test_a_model_is_named_with_st_and_only_there(name):
 def _modules(script):
     heavy = ("numpy", "onnxruntime", "tokenizers", "torch", "huggingface_hub", "sentence_transformers")
     check = f"{script}\nimport sys; print(*[name for name in {heavy!r} if name in sys.modules])"
-    return subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
 
 
 def test_importing_the_package_imports_nothing_heavy():

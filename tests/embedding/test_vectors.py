@@ -285,7 +285,7 @@ def test_two_processes_that_embed_the_same_texts_at_once(minilm, desk_texts, tmp
         worker.start()
     got = [answers.get(timeout=60) for _ in workers]
     for worker in workers:
-        worker.join()
+        worker.join(timeout=60)
     expected = minilm.embed(texts).tobytes()
     assert got == [expected, expected]
     file = VectorStore(minilm.identity, tmp_path).path

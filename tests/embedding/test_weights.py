@@ -31,7 +31,11 @@ def files(tmp_path, monkeypatch):
 
 def _sha(data):
     # coreutils, not the code under test
-    return subprocess.run(["sha256sum"], input=data, capture_output=True, check=True).stdout.decode().split()[0]
+    return (
+        subprocess.run(["sha256sum"], input=data, capture_output=True, check=True, timeout=120)
+        .stdout.decode()
+        .split()[0]
+    )
 
 
 def _fill(folder, model=b"weights"):

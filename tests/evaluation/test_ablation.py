@@ -270,7 +270,9 @@ def test_one_command_makes_all_pages_the_same_again(tmp_path):
     ]
 
     def written(folder, *more):
-        subprocess.run([*command, "--reports", str(tmp_path / folder), *more], check=True, capture_output=True)
+        subprocess.run(
+            [*command, "--reports", str(tmp_path / folder), *more], check=True, capture_output=True, timeout=120
+        )
         return {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
 
     first = written("one", "--latency", "smoke", "--requests", "3")
@@ -288,11 +290,11 @@ def test_what_is_fitted_is_fitted_on_the_tuning_split_once_a_catalog(tmp_path):
     path = experiment(tmp_path, "fitted")
     out = tmp_path / "calibrations.json"
     command = [sys.executable, str(SCRIPT.with_name("fit.py")), "--experiment", str(path), "--out", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
     first = out.read_bytes()
     found = [(one.what, one.dataset, one.split) for one in read_calibrations(out).fits]
     assert found == [
         (what, name, "tuning") for what in ("probability", "abstention", "weights") for name in ("smoke", "tiny")
     ]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
     assert out.read_bytes() == first

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gzip
 import hashlib
 import json
 import re
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -20,6 +23,7 @@ from ctxbench.evaluation.fetching import fetch, source_of, sources
 from ctxbench.evaluation.importers.files import SourceFile
 from ctxbench.evaluation.importers.metatool import MetaTool
 from ctxbench.fileio import exclusive
+from tests.children import child
 
 BODIES = {"a.csv": b"0123456789" * 20_000, "deep/b.json": b'{"a": 1}'}
 COMMIT = "c" * 40
@@ -53,7 +57,7 @@ class Server:
     def close(self):
         self.http.shutdown()
         self.http.server_close()
-        self.thread.join()
+        self.thread.join(timeout=60)
 
     def answer(self, handler):
         step = self.script.pop(0) if self.script else {}
@@ -69,7 +73,23 @@ class Server:
         handler.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             handler.send_header(name, value)
-        handler.end_headers()
+        if step.get("drip") == "headers":
+            handler.flush_headers()
+        else:
+            handler.end_headers()
+        if "drip" in step:
+            with contextlib.suppress(OSError):
+                for _ in range(60):
+                    time.sleep(0.05)
+                    handler.wfile.write(body[:1] if step["drip"] == "body" else b"X: 1\r\n")
+            handler.close_connection = True
+            return
+        for number in range(step.get("pieces", 0)):
+            time.sleep(0.5)
+            size = len(body) // step["pieces"]
+            handler.wfile.write(body[number * size : (number + 1) * size])
+        if "pieces" in step:
+            return
         cut = step.get("cut")
         handler.wfile.write(body if cut is None else body[:cut])
         handler.wfile.flush()
@@ -217,12 +237,49 @@ def test_redirects_are_followed_a_few_times(get, server, source):
     assert standing(source) == BODIES
     (source.folder / "a.csv").unlink()
     server.script = [{"status": 302, "headers": {"Location": "/moved"}, "body": b""}] * 10
-    with pytest.raises(StorageError, match="Exceeded maximum allowed redirects"):
+    with pytest.raises(StorageError, match="more than 5 redirects"):
         get()
     server.script = [{"status": 302, "headers": {"Location": "file:///etc/hosts"}, "body": b""}]
     with pytest.raises(StorageError, match=r"unsupported protocol|missing an 'http"):
         get()
     assert set(standing(source)) == {"deep/b.json"}
+
+
+def test_what_stands_in_a_redirect_is_not_read(get, server, source):
+    packed = gzip.compress(bytes(2**26))
+    to = {"Location": "/moved", "Content-Encoding": "gzip"}
+    server.bodies["/moved"] = BODIES["a.csv"]
+    server.script = [{"status": 302, "headers": to, "body": packed}]
+    get()  # loads what it needs, and does as it should
+    assert standing(source) == BODIES
+    (source.folder / "a.csv").unlink()
+    server.script = [{"status": 302, "headers": to, "body": packed}]
+    tracemalloc.start()
+    try:
+        get()
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (
+            {"headers": {"Content-Encoding": "gzip, gzip"}},
+            r"compresses \('gzip, gzip'\) what it was asked for as it is",
+        ),
+        ({"status": 302, "headers": {"Location": "http://xn--a/"}}, "not allowed; 0 of 200,000 bytes"),
+        ({"status": 206, "headers": {"Content-Range": f"bytes {'9' * 5000}-"}}, "to a request for the bytes from 0 on"),
+    ],
+)
+def test_what_no_server_should_say_is_an_error(get, server, source, step, message):
+    server.script = [step] * 4
+    with pytest.raises(StorageError, match=message):
+        get()
+    server.script = []
+    get()
+    assert standing(source) == BODIES
 
 
 def test_no_server_is_an_error_that_names_the_address(source, server):
@@ -249,9 +306,31 @@ def test_a_server_that_says_nothing_is_given_up(get, server, source, monkeypatch
     monkeypatch.setattr("ctxbench.evaluation.fetching.TIMEOUT_S", 0.2)
     hold = threading.Event()
     server.script = [{"cut": 70_000, "hold": hold}] + [{"cut": 0, "hold": hold}] * 3
-    with pytest.raises(StorageError, match="timed out; 70,000 of 200,000 bytes have come and are kept"):
+    with pytest.raises(
+        StorageError, match=r"(timed out|fewer than .*); 70,000 of 200,000 bytes have come and are kept"
+    ):
         get()
     hold.set()
+
+
+@pytest.mark.parametrize("drip", ["headers", "body"])
+def test_a_server_that_drips_is_given_up_and_the_part_kept(get, server, source, monkeypatch, drip):
+    monkeypatch.setattr("ctxbench.evaluation.fetching.TIMEOUT_S", 0.3)
+    server.script = [{"cut": 70_000}, *[{"drip": drip}] * 3]
+    with pytest.raises(
+        StorageError, match=r"fewer than 30,000 bytes came in 30 s; 70,\d{3} of 200,000 bytes have come"
+    ):
+        get()
+    get()
+    assert standing(source) == BODIES
+
+
+def test_a_large_file_may_take_longer_than_the_time_of_a_part_of_it(get, server, source, monkeypatch):
+    monkeypatch.setattr("ctxbench.evaluation.fetching.TIMEOUT_S", 2.0)
+    server.script = [{"pieces": 5}]  # a fifth of it each 0.5 seconds
+    get()
+    assert [asked for asked in server.asked if asked[0] == "a.csv"] == [("a.csv", None)]
+    assert standing(source) == BODIES
 
 
 @pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "foo://x"), ("SSL_CERT_FILE", "none.pem")])
@@ -283,7 +362,7 @@ except KeyboardInterrupt as stopped:
 
 def start(server, source, limit=0):
     arguments = json.dumps([server.host, [dataclasses.asdict(file) for file in source.files], limit])
-    return subprocess.Popen([sys.executable, "-c", RUN, arguments], stdout=subprocess.PIPE, text=True)
+    return child([sys.executable, "-c", RUN, arguments], stdout=subprocess.PIPE, text=True)
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(server, source):

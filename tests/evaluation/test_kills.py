@@ -1,6 +1,6 @@
 """`ctxbench run` killed at random moments of indexing and running: nothing is lost, and the end is the same bytes.
 
-CTXBENCH_KILLS says how often it is killed; a dozen by default, a hundred take some minutes.
+CTXBENCH_KILLS says how often it is killed; six times by default, a hundred take some minutes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from ctxbench.embedding.vectors import COMMIT_TEXTS
+from tests.children import child
 
-KILLS = int(os.environ.get("CTXBENCH_KILLS", "12"))
+KILLS = int(os.environ.get("CTXBENCH_KILLS", "6"))
 EXPERIMENT = """
 datasets: [bfcl-simple]
 selectors:
@@ -63,7 +64,7 @@ class Place:
             "PYTHONPATH": str(self.root),
         }
         command = [sys.executable, "-m", "ctxbench", "run", str(experiment), "--out", str(self.run), "--json"]
-        return subprocess.Popen(
+        return child(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
         )
 
@@ -102,8 +103,8 @@ class Place:
 
 def finish(place, experiment):
     """Run to the end; what was printed on stdout, and how many texts it says were embedded."""
-    process = place.start(experiment)
-    out, err = process.communicate(timeout=300)
+    with place.start(experiment) as process:
+        out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     (said,) = re.findall(r"([\d,]+) texts embedded", err)
     return json.loads(out), int(said.replace(",", ""))
@@ -111,13 +112,12 @@ def finish(place, experiment):
 
 def _start_and_kill(place, experiment, seconds):
     """Whether the process had to be killed: it may have come to its end before."""
-    process = place.start(experiment)
-    try:
-        _, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return True
+    with place.start(experiment) as process:
+        try:
+            _, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True
     assert process.returncode == 0, err
     return False
 

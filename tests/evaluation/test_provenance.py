@@ -17,7 +17,9 @@ from ctxbench.evaluation.provenance import LIBRARIES, described, git_commit, ver
 
 def git(folder, *arguments):
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", folder, *identity, *arguments], check=True, capture_output=True, text=True, timeout=120
+    )
     return done.stdout.strip()
 
 

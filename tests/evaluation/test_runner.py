@@ -793,7 +793,11 @@ def test_an_experiment_can_be_prepared_apart_from_its_file(tmp_path):
 
 def command(*arguments):
     done = subprocess.run(
-        [sys.executable, "-m", "ctxbench", "run", *map(str, arguments)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "ctxbench", "run", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     return done.returncode, done.stderr.strip().split("\n")
 

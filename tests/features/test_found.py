@@ -25,6 +25,11 @@ def found(candidates: Candidates, query: Query | None = None) -> Found:
     return Found.of(query, candidates, testing.mock_resources())
 
 
+def said(*sentences: str) -> Query:
+    """One request of several chunks."""
+    return Query.of_chunks(asked(" ".join(sentences)).batch, [sentences])
+
+
 class TestRows:
     def test_the_score_of_retrieval_counts_where_another_took_its_place(self):
         held = table([0.2, 0.1, 0.9]).with_columns(**{RETRIEVED: np.array([0.4, 0.7, 0.6])})
@@ -53,14 +58,35 @@ class TestRows:
 
     def test_nothing_found_has_none(self):
         rows = found(Candidates.empty(1))
-        assert (len(rows), list(rows.spans()), rows.similarity, rows.sentence_bm25) == (0, [], {}, {})
+        assert (len(rows), list(rows.spans()), rows.similarity) == (0, [], {})
 
 
 class TestSimilarity:
     def test_a_request_without_chunks_is_left_out(self):
         rows = found(table([0.9, 0.5], [0.4]), asked("", "area"))
         assert {request: values.shape for request, values in rows.similarity.items()} == {1: (1, 1)}
-        assert {request: values.shape for request, values in rows.sentence_bm25.items()} == {1: (1, 1)}
+        (span,) = (span for request, span in rows.spans() if request == 1)
+        assert [(near.shape, words.shape) for near, words in rows.sentences(1, span)] == [((1, 1), (1, 1))]
+
+    def test_a_sentence_that_is_said_again_is_compared_once(self):
+        rows = found(table([0.9, 0.5]), said("Find the area", "Find it now", "Find the area"))
+        assert rows.similarity[0].shape == (2, 2)
+
+    def test_common_words_count_in_no_sentence_where_another_has_words_of_its_own(self):
+        rows = found(table([0.9, 0.5]), said("Can you do it", "Find the area"))
+        ((_, words),) = rows.sentences(0, next(rows.spans())[1])
+        assert not words[0].any()
+        assert words[1].any()
+
+    def test_a_few_sentences_at_a_time_give_the_same(self, monkeypatch):
+        rows = found(table([0.9, 0.5]), said("Find the area", "Write a rule", "Stop it"))
+        span = next(rows.spans())[1]
+        whole = [np.concatenate(values) for values in zip(*rows.sentences(0, span), strict=True)]
+        monkeypatch.setattr("ctxbench.features.found.BLOCK", 1)
+        parts = list(rows.sentences(0, span))
+        assert len(parts) == 3
+        for one, other in zip(whole, zip(*parts, strict=True), strict=True):
+            np.testing.assert_array_equal(one, np.concatenate(other))
 
     def test_nothing_is_embedded_of_what_no_request_found(self):
         resources = testing.mock_resources()

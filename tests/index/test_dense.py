@@ -69,6 +69,16 @@ class TestSearch:
         with pytest.raises(EmbeddingError, match="query chunk 1 holds NaN"):
             hits_of(matrix_of([X]), [X, [np.nan, 0.0]])
 
+    def test_a_request_of_many_chunks_is_searched_in_parts(self, monkeypatch):
+        matrix = matrix_of([X], [Y], [[0.6, 0.8]])
+        queries = [X, [0.8, 0.6], Y, X, [0.0, -1.0]]
+        whole = hits_of(matrix, queries, start=[0, 4, 5], weight=[1, 2, 1, 1, 1])
+        monkeypatch.setattr(dense, "BLOCK", 4)
+        for one, other in zip(whole, hits_of(matrix, queries, start=[0, 4, 5], weight=[1, 2, 1, 1, 1]), strict=True):
+            assert one.row.tolist() == other.row.tolist()
+            assert one.query_chunk.tolist() == other.query_chunk.tolist()
+            assert one.score.tolist() == other.score.tolist()
+
     @settings(max_examples=120, deadline=None, database=None, derandomize=True)
     @given(
         seed=st.integers(0, 2**32 - 1),

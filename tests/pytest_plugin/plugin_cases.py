@@ -53,7 +53,7 @@ class Team:
     def pytest(self, *arguments, plugins=("-p", "ctxbench.pytest_plugin")):
         """Run pytest with our plugin alone."""
         command = [sys.executable, "-m", "pytest", *plugins, *arguments]
-        done = subprocess.run(command, cwd=self.path, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=self.path, capture_output=True, text=True, check=False, timeout=120)
         return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0.0)
 
 

@@ -152,11 +152,11 @@ def test_a_run_that_does_not_use_it_loads_nothing_heavy(tmp_path):
         "ours = sorted(name for name in sys.modules if name.startswith('ctxbench.'))\n"
         "print('loaded:', ' '.join(ours), sorted(heavy & set(sys.modules)), int(code))\n"
     )
-    ours = "errors pytest_plugin pytest_plugin.asserting pytest_plugin.opening pytest_plugin.recording"
+    ours = "errors pytest_plugin pytest_plugin.asserting pytest_plugin.opening pytest_plugin.recording visible"
     few = " ".join(f"ctxbench.{name}" for name in ours.split())
     for arguments in (["--collect-only"], []):
         command = [sys.executable, "-W", "error", "-c", code, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
         assert f"loaded: {few} [] 0" in done.stdout, done.stdout + done.stderr
 
 

@@ -8,6 +8,7 @@ from ctxbench.errors import UserError
 from ctxbench.items import ItemKey
 from ctxbench.pytest_plugin.asking import ask
 from ctxbench.requests import Request
+from tests.pytest_plugin.plugin_cases import put
 
 
 def why(offers, *arguments, **demands):
@@ -93,3 +94,31 @@ def test_what_the_session_holds_is_offered_and_not_counted(offers):
 def test_what_makes_no_sense_is_said(offers, arguments, demands, said):
     with pytest.raises(UserError, match=said):
         offers(*arguments, **demands)
+
+
+def test_what_others_wrote_gives_no_orders_to_the_terminal_of_a_test(team):
+    order = "\x1b]52;c;eA==\x07\x9b31m\u202e\n::error::x\r"
+    put(team, [{"_id": "rule:bad", "description": order, "text": order}, {"_id": "tool:alpha", "description": "alpha"}])
+    team.write(
+        test_any=f"""
+        ORDER = {order!r}
+
+        def test_fails(assert_offers):
+            assert_offers(f"alpha {{ORDER}}", include=["tool:alpha"], exclude=["rule:bad"], max_items=1)
+
+        def test_is_wrong(assert_offers):
+            assert_offers("x", include=[ORDER])
+
+        def test_cannot_be_set_up(assert_offers):
+            assert_offers.using(selector=ORDER)("x", max_items=1)
+
+        def test_is_new(assert_offers):
+            assert_offers.as_accepted(ORDER)
+        """
+    )
+    for options in ([], ["--ctxbench-accept"], ["-o", f"ctxbench_catalog={order}"]):
+        done = team.pytest(*options)
+        said = "\n".join([*done.outlines, *done.errlines])
+        assert "]52;c" in said
+        assert not set(said) & set("\x1b\x07\x9b\u202e\r")
+        assert not any(line.lstrip().startswith("::") for line in said.split("\n"))

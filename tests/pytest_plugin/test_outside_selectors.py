@@ -126,7 +126,7 @@ def test_a_selector_that_gives_an_order_has_ranks_and_no_scores(gated):
 def test_vectors_beside_a_baseline_are_used(gated, monkeypatch, tmp_path):
     accept = [sys.executable, "-m", "ctxbench", "check", "gate.yaml", "--accept", "--vectors"]
     (gated.path / "gate.yaml").write_text(GATE[: GATE.index("  - {callable")])
-    subprocess.run(accept, cwd=gated.path, check=True, capture_output=True)
+    subprocess.run(accept, cwd=gated.path, check=True, capture_output=True, timeout=120)
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "fresh"))
     gated.write(test_any="def test_any(assert_offers): assert_offers('refund an order', include=['rule:refunds'])")
     gated.pytest().assert_outcomes(passed=1)

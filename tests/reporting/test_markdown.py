@@ -112,3 +112,11 @@ def test_sentences_of_a_list_are_joined_by_blanks(summary, dataset):
     text = lines(summary, replace(dataset, about=about))
     assert "  * remarks: One. Two." in text
     assert "  * counted: a 1" in text
+
+
+def test_a_name_that_a_terminal_would_obey_is_made_fit_where_it_is_explained(summary, dataset):
+    name = "mine\x1b[2J\u202e\n"
+    other = replace(
+        summary, manifest={**summary.manifest, "selectors": {name: {"about": "x\x9b", "values": {"n": "\x1b"}}}}
+    )
+    assert "* `mine\ufffd[2J\ufffd\ufffd`: x\ufffd (n \ufffd)." in lines(other, dataset)

@@ -210,5 +210,5 @@ def test_importing_the_family_imports_neither_httpx_nor_jsonschema():
         "import sys, ctxbench.selectors.external as e; e.schema(); "
         "print(sorted({'httpx', 'jsonschema', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"

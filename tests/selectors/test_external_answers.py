@@ -334,6 +334,7 @@ def test_whatever_the_check_allows_the_schema_allows_and_nothing_else_is_raised(
         (b'{"query": "q1",}', "not JSON: ", 16),
         (b'{"a": "\xff"}', "not UTF-8", 8),
         (b'{"a": 1, "a": 2}', "an object holds the key 'a' twice", 0),
+        (b'{"a": 1, "a": 2, %s}' % b",".join(b'"%d": 0' % n for n in range(200_000)), "holds the key 'a' twice", 0),
         (b"[" * 100_000, "nested too deep", 0),
         (b"1" * 5000, "not JSON that can be read: a number has more than 4300 digits$", 0),
         (b"", "not JSON: Expecting value", 1),

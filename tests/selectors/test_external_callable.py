@@ -190,7 +190,9 @@ def test_what_it_prints_does_not_reach_standard_output(tmp_path):
         print("after")
         """
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
     assert done.stdout.split("\n") == ["before", "after", ""]
     assert sorted(done.stderr.splitlines()) == ["by a child", "by print", "by the system", "on import"]
 

@@ -18,6 +18,8 @@ from ctxbench.items import Catalog, Item
 from ctxbench.requests import Batch, Request
 from ctxbench.selectors.command import CommandOptions, CommandSource
 from ctxbench.selectors.external import External, external_from_config
+from tests.children import child
+from tests.planted import GITHUB
 
 CATALOG = Catalog([Item(type="tool", name="a"), Item(type="tool", name="b"), Item(type="tool", name="c")])
 A, B, C = CATALOG.ids
@@ -464,12 +466,12 @@ def test_ctrl_c_ends_the_process_at_once(tmp_path):
         selector.select(Batch.of(Catalog([]), [Request(id="q", text="")]))
         """
     )
-    running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
-    while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=20)
+    with child([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 20
+        while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=20)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert gone(int(pids.read_text()))
 
@@ -513,6 +515,20 @@ def test_the_description_holds_hashes_and_no_absolute_path(tmp_path):
     }
 
 
+def test_the_description_and_the_name_hold_no_secret_of_the_arguments(tmp_path):
+    def described(key):
+        secrets = ["--token", f"tiger-42.{key}", f"--api-key={GITHUB}", GITHUB]
+        argv = [sys.executable, "-c", "x", *secrets, "--tokens", "512"]
+        selector = external_from_config({"command": argv}, base=tmp_path)
+        assert selector.name == Path(sys.executable).name.partition(".")[0]
+        return selector.describe()
+
+    shown = ["-c", "x", "--token", "<hidden>", "--api-key=<hidden>", "<hidden>", "--tokens", "512"]
+    assert described("a")["command"][1:] == shown
+    assert "tiger" not in str(described("a"))
+    assert described("a") == described("a") != described("b")
+
+
 def test_a_text_is_split_and_no_shell_runs_it(tmp_path):
     (tmp_path / "mine.py").write_text(HEAD + "for query, text in requests(): say(query, *sys.argv[1:])")
     config = {"command": f"'{sys.executable}' mine.py 'a' ; echo", "name": "x"}
@@ -524,7 +540,7 @@ def test_a_text_is_split_and_no_shell_runs_it(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], r"command must be a list of texts, the program first, got \[\]"),
+        ([], "command must be a list of texts that are not empty, the program first"),
         ("", "command must be a list of texts"),
         ([sys.executable, 3], "command must be a list of texts"),
         ([sys.executable, "a\0b"], "command must be a list of texts"),

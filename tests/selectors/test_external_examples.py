@@ -21,6 +21,7 @@ from ctxbench.selectors.command import CommandOptions
 from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
 from ctxbench.selectors.http import HttpOptions
 from ctxbench.testing import check_selector
+from tests.children import child
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "own-selector"
 PAGE = (FOLDER / "README.md").read_text("utf-8")
@@ -95,8 +96,8 @@ def test_the_shortest_callable_answers_without_a_ranking():
 def test_the_http_example_answers_is_kept_by_build_and_checks_its_token(monkeypatch, tmp_path):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
     monkeypatch.setenv("SELECTOR_TOKEN", "Bearer abc123")
-    server = subprocess.Popen([sys.executable, "http_selector.py", "0"], cwd=FOLDER, stdout=subprocess.PIPE, text=True)
-    try:
+    command = [sys.executable, "http_selector.py", "0"]
+    with child(command, cwd=FOLDER, stdout=subprocess.PIPE, text=True) as server:
         url = server.stdout.readline().strip()
         config = {"url": url, "batch": 3, "timeout": 10.0}
         with external_from_config({**config, "authorization_env": "SELECTOR_TOKEN"}, base=FOLDER) as selector:
@@ -107,10 +108,7 @@ def test_the_http_example_answers_is_kept_by_build_and_checks_its_token(monkeypa
             assert selector.notes["from_cache"] == 4
         with external_from_config(config, base=FOLDER) as selector:
             assert "status 401" in selector.select(DATASET.batch()).errors[0]
-    finally:
         server.terminate()
-        server.wait(10)
-        server.stdout.close()
 
 
 def test_the_experiment_can_be_read():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +94,17 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
         FileSelector(tmp_path / "none.jsonl")
     with pytest.raises(StorageError, match="Is a directory"):
         FileSelector(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="pipes of a shell")
+def test_a_pipe_is_an_error_as_it_would_be_empty_the_second_time():
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(StorageError, match="it is a pipe; expected a file, which can be read more than once"):
+            FileSelector(f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_an_empty_file_answers_nothing(tmp_path):

@@ -42,7 +42,7 @@ def test_the_way_out_is_told_if_another_thread_took_it():
     def in_another_thread():
         thread = threading.Thread(target=leave)
         thread.start()
-        thread.join()
+        thread.join(timeout=60)
 
     with pytest.raises(EndedError, match=r"os\._exit\(0\) was called"), confined():
         in_another_thread()

@@ -293,7 +293,7 @@ def test_an_item_far_below_the_best_is_left_out():
     assert names(select(items, "go", model, contextMargin=0.0)) == ["r0"]
     found = select(items, "go", model, contextMargin=0.5, contextTopN=4)
     assert [(one.id, one.rule) for one in found.left_out] == [
-        ("rule:r3", "more than margin=0.5 of its score below the best, or beyond at_most=100"),
+        ("rule:r3", "more than margin=0.5 of its score below the best"),
         ("rule:r4", "beyond the first topN=4 and its score is below includeScore=0.7"),
         ("rule:r5", "its score is not above 0"),
     ]

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from ctxbench.errors import InputError, ParameterError, StorageError
 from ctxbench.requests import Message
 from ctxbench.session import ConversationStore, Exchange
+from tests.children import child
 
 APPENDS = """
 import sys
@@ -150,14 +152,17 @@ class TestCrashes:
 
 
 def test_two_processes_append_to_one_store(path):
-    started = [
-        subprocess.Popen([sys.executable, "-c", APPENDS, str(path), name, "25"], stdin=subprocess.PIPE, text=True)
-        for name in ("left", "right")
-    ]
-    for process in started:
-        process.stdin.write("go\n")
-        process.stdin.close()
-    assert [process.wait(timeout=120) for process in started] == [0, 0]
+    with ExitStack() as running:
+        started = [
+            running.enter_context(
+                child([sys.executable, "-c", APPENDS, path, name, "25"], stdin=subprocess.PIPE, text=True)
+            )
+            for name in ("left", "right")
+        ]
+        for process in started:
+            process.stdin.write("go\n")
+            process.stdin.close()
+    assert [process.returncode for process in started] == [0, 0]
     store = ConversationStore(path)
     assert len(store.exchanges()) == 50
     for name in ("left", "right"):
@@ -181,7 +186,7 @@ def test_threads_share_one_store(path):
 
 @pytest.mark.parametrize("written", [1, 7, 19])
 def test_a_killed_process_leaves_a_store_that_is_read_and_added_to(path, written):
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", APPENDS, str(path), "left", "10000"], stdin=subprocess.PIPE, text=True
     ) as process:
         process.stdin.write("go\n")

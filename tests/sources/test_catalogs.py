@@ -67,7 +67,7 @@ def test_a_folder_that_a_killed_process_moved_aside_is_found(tmp_path: Path) -> 
         "Path.rename = lambda path, to: (rename(path, to), path.name == 'kept' and os._exit(9))\n"
         "with atomic_folder(Path(sys.argv[1])) as folder: (folder / 'x').write_text('x')\n"
     )
-    assert subprocess.run([sys.executable, "-c", program, str(target)], check=False).returncode == 9
+    assert subprocess.run([sys.executable, "-c", program, str(target)], check=False, timeout=120).returncode == 9
     assert not target.exists()
     assert read_catalog("kept").ids == ("rule:a",)
 

@@ -104,3 +104,19 @@ def test_long_lines_are_read_in_one_go():
     assert len(page.fields["globs"]) == 200_003
     assert texts("a," * 200_000 + "{,}") == (*["a"] * 200_000, "{,}")
     assert texts("{a," * 200_000) == ("{a," * 199_999 + "{a,",)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("# SQL", 1),
+        ("\n \n# SQL\n", 3),
+        ("---\na: b\n---\n\n# SQL", 5),
+        ("---\n{nope\n---\n# SQL", 4),
+        ("---\na: b\n# SQL", 1),
+    ],
+)
+def test_the_line_that_the_text_begins_in(source, line):
+    page = read_page(source)
+    assert page.line == line
+    assert source.split("\n")[line - 1].strip() == page.text.split("\n")[0]

@@ -11,6 +11,7 @@ from ctxbench.errors import InputError, StorageError
 from ctxbench.items import Item
 from ctxbench.sources.instructions import references_folder, rules_folder
 from ctxbench.sources.snapshots import Part, capture
+from tests.planted import GITHUB, STRIPE
 
 
 @pytest.fixture
@@ -285,3 +286,16 @@ def test_a_folder_that_holds_nothing_or_is_not_there(source, project):
         capture(source(project))
     with pytest.raises(StorageError, match="no such folder; expected one that holds rules or references"):
         capture(source(project / "none"))
+
+
+def test_a_key_is_told_with_its_file_and_line(project: Path) -> None:
+    put(project, "AGENTS.md", f"\n# Keys\n\nUse {GITHUB}.")
+    put(project, ".cursor/rules/sql.mdc", f"---\nalwaysApply: true\n---\n\nUse\n{GITHUB}.")
+    put(project, "docs/api.md", f"# {STRIPE}\n")
+    parts = capture(rules_folder(project), references_folder(project / "docs")).parts
+    said = [note.rpartition(": ")[2] for part in parts for note in part.notes]
+    assert said == [
+        "AGENTS.md, line 4 (ghp_…, 40 characters)",
+        ".cursor/rules/sql.mdc, line 6 (ghp_…, 40 characters)",
+        f"api.md, line 1 (sk_l…, {len(STRIPE)} characters)",
+    ]

@@ -12,6 +12,7 @@ from ctxbench.items import Item
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.snapshots import Part, capture, refuse_other, write_snapshot
 from ctxbench.yamlio import load_yaml
+from tests.planted import GITHUB, STRIPE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOOL = Item(type="tool", server="git", name="log", description="Shows it.", schema={"type": "object"})
@@ -97,3 +98,48 @@ def test_what_is_no_snapshot_is_not_replaced(tmp_path: Path) -> None:
 def test_a_part_that_contradicts_itself_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ParameterError):
         Part(name="a", kind="server", **fields)  # type: ignore[arg-type]
+
+
+LEAKY = Part(
+    name="rules", kind="rules", lines={"tests": 4}, notes=(f"{GITHUB}.md is odd",),
+    items=(Item(type="rule", name="tests", text=f"Use\n{GITHUB}."), Item(type="rule", name="b", text="Plain.")),
+)  # fmt: skip
+
+
+def test_a_key_is_told_with_its_place_and_stays_unless_it_is_to_be_hidden() -> None:
+    told = capture(lambda: (LEAKY, GIT))
+    advice = "take them out where they come from, or hide them with --hide-keys"
+    assert told.parts[0].notes == (
+        "ghp_….md is odd",
+        f"it seems to hold keys; {advice}: tests, line 5 (ghp_…, 40 characters)",
+    )
+    assert told.parts[1] == GIT
+    assert GITHUB in told.catalog[0].text
+
+
+def test_a_key_that_is_hidden_is_told_too() -> None:
+    other = Part(name="tools.json", kind="tool list", items=(Item(type="tool", name="x", description=GITHUB),))
+    made = capture(lambda: (LEAKY, GIT), lambda: (other,), hide_keys=True)
+    assert made.parts[0].notes[1] == "keys in it were hidden: tests, line 5 (ghp_…, 40 characters)"
+    assert [made.catalog[0].text, made.catalog[3].description] == ["Use\n<key-1>.", "<key-1>"]
+    assert made.parts[1] == GIT
+
+
+def test_a_key_in_a_name_cannot_be_hidden() -> None:
+    named = Part(name="t", kind="tool list", items=(Item(type="tool", name=STRIPE, description=GITHUB),))
+    with pytest.raises(InputError, match="a key stands in a name, which is kept as it is: tool:sk_l…, its name") as hit:
+        capture(lambda: (named,), hide_keys=True)
+    assert STRIPE not in str(hit.value)
+    assert STRIPE not in str(capture(lambda: (named,)).parts[0].notes)
+
+
+def test_of_many_places_the_first_are_listed() -> None:
+    items = tuple(Item(type="rule", name=f"r{i}", text=GITHUB) for i in range(25))
+    (note,) = capture(lambda: (Part(name="rules", kind="rules", items=items),)).parts[0].notes
+    assert note.count("characters") == 20
+    assert note.endswith(" and 5 more")
+
+
+def test_the_error_of_a_part_holds_no_key() -> None:
+    gone = Part(name="gone", kind="server", state="failed", error=f"401 for {GITHUB}")
+    assert capture(lambda: (GIT, gone)).parts[1].error == "401 for ghp_…"

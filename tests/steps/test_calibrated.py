@@ -350,7 +350,7 @@ def for_mocks(write):
 
 @pytest.mark.parametrize("retrieve", ["dense", {"merge": ["dense", "bm25"]}])
 def test_probability_conforms(for_mocks, retrieve):
-    testing.check_step("rank", "probability", {"calibration": for_mocks}, retrieve=retrieve)
+    testing.check_step("rank", "probability", {"calibration": for_mocks}, retrieve=retrieve, processes=1)
 
 
 def test_the_shipped_probability_conforms():
@@ -358,12 +358,12 @@ def test_the_shipped_probability_conforms():
 
 
 def test_abstain_conforms(for_mocks):
-    testing.check_step("cut", "abstain", {"calibration": for_mocks, "threshold": 0.4})
+    testing.check_step("cut", "abstain", {"calibration": for_mocks, "threshold": 0.4}, processes=1)
 
 
 @pytest.mark.parametrize("parameters", [{"threshold": 0.3}, {"threshold": 0.3, "at_least": 1, "at_most": 2}])
 def test_at_least_conforms(parameters):
-    testing.check_step("cut", "at_least", parameters)
+    testing.check_step("cut", "at_least", parameters, processes=0)
 
 
 def test_all_three_in_one_pipeline(for_mocks):

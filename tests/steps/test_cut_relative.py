@@ -89,11 +89,13 @@ class TestMargin:
         after = cut(Margin(margin=0.25, at_most=5), mixed())
         assert [after.rules[out] for out in after.out] == [
             *("", "not this one", ""),
-            "more than margin=0.25 below the best, or beyond at_most=5",
+            "more than margin=0.25 below the best",
             "",
         ]
+        after = cut(Margin(margin=0.375, at_most=1), mixed())
+        assert after.rules[after.out[3]] == "beyond at_most=1"
         after = cut(Margin(margin=0.25, of="ratio", at_most=5), mixed())
-        assert after.rules[-1] == "more than margin=0.25 of its score below the best, or beyond at_most=5"
+        assert after.rules[after.out[3]] == "more than margin=0.25 of its score below the best"
 
     def test_no_request_and_no_row(self):
         assert offered(Margin(), Candidates.empty(0)) == []
@@ -217,7 +219,7 @@ class TestGap:
     def test_only_what_was_found_and_is_not_out_is_looked_at(self):
         after = cut(Gap(), mixed())  # 0.5 and 0.125 are left
         assert after.item[after.chosen].tolist() == [0, 2, 4]
-        assert after.rules[after.out[3]] == "below the largest gap of scores, or beyond at_most=10"
+        assert after.rules[after.out[3]] == "below the largest gap of scores"
 
     def test_no_request_and_no_row(self):
         assert offered(Gap(), Candidates.empty(0)) == []

@@ -21,6 +21,7 @@ from ctxbench.requests import Batch, Request, SessionItem
 from ctxbench.stages import Step
 from ctxbench.steps.expand import Expansion
 from ctxbench.testing import check_step, mock_catalog, mock_requests, mock_resources
+from ctxbench.testing.conformance import process_faults
 
 
 class Angles:
@@ -315,23 +316,26 @@ class TestParameters:
             Pipeline.of({"retrieve": "dense", "refine": [{"expansion": {"depth": 0}}]})
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"enabled": False, "depth": 0},
-        {"threshold": 0.2, "topN": 5, "depth": 2, "session": True},
-        {"by": "graph", "graph_threshold": 0.2},
-        {"by": "graph", "similarity": "centroid", "graph_threshold": 0.2, "leads": ["tool"]},
-        {"by": "both", "threshold": 0.3, "topN": 20, "graph_threshold": 0.2, "graph_topN": 20, "similarity": "mean"},
-        {"threshold": 0.2, "heads": True, "query_weight": 0.5, "types": ["rule", "reference"]},
-        {"threshold": 0.2, "lend": 1},
-        {"threshold": 0.2, "lend_above": 0.1, "query_weight": 1.0},
-    ],
-    ids=str,
-)
+EXPANSIONS = [
+    {},
+    {"enabled": False, "depth": 0},
+    {"threshold": 0.2, "topN": 5, "depth": 2, "session": True},
+    {"by": "graph", "graph_threshold": 0.2},
+    {"by": "graph", "similarity": "centroid", "graph_threshold": 0.2, "leads": ["tool"]},
+    {"by": "both", "threshold": 0.3, "topN": 20, "graph_threshold": 0.2, "graph_topN": 20, "similarity": "mean"},
+    {"threshold": 0.2, "heads": True, "query_weight": 0.5, "types": ["rule", "reference"]},
+    {"threshold": 0.2, "lend": 1},
+    {"threshold": 0.2, "lend_above": 0.1, "query_weight": 1.0},
+]
+
+
+@pytest.mark.parametrize("parameters", EXPANSIONS, ids=str)
 def test_expansion_conforms(parameters):
-    check_step("expand", "expansion", parameters, processes=1)
+    check_step("expand", "expansion", parameters, processes=0)
+
+
+def test_expansion_answers_alike_in_new_processes():
+    assert list(process_faults([("expand", "expansion", one, "dense") for one in EXPANSIONS])) == []
 
 
 def test_a_batch_with_both_steps_equals_its_requests_one_by_one():

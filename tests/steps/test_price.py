@@ -125,4 +125,4 @@ def test_it_declares_the_tokens():
 
 @pytest.mark.parametrize("parameters", [{}, {"overhead": 1}])
 def test_it_conforms_behind_scores_from_0_to_1(parameters):
-    testing.check_step("rank", "price", parameters, retrieve="random", processes=1)
+    testing.check_step("rank", "price", parameters, retrieve="random", processes=0)

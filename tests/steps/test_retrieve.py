@@ -193,7 +193,7 @@ class TestDense:
         ],
     )
     def test_it_conforms_however_it_splits_and_pools(self, parameters):
-        check_step("retrieve", "dense", parameters, processes=1)
+        check_step("retrieve", "dense", parameters, processes=0)
 
     def test_a_depth_below_one_is_an_error(self):
         for step in (Dense, Random):

@@ -144,4 +144,4 @@ class TestToolRules:
         ids=str,
     )
     def test_it_conforms(self, parameters):
-        check_step("expand", "tool_rules", parameters, processes=1)
+        check_step("expand", "tool_rules", parameters, processes=0)

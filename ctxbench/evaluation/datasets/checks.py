@@ -45,7 +45,7 @@ class Contents:
         place_query, place_label: path and 1-based line by position.
         place_scope: path and 1-based line by name.
         before: where the catalog was edited by hand, ids of the items that it had; None = it was not. Labels may
-            require those although no selector could offer them any more.
+            require those although no selector could offer them any more: disabled, by hand only, or in no scope.
         gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
             items name them. Nothing else may.
     """
@@ -259,6 +259,7 @@ class _Labels(_Part):
         self._mended = False
         self.query = {query.id: query for query in reversed(contents.queries)}
         self.scope = {name: frozenset(keys) for name, keys in contents.scopes.items()}
+        self.in_a_scope = frozenset[ItemKey]().union(*self.scope.values())
 
     def faults(self) -> Iterable[Fault]:
         first: dict[tuple[str, ItemKey], int] = {}
@@ -283,10 +284,8 @@ class _Labels(_Part):
                 yield from self._reachable(query, members)
 
     def _twice(self, label: Label, first: dict[tuple[str, ItemKey], int], i: int) -> Iterable[str]:
-        j = first.setdefault((label.query, label.item), i)
-        if j != i:
-            path, line = self.contents.place_label(j)
-            yield "occurs twice" + (f", first in {path.name}, line {line}" if path else "")
+        if first.setdefault((label.query, label.item), i) != i:  # a file's are told where it is read
+            yield "occurs twice"
 
     def _references(self, label: Label) -> Iterable[str]:
         contents = self.contents
@@ -319,7 +318,10 @@ class _Labels(_Part):
         if None in items or scope_unknown:
             return  # reported already
         before = self.contents.before or ()
-        if any(item.id in before for item in items if item is not None and not _searched(item)):
+        lost = {item.id for item in items if item is not None and not _searched(item)}
+        if query.scope is not None:
+            lost |= {label.item.id for label in labels if label.item not in self.in_a_scope}
+        if not lost.isdisjoint(before):
             return  # a selector could, before the catalog was edited
         held = {item.key for item in query.request.session or ()}
         open_to = {label.item for label in labels if available is None or label.item in available} | held

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, StorageError, suggest
-from ctxbench.evaluation.datasets.checks import Contents, Place, check_contents
+from ctxbench.evaluation.datasets.checks import Contents, check_contents
 from ctxbench.evaluation.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.evaluation.datasets.files import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.datasets.rows import read_query
-from ctxbench.fileio import iter_lines, recover_folder
+from ctxbench.fileio import iter_lines, recover_folder, special
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import iter_jsonl
 from ctxbench.merge_conflicts import without_marks
 from ctxbench.sources.catalogs import CORPUS, read_items
 from ctxbench.sources.rows import Row, read_key
 from ctxbench.yamlio import YamlPath, line_of, load_yaml
+
+_TWICE = 20  # labels of a file that are told one by one to occur twice
+_GRADES = {"0": 0, "1": 1, "2": 2}
 
 
 def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | None = None) -> Dataset:
@@ -76,7 +81,7 @@ class _Reader:
     query_lines: list[int] = field(default_factory=list)
     queries_complete: bool = True
     labels: list[Label] = field(default_factory=list)
-    label_places: list[Place] = field(default_factory=list)
+    label_places: list[tuple[Path, int]] = field(default_factory=list)
 
     def read(self) -> None:
         recover_folder(self.folder)
@@ -126,7 +131,7 @@ class _Reader:
         return None
 
     def _order(self, fault: Fault) -> tuple[int, str, int]:
-        name = Path(fault.path or "").name
+        name = os.path.basename(fault.path or "")  # noqa: PTH119 - of as many faults as a file has lines
         files = (CARD, CORPUS, QUERIES)
         return (files.index(name) if name in files else len(files), name, fault.line)
 
@@ -149,7 +154,8 @@ class _Reader:
     def _present(self, path: Path) -> bool:
         if path.is_file():
             return True
-        self.faults.append(Fault(f"{path.name} is missing; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
+        what = special(path) or ("a folder" if path.is_dir() else "missing")
+        self.faults.append(Fault(f"{path.name} is {what}; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
         return False
 
     def _read_card(self) -> None:
@@ -225,22 +231,41 @@ class _Reader:
 
     def _read_qrels(self) -> None:
         folder = self.folder / QRELS
-        split_of_query = {query.id: query.split for query in self.queries}
         present = {path.stem: path for path in sorted(folder.glob("*.tsv"))}
         splits = {query.split for query in self.queries if query.split}
         for split in sorted(splits - set(present)):
             message = f"{QRELS}/{split}.tsv is missing, but queries are of split {split!r}; expected its labels"
             self.faults.append(Fault(message, folder / f"{split}.tsv"))
+        first: dict[tuple[str, ItemKey], tuple[Path, int]] = {}
         for split, path in present.items():
             if self.queries_complete and split not in splits:
                 self.faults.append(Fault(f"no query is of split {split!r}{suggest(split, splits)}", path))
-            for line, label in read_labels(path, self.faults):
-                self.labels.append(label)
-                self.label_places.append((path, line))
-                other = split_of_query.get(label.query, split)
-                if other not in (split, ""):
-                    what = f"label for query {label.query!r}, which is of split {other!r}; it belongs in {other}.tsv"
-                    self.faults.append(Fault(what, path, line))
+            if self._present(path):
+                self._read_split(split, path, first)
+
+    def _read_split(self, split: str, path: Path, first: dict[tuple[str, ItemKey], tuple[Path, int]]) -> None:
+        """Read the labels of a file; `first` holds the place of each query and item that is labelled so far."""
+        split_of_query = {query.id: query.split for query in self.queries}
+        twice = more = 0  # a file that was put behind itself has as many as it has lines
+        for line, label in read_labels(path, self.faults):
+            place = (path, line)
+            before = first.setdefault((label.query, label.item), place)
+            if before is not place:
+                twice += 1
+                if twice <= _TWICE:
+                    what = f"label of {label.item.id!r} for query {label.query!r} occurs twice"
+                    self.faults.append(Fault(f"{what}, first in {before[0].name}, line {before[1]}", path, line))
+                elif not more:
+                    more = line
+                continue
+            self.labels.append(label)
+            self.label_places.append(place)
+            other = split_of_query.get(label.query, split)
+            if other not in (split, ""):
+                what = f"label for query {label.query!r}, which is of split {other!r}; it belongs in {other}.tsv"
+                self.faults.append(Fault(what, path, line))
+        if more:
+            self.faults.append(Fault(f"{twice - _TWICE:,} more labels from here on occur twice", path, more))
 
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
@@ -260,6 +285,7 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     if tuple(columns[:3]) != QRELS_HEADER[:3] or unknown or len(set(columns)) != len(columns):
         faults.append(Fault(f"the first line must be the header; {expected}, got {header!r:.80}", path, number))
         return
+    places = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
     for number, text in lines:
         if not text.strip():
             continue
@@ -268,24 +294,19 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             wanted = "3" if len(columns) == 3 else f"3 to {len(columns)}"
             faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
             continue
-        label = _label(dict(zip(columns, fields, strict=False)), Row({}, faults, path, number))
-        if label is not None:
-            yield number, label
+        fields += [""] * (len(columns) + 1 - len(fields))
+        query, item, score, via, alternatives, source = places(fields)
+        try:
+            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", alternatives, source)
+        except ParameterError as error:
+            faults.append(Fault(str(error), path, number))
 
 
-def _label(fields: Mapping[str, str], row: Row) -> Label | None:
-    try:
-        item = ItemKey.parse(fields["corpus-id"])
-    except ParameterError as error:
-        row.fault(str(error))
-        return None
-    score = fields["score"].strip()
-    if score not in ("0", "1", "2"):
-        row.fault(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score!r}")
-        return None
-    via = fields.get("via", "") or "direct"
-    alternatives, source = fields.get("alternatives", ""), fields.get("source", "")
-    return Label(fields["query-id"], item, int(score), via, alternatives, source)
+def _grade(score: str) -> int:
+    grade = _GRADES.get(score.strip())
+    if grade is None:
+        raise ParameterError(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}")
+    return grade
 
 
 def _thawed(dataset: Dataset, reader: _Reader) -> list[Fault]:

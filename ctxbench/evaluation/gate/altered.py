@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ctxbench.evaluation.gate.described import FlatStep, flat_steps
+from ctxbench.evaluation.gate.questions import left_scopes, scopes_of
 from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, Snapshot
 from ctxbench.jsonio import dump_json
 
@@ -48,7 +49,7 @@ class Altered:
 
     Attributes:
         edited: by item id, the fields that differ; none where texts are kept out.
-        new, gone: item ids, in catalog order.
+        new, gone: item ids, in catalog order; gone is also what is in no scope any more (`questions.left_scopes`).
         renamed: the new id by the old one.
         settings: of the selector, in the order of its steps.
         outside: what a selector of the user's says of itself.
@@ -123,10 +124,11 @@ def what_changed(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> 
     edited |= _disabled(base, head)
     came = set(renamed.values())
     here = {name: new for name, new in renamed.items() if name in base.items and new in head.items}
+    out = left_scopes(base, scopes_of(head), here)
     return Altered(
         edited=edited,
         new=tuple(name for name in head.items if name not in base.items and name not in came),
-        gone=tuple(name for name in base.items if name not in head.items and name not in here),
+        gone=tuple(name for name in base.items if name in out or (name not in head.items and name not in here)),
         renamed=here,
         **_identities(base.identity, head.identity),
     )
@@ -141,6 +143,13 @@ def _disabled(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
             continue
         found[name] = () if before is None or after is None else edited_fields(before, after)
     return found
+
+
+def where_gone(item: str, head: Snapshot) -> str:
+    """What became of an item that the base could offer, and the head cannot."""
+    if item in head.items:
+        return "in no scope any more"
+    return "disabled" if item in head.disabled else "no longer in the catalog"
 
 
 def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ def done_to(item: str, compared: Compared) -> str:
         return "edited"
     if item in compared.old_name:
         return "renamed"
-    if item in head.items:
+    if item in head.items and item not in altered.gone:
         return "enabled" if item in base.disabled else "new"
     return "disabled" if item in head.disabled else "gone"
 

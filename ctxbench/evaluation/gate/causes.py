@@ -9,7 +9,8 @@ cut's. The first row that fits holds:
 ============================================  ==========================================================================
 lost X                                        cause
 ============================================  ==========================================================================
-X is not in the catalog any more, or disabled GONE
+X is not in the catalog any more, disabled,   GONE
+or in no scope
 X was brought in by V (expansion)             the cause of V's loss, if V is lost; else PARAMETER where the settings of
                                               expansion keep X out; else EDITED if X or V was; else CROWDED by what is
                                               new there
@@ -56,7 +57,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ctxbench.candidates import MARGIN
-from ctxbench.evaluation.gate.altered import what_changed
+from ctxbench.evaluation.gate.altered import what_changed, where_gone
 from ctxbench.evaluation.gate.cause_of import Causes
 from ctxbench.evaluation.gate.mending import mended
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Change
@@ -126,10 +127,12 @@ class _Explaining:
 
     def _plain(self, look: _Look) -> Cause | None:
         """What the catalog alone tells."""
-        altered = self.compared.altered
-        if look.change.lost and look.item in altered.gone:
-            detail = "disabled" if look.item in self.compared.head.disabled else "no longer in the catalog"
-            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail=detail)
+        altered, head = self.compared.altered, self.compared.head
+        out = look.item not in head.items or bool(
+            head.queries[look.change.query].scope
+        )  # what has none may still get it
+        if look.change.lost and look.item in altered.gone and out:
+            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail=where_gone(look.item, head))
         if not look.change.lost and look.item in altered.new:
             detail = "no longer disabled" if look.item in self.compared.base.disabled else "new in the catalog"
             return Cause(kind=CauseKind.NEW, subjects=(look.item,), detail=detail)

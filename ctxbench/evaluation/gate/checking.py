@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ctxbench.evaluation.gate.amounts import level, moved, size
+from ctxbench.evaluation.gate.amounts import size
 from ctxbench.evaluation.gate.comparability import Comparable, comparable, queries_text
 from ctxbench.evaluation.gate.differences import Differences, differences
-from ctxbench.evaluation.gate.judging import Pair, beyond, compare_all
+from ctxbench.evaluation.gate.judging import Pair, compare_all
 from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, Judged, PinFailure, SelectorCheck, Verdict
 from ctxbench.evaluation.gate.pins import broken
+from ctxbench.evaluation.gate.prices import price_causes, repriced
 from ctxbench.evaluation.gate.questions import named
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.table_answers import offered_ids
+from ctxbench.evaluation.gate.unmet import in_words, requirements_unmet
+from ctxbench.evaluation.gate.verdict import Facts, verdict_of
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.evaluation.stats import mcnemar_exact
 
 _SHOWN = 3  # selectors that may have taken the place of another
 
@@ -140,12 +141,22 @@ class _Compared:
                 notices=same.notices,
             )
         changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
+        prices = repriced(self.base, self.head, same, passed_over=differ.swaps)
+        unmet = requirements_unmet(self.base, self.head, same)
         pins = self._pins_explained(settings, pins, changes)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
         by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
-        facts = _Facts(lost=differ.lost, gained=differ.gained, allowed=allowed, by_group=by_group)
-        verdict, reasons = _verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
+        facts = Facts(
+            unmet=() if settings.allow_removed else unmet,
+            lost=differ.lost,
+            gained=differ.gained,
+            allowed=allowed,
+            by_group=by_group,
+            deterministic=self._deterministic,
+        )
+        verdict, reasons = verdict_of(metrics, pins, facts, alpha=1.0 - settings.confidence)
+        passed_over = [f"{in_words(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
         return SelectorCheck(
             dataset=self.head.dataset,
             selector=self.head.selector,
@@ -155,19 +166,32 @@ class _Compared:
             left_out=same.left_out,
             changes=changes,
             swaps=differ.swaps,
-            causes=causes,
+            causes=(*causes, *price_causes(prices, self.head)),
             metrics=metrics,
             pins=pins,
+            unmet=tuple(facts.unmet),
+            repriced=prices,
+            deterministic=self._deterministic,
             lost=differ.lost,
             gained=differ.gained,
             needing=len(needing),
             unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
-            notices=(*same.notices, *self._notices(metrics)),
+            notices=(*same.notices, *self._notices(metrics), *passed_over),
             differs=_differs(self.base, self.head, same.renamed),
             texts=_texts(changes, self.base, self.head),
             reused=self.head.reused,
         )
+
+    @property
+    def _answers_otherwise(self) -> bool:
+        """Whether it is not deterministic, as can be seen here."""
+        return bool(self.differences.changes) and _decided_alike(self.base, self.head)
+
+    @property
+    def _deterministic(self) -> bool:
+        """Whether it is known to answer alike whenever it is asked."""
+        return self.base.steady and self.head.steady and not self._answers_otherwise
 
     def _pins_explained(
         self, settings: Settings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
@@ -208,36 +232,8 @@ class _Compared:
         for one in metrics:
             if not one.comparison.n:
                 yield f"{one.metric} applies to none of the {queries_text(len(self.comparable.queries))}"
-        yield from _impossible(base, head, self.comparable)
-        if self.differences.changes and _decided_alike(base, head):
+        if self._answers_otherwise:
             yield _undetermined(head)
-
-
-def _impossible(base: Snapshot, head: Snapshot, comparable: Comparable) -> Iterator[str]:
-    """That queries which could be complete at the base cannot be, whatever is offered: items are gone or disabled.
-
-    An item that was not offered before is not lost, so that nothing else would tell.
-    """
-    old = {new: name for name, new in comparable.renamed.items()}
-    gone: dict[str, None] = {}
-    queries = []
-    for query in comparable.queries:
-        groups = head.queries[query].required
-        lacking = [one for one in groups if not _can_be_met(one, head, query)]
-        as_was = [tuple(old.get(name, name) for name in one) for one in (groups if lacking else ())]
-        if lacking and all(_can_be_met(one, base, query) for one in as_was):
-            queries.append(query)
-            gone |= dict.fromkeys(name for one in lacking for name in one if old.get(name, name) in base.items)
-    if queries:
-        what = "no item is left that would meet what they require"
-        if len(queries) == 1:
-            what = "no item is left that would meet what it requires"
-        yield f"{queries_text(len(queries))} can no longer be complete: {what} ({named([*gone])}; {named(queries)})"
-
-
-def _can_be_met(group: Sequence[str], side: Snapshot, query: str) -> bool:
-    """Whether one of some alternatives can be offered, or is held by the session."""
-    return any(one in side.items for one in group) or not {*group}.isdisjoint(offered_ids(side.answers, query))
 
 
 def _undetermined(head: Snapshot) -> str:
@@ -277,104 +273,11 @@ def _decided_alike(base: Snapshot, head: Snapshot) -> bool:
     one, other = base.identity, head.identity
     if any(getattr(one, name) != getattr(other, name) for name in ("selector", "embedder", "tokens", "versions")):
         return False
-    items = [[(name, fact.hash) for side in (one.items, one.disabled) for name, fact in side.items()] for one in sides]
+    items = [
+        [(name, fact.hash, bool(fact.scopes)) for known in (one.items, one.disabled) for name, fact in known.items()]
+        for one in sides
+    ]
     return items[0] == items[1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    """Required items lost and gained.
-
-    Attributes:
-        lost, gained: how many.
-        allowed: how many more may be lost than gained.
-        by_group: where the selector is not deterministic, how many groups of queries lost net and how many gained net:
-            items of one group come and go together, so that groups alone are evidence. None = they are facts.
-    """
-
-    lost: int
-    gained: int
-    allowed: int
-    by_group: tuple[int, int] | None
-
-    @property
-    def p(self) -> float:
-        """Of so many groups of either, if each is as likely: the exact McNemar test; 0 where they are facts."""
-        return 0.0 if self.by_group is None else mcnemar_exact(*self.by_group)
-
-    @property
-    def too_many(self) -> str:
-        """What is said where more are lost than allowed; else empty."""
-        net = self.lost - self.gained
-        if net <= self.allowed:
-            return ""
-        what = f"{net} more required item{'' if net == 1 else 's'} lost than gained"
-        return f"{what}, {self.allowed} allowed ({self.lost} lost, {self.gained} gained)"
-
-
-def _verdict(
-    metrics: Sequence[Judged], pins: Sequence[PinFailure], facts: _Facts, *, alpha: float
-) -> tuple[Verdict, tuple[str, ...]]:
-    """The worst of metrics, lost items and pins, with the reasons for it, or for it to be no worse."""
-    by = {verdict: [one for one in metrics if one.verdict is verdict] for verdict in Verdict}
-    worse = [f"pin broken, query {one.query}: {one.message}" for one in pins]
-    unsure = []
-    if facts.too_many and facts.p <= alpha:
-        worse.append(facts.too_many)
-    elif facts.by_group is not None and facts.too_many:
-        lost, gained = facts.by_group
-        groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
-        what = f"{facts.too_many}, by a selector that is not deterministic"
-        unsure.append(f"{what}: it may be chance ({groups}, p = {facts.p:.2g})")
-    for metric in by[Verdict.WORSE]:
-        worse.append(f"{_moved(metric)}, more than {_tolerated(metric)}{_evidence(metric)}")
-    if worse:
-        return Verdict.WORSE, tuple(worse)
-    if unsure or by[Verdict.CANNOT_TELL]:
-        return Verdict.CANNOT_TELL, (*unsure, *map(_untold, by[Verdict.CANNOT_TELL]))
-    if by[Verdict.BETTER]:
-        return Verdict.BETTER, tuple(f"{_moved(one)}{_evidence(one)}" for one in by[Verdict.BETTER])
-    return Verdict.SAME, (_same(metrics, facts),)
-
-
-def _moved(one: Judged) -> str:
-    found = one.comparison
-    metric = parse_metric(one.metric)
-    levels = f"{level(metric, found.base)} -> {level(metric, found.other)}"
-    beyond = one.tolerance if abs(found.difference) > one.tolerance else None
-    return f"{one.metric} {levels} ({moved(metric, found.difference, beyond=beyond)})"
-
-
-def _tolerated(one: Judged) -> str:
-    return f"the {size(parse_metric(one.metric), one.tolerance)} tolerated"
-
-
-def _evidence(one: Judged) -> str:
-    """How sure that is."""
-    return f", p = {one.comparison.p_holm:.2g}"
-
-
-def _untold(one: Judged) -> str:
-    needed = "" if one.comparison.needed is None else f"; {one.comparison.needed:,} queries would tell"
-    return f"{_moved(one)}: more than {_tolerated(one)}, but {_by_chance(one)}{needed}"
-
-
-def _by_chance(one: Judged) -> str:
-    return f"not told apart from chance on {queries_text(one.comparison.n)} (p = {one.comparison.p_holm:.2g})"
-
-
-def _same(metrics: Sequence[Judged], facts: _Facts) -> str:
-    parts = []
-    if facts.lost or facts.gained:
-        lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
-        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} net allowed")
-    for one in metrics:
-        if beyond(one.comparison, one.tolerance):  # for the worse, it would not be the same
-            what = f"{_moved(one)}: for the better by more than {_tolerated(one)}"
-            parts.append(f"{what}, but {_by_chance(one)}")
-        elif one.comparison.n and one.comparison.difference:
-            parts.append(f"{_moved(one)} within {_tolerated(one)}")
-    return "; ".join(parts) or "no required item lost, no metric moved"
 
 
 def _texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from ctxbench.errors import Fault
 from ctxbench.evaluation.curation.renames import propose_renames
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.gate.questions import Questions, named, scopes_of
-from ctxbench.evaluation.gate.settings import Settings
+from ctxbench.evaluation.gate.settings import PRICES, Settings
 from ctxbench.evaluation.gate.snapshots import ItemFact, Snapshot
 from ctxbench.evaluation.gate.table_answers import TableAnswers, failures
 from ctxbench.items import Item
@@ -24,7 +24,6 @@ from ctxbench.sources.rows import Row
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 _UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"
-_COUNTED = frozenset({"tokens", "total_tokens"})  # metrics that another counter of tokens changes
 WHY = {
     "removed": "gone",
     "changed": "asked otherwise",
@@ -212,7 +211,7 @@ def _malformed(side: Snapshot) -> Iterator[str]:
 
 def _unmeasured(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[str]:
     """Metrics that cannot be compared."""
-    counted = [str(metric) for metric in settings.metrics if metric.name in _COUNTED]
+    counted = [str(metric) for metric in settings.metrics if metric.name in PRICES]
     if counted and base.identity.tokens != head.identity.tokens:
         how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
         what = f"tokens are counted {how}, so that {' and '.join(counted)} cannot be compared"
@@ -220,7 +219,8 @@ def _unmeasured(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[
     for metric in settings.metrics:
         lacking = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
         if len(lacking) == 1:
-            yield f"{lacking[0]} has no values of {metric}; {_anew(base)}, or judge another"
+            other = "" if str(metric) in PRICES else ", or judge another"  # prices are judged always
+            yield f"{lacking[0]} has no values of {metric}; {_anew(base)}{other}"
 
 
 def _notices(

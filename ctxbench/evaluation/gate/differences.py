@@ -95,7 +95,11 @@ class _Sides:
         if any(base.versions.get(name) != head.versions.get(name) for name in ("code", "ctxbench")):
             return False
         hashes = [
-            {name: fact.hash for items in (side.items, side.disabled) for name, fact in items.items()}
+            {
+                name: (fact.hash, bool(fact.scopes))
+                for known in (side.items, side.disabled)
+                for name, fact in known.items()
+            }
             for side in (self.base, self.head)
         ]
         return hashes[0] == hashes[1]

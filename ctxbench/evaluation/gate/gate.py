@@ -17,6 +17,7 @@ from ctxbench.evaluation.gate.comparability import queries_text
 from ctxbench.evaluation.gate.gate_file import GateFile, examine_gate
 from ctxbench.evaluation.gate.model import Check
 from ctxbench.evaluation.gate.pins import broken, unknown_pins
+from ctxbench.evaluation.gate.prices import priced
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.gate.stored_vectors import accepted_vectors
@@ -65,7 +66,8 @@ def check_gate(
 
     Args:
         path: of the gate file.
-        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge.
+        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
+            required items be gone (`unmet`).
         latency: time base and head in turns, too, and judge that with the rest.
         notify: told what takes a moment.
         progress: told about every slice of queries.
@@ -75,7 +77,7 @@ def check_gate(
         UserError: the baseline is missing or cannot be read, or a selector of ours fails.
     """
     file, faults = examine_gate(path)
-    bases = [] if faults else read_baseline(file.baseline)
+    bases = [] if faults else [*map(priced, read_baseline(file.baseline))]
     now = None if faults or latency else unchanged(file, bases)
     if now is None:
         from ctxbench.evaluation.gate.asking import ask  # slow to import
@@ -155,7 +157,7 @@ def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:
     Raises:
         UserError: a folder holds no finished run, or a dataset has changed since.
     """
-    bases, heads = of_run(base), of_run(head)
+    bases, heads = ([*map(priced, of_run(folder))] for folder in (base, head))
     before, now = ({one.selector for one in side} for side in (bases, heads))
     notices: tuple[str, ...] = ()
     if len(before) == len(now) == 1 and before != now:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ctxbench.config import EXPERIMENT_KEYS, Experiment, experiment_of
 from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
-from ctxbench.evaluation.gate.settings import METRICS, Pin, Settings, Tolerance
+from ctxbench.evaluation.gate.settings import METRICS, PRICES, Pin, Settings, Tolerance
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.items import ITEM_TYPES, ItemKey
 from ctxbench.yaml_form import YamlForm
@@ -126,7 +126,7 @@ class _Reader(YamlForm):
     # ------------------------------------------------------------------------------------------ metrics
 
     def _metrics(self, data: Mapping[str, Any], gate: Mapping[str, Any]) -> tuple[Metric, ...]:
-        """Those of the gate; else those at the top of the file; else the default."""
+        """Those of the gate; else those at the top of the file; else the default. And always what an offer costs."""
         if "metrics" in data and "metrics" in gate:
             what = "metrics stand twice, here and at the top of the file; a check judges one list: leave one out"
             self.fault(what, "gate", "metrics")
@@ -143,7 +143,7 @@ class _Reader(YamlForm):
                 self.fault(f"metrics name {metric} twice", *where, place)
             elif metric is not None:
                 found[metric] = None
-        return tuple(found) or tuple(map(parse_metric, METRICS))
+        return tuple(dict.fromkeys([*found, *map(parse_metric, PRICES if found else METRICS)]))
 
     def _metric(self, text: Any, *where: str | int) -> Metric | None:
         """A metric that can be judged: one with values by query."""

@@ -55,7 +55,8 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
     * cannot tell: they differ by more for the worse, and are not told apart.
 
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
-    answer is yes or no.
+    answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
+    that is one comparison, and corrected for as one.
 
     Args:
         pairs: of all selectors on all datasets of a check.
@@ -65,17 +66,22 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
         For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
     """
     rows = [_Rows.of(pair) for pair in pairs]
-    found = {
-        (place, metric): row.compare(metric, settings)
+    asked = [[metric for metric in settings.metrics if row.has(metric)] for row in rows]
+    first = [{metric: row.first_alike(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)]
+    corrected = correct(
+        {
+            (place, metric): rows[place].compare(metric, settings)
+            for place, alike in enumerate(first)
+            for metric in dict.fromkeys(alike.values())
+        }
+    )
+    return [
+        tuple(
+            _judged(row, metric, row.as_of(corrected[place, alike], metric, alike), settings, family=len(corrected))
+            for metric, alike in first[place].items()
+        )
         for place, row in enumerate(rows)
-        for metric in settings.metrics
-        if row.has(metric)
-    }
-    corrected = correct(found)
-    out: list[list[Judged]] = [[] for _ in pairs]
-    for (place, metric), comparison in corrected.items():
-        out[place].append(_judged(rows[place], metric, comparison, settings, family=len(corrected)))
-    return [tuple(one) for one in out]
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +112,22 @@ class _Rows:
 
     def has(self, metric: Metric) -> bool:
         return all(part in self.base and part in self.head for part in metric.parts)
+
+    def first_alike(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
+        """The first of some metrics that counts tokens and differs as this one on every query; else itself."""
+        if metric.declaration.unit != "tokens":
+            return metric
+        own = self.head[metric] - self.base[metric]
+        counted = (one for one in metrics if one.declaration.unit == "tokens")
+        return next(one for one in counted if np.array_equal(self.head[one] - self.base[one], own, equal_nan=True))
+
+    def as_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
+        """The comparison of a metric that differs alike, with the means of this one."""
+        if metric == alike or not comparison.n:
+            return comparison
+        known = ~np.isnan(self.base[metric] - self.head[metric])
+        base, head = (math.fsum(side[metric][known].tolist()) / comparison.n for side in (self.base, self.head))
+        return replace(comparison, base=base, other=head)
 
     def scale(self, metric: Metric) -> Scale:
         """The scale of the values that are compared."""

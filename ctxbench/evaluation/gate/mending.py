@@ -47,6 +47,7 @@ def mended(change: Change, cause: Cause, compared: Compared) -> str:
     item = compared.name(change.item)
     if cause.kind == CauseKind.GONE:
         back = f"enable {item} again" if item in compared.head.disabled else f"put {item} back"
+        back += " into a scope" if item in compared.head.items else ""
         return f"{back}, or if another item took its place, label that with `ctxbench data rebase`"
     if cause.kind == CauseKind.RENAMED:
         return f"give {item} its old name back, or say in its description what that said: names are searched"

@@ -28,6 +28,8 @@ class CauseKind(StrEnum):
     CROWDED = "crowded out"  # by items that are new or were edited
     FREED = "room made"  # items above it are gone or were edited
     NEW = "item new"  # it was not in the catalog before
+    DEARER = "item dearer"  # where it is offered as before
+    CHEAPER = "item cheaper"
     PARAMETER = "parameter"
     MODEL = "model"
     CODE = "code"
@@ -41,7 +43,8 @@ class Cause:
 
     Attributes:
         kind: what was changed.
-        subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted.
+        subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
+            what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
     """
 
@@ -82,6 +85,44 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """What queries require, could be offered, and can no longer be.
+
+    Attributes:
+        items: ids of those that would do, any one of them; sorted, never empty.
+        why: what became of them, such as `no longer in the catalog`.
+        queries: ids of those that require one, in the order of the head.
+    """
+
+    items: tuple[str, ...]
+    why: str
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repriced:
+    """An item that costs otherwise where it is offered as before, or is held by the session.
+
+    Attributes:
+        item: id at the head.
+        base, head: its prompt tokens.
+        queries: ids of those that are offered it on both sides, in the order of the head; never empty.
+        why: what was done to it, such as `schema edited`.
+    """
+
+    item: str
+    base: int
+    head: int
+    queries: tuple[str, ...]
+    why: str
+
+    @property
+    def tokens(self) -> int:
+        """What that adds over all these queries; below 0 where it saves."""
+        return (self.head - self.base) * len(self.queries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CauseGroup:
     """Changes of one cause, over all queries.
 
@@ -89,7 +130,8 @@ class CauseGroup:
         cause: why.
         lost, gained: required items of queries that went out and came in, over all queries.
         others: changes of items that are not required.
-        tokens: prompt tokens that the changes add (less those that they save), summed over queries.
+        tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
+            queries.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
         mend: what would mend most of it; empty where nothing can be said.
     """
@@ -189,15 +231,20 @@ class SelectorCheck:
 
     Attributes:
         dataset, selector: names.
-        verdict: over metrics, lost items and pins, and latency where it was timed.
+        verdict: over metrics, items lost or out of reach and pins, and latency where it was timed.
         reasons: why the verdict is what it is, a sentence each; never empty.
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
         changes: of items that went in or out, in the order of the queries; swaps left out.
         swaps: queries that differ only by items whose scores noise may exchange (`swaps.margin_of`: at most 1e-5).
-        causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others.
+        causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
+            items whose price changed, those that add most first.
         metrics: judged, in the order asked.
         pins: that do not hold.
+        unmet: what queries require, and nothing can meet any more; empty where that was allowed.
+        repriced: items that cost otherwise, those that add most tokens first.
+        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts, and
+            reports set no p-value beside them.
         lost, gained: required items over all queries compared but those that are unsteady.
         needing: how many of the queries compared need something.
         unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
@@ -221,6 +268,9 @@ class SelectorCheck:
     causes: tuple[CauseGroup, ...] = ()
     metrics: tuple[Judged, ...] = ()
     pins: tuple[PinFailure, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
+    repriced: tuple[Repriced, ...] = ()
+    deterministic: bool = False
     lost: int = 0
     gained: int = 0
     needing: int = 0

@@ -106,10 +106,10 @@ def _why_out(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
     for one in fact.near:
         if one.id == item:
             return f"{one.rule or 'it stayed out'}{_scored(one.score)}"
-    return _barred(item, snapshot.queries[fact.query], snapshot.items[item]) or "it is no candidate"
+    return barred(item, snapshot.queries[fact.query], snapshot.items[item]) or "it is no candidate"
 
 
-def _barred(item: str, query: QueryFact, known: ItemFact) -> str:
+def barred(item: str, query: QueryFact, known: ItemFact) -> str:
     """Why no search for a query may bring an item in; empty if it may, or if that is not known."""
     if item in query.lists.get("removed", ()):
         return f"the user removed it from the session of query {query.id}"

@@ -5,6 +5,7 @@ Which items a query may get, by a scope or by a list of its own, is part of what
 * An item that goes on under another id is the same one, wherever it is named.
 * What is gone from the catalog, or can no longer be offered, makes no other question of one that named it. Nor does
   what is new, among the items that a query may get.
+* An item that queries with a scope require, and that is in no scope any more, is gone for all that have one.
 * An item that can be offered on both sides, but that a query may get on one side only, makes another question.
 
 How a scope is called does not matter.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
@@ -32,6 +34,20 @@ def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
         for scope in fact.scopes:
             found.setdefault(scope, set()).add(name)
     return {scope: frozenset(names) for scope, names in found.items()}
+
+
+def left_scopes(base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]) -> frozenset[str]:
+    """The items that queries with a scope require, and that are in no scope any more; by their ids at the base.
+
+    Args:
+        base: the snapshot.
+        scopes: the scopes now, ids by name; where there are none, nothing has left them.
+        renames: ids of items that go on under another one, old to new.
+    """
+    required = {one for query in base.queries.values() if query.scope for group in query.required for one in group}
+    held = {*chain.from_iterable(scopes.values())}
+    out = {one for one in required if renames.get(one, one) not in held} if held else set()
+    return frozenset(one for one in out if one in base.items and base.items[one].scopes)
 
 
 class Questions:
@@ -57,6 +73,7 @@ class Questions:
         self._known = base.items.keys() | base.disabled.keys()
         self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
         self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
+        self._left_scopes = left_scopes(base, scopes, renames)
         shared = {scope: self._shared(ids) for scope, ids in scopes.items()}
         same = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
         self._now = {scope: self._before[scope] if scope in same else ids for scope, ids in shared.items()}
@@ -71,8 +88,10 @@ class Questions:
         before = self._base.queries[now.id]
         was, given = self._available(before, self._before), self._available(now, self._now)
         told = was is not None and given is not None
-        if told and was is not given and was != given:
-            return False
+        if was is not None and given is not None and was is not given:
+            passed_over = self._left_scopes if before.scope and now.scope else frozenset()
+            if (was ^ given) - passed_over:
+                return False
         if now.asked == before.asked:
             return True
         return query is not None and before.asked in map(asked_hash, self._as_before(query, before, available=told))
@@ -88,7 +107,10 @@ class Questions:
         """What the scopes of some queries of now have lost and gained, a text for each that has; by name."""
         pairs = {(self._base.queries[one.id].scope, one.scope) for one in queries if one.id in self._base.queries}
         for old, new in sorted(pairs):
-            was, given = self._before.get(old, frozenset()), self._now.get(new, frozenset())
+            was, given = (
+                side.get(scope, frozenset()) - self._left_scopes
+                for side, scope in ((self._before, old), (self._now, new))
+            )
             parts = [f"lost {named(sorted(was - given))}"] if was - given else []
             parts += [f"gained {named(sorted(given - was))}"] if given - was else []
             if old and new and parts:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from ctxbench.errors import ParameterError
 from ctxbench.evaluation.metrics import Metric, parse_metric
 
-METRICS = ("completeness", "recall", "tokens")  # judged where nothing else is asked
+PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
+METRICS = ("completeness", "recall", *PRICES)  # judged where nothing else is asked
 ALLOWED = 0.0025  # share of the queries in need that may lose one required item net; see reports/gate.md
 
 
@@ -76,7 +77,8 @@ class Settings:
         latency_tolerance: how much longer than at the base a request may take and still count as the same, as a share
             of the time at the base, >= 0; read only where latency is asked for.
         pins: in the order of the file.
-        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge.
+        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
+            required items be gone (`unmet`).
         seed: of resampling.
     """
 
@@ -91,8 +93,11 @@ class Settings:
     seed: int = 0
 
     def tolerance(self, metric: Metric) -> Tolerance:
-        """Of a metric."""
-        return self.tolerances.get(metric) or Tolerance.default(metric)
+        """Of a metric; of tokens with the session's, that of tokens where it has none of its own."""
+        own = self.tolerances.get(metric)
+        if own is None and str(metric) in PRICES:
+            own = self.tolerances.get(parse_metric(PRICES[0]))
+        return own or Tolerance.default(metric)
 
     def allowed(self, in_need: int) -> int:
         """How many more required items may be lost than gained over queries of which `in_need` need something."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -213,6 +214,11 @@ class Snapshot:
     inputs: str = ""
     reused: bool = False
 
+    @property
+    def steady(self) -> bool:
+        """Whether it is known to answer alike whenever it is asked; of a selector outside, by asking more than once."""
+        return not self.unsteady and (not self.identity.outside or self.repeats > 1)
+
 
 def content_hash(value: Any) -> str:
     """The first `SHORT` hex digits of SHA-256 over a JSON value; the order of keys counts."""
@@ -234,7 +240,16 @@ def _asked(row: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in row.items() if name not in own}
     if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
         kept["session"] = sorted(kept["session"], key=dump_json)
-    return content_hash(kept)
+    return content_hash(_composed(kept))
+
+
+def _composed(value: Any) -> Any:
+    """JSON with its texts in Unicode's composed form: how an editor writes é makes no other question."""
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if isinstance(value, Mapping):
+        return {name: _composed(one) for name, one in value.items()}
+    return [_composed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:

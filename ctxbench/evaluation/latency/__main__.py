@@ -11,10 +11,12 @@ import sys
 import threading
 from pathlib import Path
 
+from ctxbench.console import say
 from ctxbench.errors import UserError
 from ctxbench.evaluation.latency.jobs import Job
 from ctxbench.evaluation.latency.worker import work
 from ctxbench.jsonio import dump_json
+from ctxbench.visible import message_lines
 
 
 def _end_with_parent() -> None:
@@ -31,7 +33,7 @@ def main() -> int:
         try:
             made = work(Job.read(Path(sys.argv[1])), spawned_ns=int(sys.argv[2]))
         except UserError as error:
-            sys.stderr.write(f"{error}\n")
+            say(*message_lines(str(error)), err=True)
             return UserError.exit_code
         answer.write(dump_json(made) + "\n")
     return 0

@@ -13,7 +13,7 @@ from ctxbench.evaluation.traces.lines import TURN_FIELDS, TurnReader
 from ctxbench.evaluation.traces.otlp import SAID, holds_spans, read_spans
 from ctxbench.evaluation.traces.records import Record, Shared, Tally
 from ctxbench.evaluation.traces.spans import SpanReader
-from ctxbench.fileio import iter_lines, read_text
+from ctxbench.fileio import iter_lines, read_text, readable
 from ctxbench.jsonio import parse_json
 
 Notify: TypeAlias = Callable[[str, int, int], None]
@@ -88,6 +88,7 @@ def _take_spans(data: dict[str, Any], reader: SpanReader, place: int, tally: Tal
 
 def _documents(path: Path, seen: set[bytes], tally: Tally) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """(line, object, length) of each document of a file; None for what only moves progress on."""
+    path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
     if first.strip() in _WHOLE or first.lstrip().startswith("["):
         found = _whole(path)

@@ -2,7 +2,7 @@
 
 * A constraint `of: base` is held by paired differences to the base: the mean difference less `CAUTION` standard errors
   must reach the target. So many since the best of many settings looks better than it is. Other constraints are held by
-  the unfavourable end of their interval. Both have the same `room`, where they are about shares.
+  the unfavourable end of their interval. Both have the same `room`, where they are about shares; `USED` of it is used.
 * What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
 * Prompt tokens are at most `DEAR` times the base's, unless the setting is more complete beyond doubt.
 * Of the completeness of the base, and of that of the queries which need an item type, `KEPT` is kept; of a type that
@@ -30,6 +30,7 @@ COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens")
 CAUTION = 2.6  # standard errors of a paired difference
 DEAR, KEPT, FEW_LABELS = 1.5, 0.75, 10
 _ROOM, _ROOM_OF_BASE = 0.02, 0.1  # points, and share of the base's completeness: the lesser one is the room
+USED = 0.75  # of the room, when choosing: what is chosen by few labels is worse than it looks (reports/regret.md)
 
 
 def measure_of(constraint: Constraint) -> Measure:
@@ -88,7 +89,7 @@ class Limit:
         target: in the unit of the measure.
         unit: what the text counts in, in that of the measure: the base's mean, or how many times as much the base
             reaches; 1 where it is about the mean itself.
-        room: how far beyond the target the unfavourable end may lie.
+        room: how far beyond the target the unfavourable end lies at most where a constraint nearly holds.
         by: what is held against the target: the `paired` difference to the base, an `interval`, or the `mean`.
         base: the base's mean, for paired differences.
         complete: the base's completeness, where more of it beyond doubt stands in for the target; NaN = it does not.
@@ -148,8 +149,12 @@ class Limit:
 
     @property
     def end(self) -> float:
-        """What the unfavourable end must reach, with room for rounding."""
-        return self.target - self.sign * (self.room + slack(self.target))
+        """What the unfavourable end of what is chosen must reach, with room for rounding."""
+        return self.target - self.sign * (USED * self.room + slack(self.target))
+
+    def nearly(self, value: float) -> bool:
+        """Whether a value is no further beyond the target than the room; NaN is not."""
+        return self.sign * (value - self.target) >= -(self.room + slack(self.target))
 
     def reached(self, values: FloatArray) -> BoolArray:
         """Whether what is held against the target reaches it, room taken; NaN does not."""
@@ -176,7 +181,7 @@ class Limit:
 
 
 def room_of(base: Mapping[Measure, float]) -> float:
-    """How far an unfavourable end of a share may lie beyond its target: 2 points, or a tenth of what the base has."""
+    """How far beyond its target a share nearly holds it: 2 points, or a tenth of what the base has if that is less."""
     return min(_ROOM, _ROOM_OF_BASE * base.get(COMPLETENESS, 0.0))
 
 

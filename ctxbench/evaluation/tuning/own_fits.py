@@ -28,6 +28,12 @@ def asks_for_fits(file: PolicyFile) -> bool:
     return any(entry.fit for entry in file.selectors)
 
 
+def fit_files(file: PolicyFile, folder: Path) -> list[Path]:
+    """The files of the fits that a policy file asks for: of each the fits, and the selector that reads them."""
+    names = [folder / "fits" / entry.name for entry in file.selectors if entry.fit]
+    return [path.parent / f"{path.name}{ending}" for path in names for ending in (".json", ".yaml")]
+
+
 def open_fitted(
     file: PolicyFile,
     datasets: Sequence[str],
@@ -81,7 +87,7 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
             entries.append(entry)
             continue
         definition, preset = find_definition(entry.selector, base=ready.file.base)
-        out = folder / "fits" / f"{entry.name}.json"
+        out = fit_files(replace(ready.file, selectors=(entry,)), folder)[0]
         try:
             fitted_file(definition, out)
         except UserError as error:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from ctxbench.errors import InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.evaluation.metrics import METRICS, Metric, parse_metric
 from ctxbench.evaluation.tuning.policies import Constraint, Policy
-from ctxbench.fileio import read_text
+from ctxbench.fileio import read_text, readable
 from ctxbench.selectors.parameters import Value
 from ctxbench.yaml_form import YamlForm, is_file_name
 from ctxbench.yamlio import YamlPath, load_yaml
@@ -105,7 +105,7 @@ def read_policies(path: Path) -> PolicyFile:
         StorageError: the file is missing or cannot be read.
         InputError: anything in it is wrong: all faults, with their lines.
     """
-    data, lines = load_yaml(path)
+    data, lines = load_yaml(readable(path, again=True))
     if not isinstance(data, Mapping):
         what = "the file is empty; " if data is None else ""
         reader = _Reader(path, lines, [])

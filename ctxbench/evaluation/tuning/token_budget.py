@@ -17,7 +17,7 @@ import numpy as np
 
 from ctxbench.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.store import open_dataset, own_folder
 from ctxbench.fileio import iter_lines
 from ctxbench.index.resources import LocalResources
@@ -60,7 +60,15 @@ def read_requests(name: str) -> list[Request]:
     """
     path = Path(name)
     if own_folder(name, Path()) is not None or not path.is_file():
-        return drawn([query.request for query in open_dataset(name).queries])
+        try:
+            return drawn([query.request for query in open_dataset(name).queries])
+        except (StorageError, UnknownNameError) as error:
+            if path.exists():
+                raise
+            raise StorageError(
+                f"there is no file and no dataset {name!r}; expected a text file with one request a line, a .jsonl "
+                "file of objects with `text`, or a dataset"
+            ) from error
     faults: list[Fault] = []
     if path.suffix == ".jsonl":
         texts = []

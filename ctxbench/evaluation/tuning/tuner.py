@@ -38,6 +38,6 @@ def tune(ready: Ready, *, command: str, progress: Told = nobody) -> Tuning:
         about=ready.file.about,
         command=command,
         seed=ready.file.seed,
-        embedder=str(ready.embedder.identity),
+        embedder=ready.embedder.identity.key,
         datasets=(*found, *([together.result()] if together is not None else [])),
     )

@@ -36,11 +36,13 @@ class Uncut:
         query: the analysed requests.
         answers: all that was found, as if all of it were offered.
         refitted: whether scores are out of fold, since a step was fitted on these queries.
+        shared: of how many datasets a fit is that has seen these queries among theirs; 0 = there is none.
     """
 
     query: Query
     answers: Slice
     refitted: bool = False
+    shared: int = 0
 
     def cut(self, steps: Sequence[Step | ByDomain], side: Side) -> Slice:
         """What the steps make of it."""
@@ -68,7 +70,8 @@ def found_by(head: Pipeline, side: Side) -> Uncut:
                 "there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate --split tuning`"
             )
         return _out_of_fold(head, side)
-    return Uncut(*_asked(PipelineSelector("uncut", head, side.resources, side.memo), side))
+    found = _asked(PipelineSelector("uncut", head, side.resources, side.memo), side)
+    return Uncut(*found, shared=shared_with(head, side))
 
 
 def found_in(answers: FileSelector, side: Side) -> Uncut:
@@ -125,21 +128,36 @@ def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
     A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
     it saw, and there is no fit without it.
     """
+    datasets = _seeing(step, side)
+    return datasets == 1 or (datasets > 1 and side.split == TEST)
+
+
+def _seeing(step: Step | ByDomain, side: Side) -> int:
+    """Of how many datasets the step's fit is, if it has seen queries of this side; 0 = it has not."""
     kinds = KINDS if side.split == TEST else REFITTED
     if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in kinds:
-        return False
+        return 0
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     what, catalog = step.call.calibrated, side.dataset.catalog  # type: ignore[attr-defined]
     try:
         fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
-        return False
+        return 0
     for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
         own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
         if own and side.dataset.name in names and fit.split in side.seen:
-            return len(names) == 1 or side.split == TEST
-    return False
+            return len(names)
+    return 0
+
+
+def shared_with(pipeline: Pipeline, side: Side) -> int:
+    """Of how many datasets, more than one, a fit is that has seen queries of this side among theirs; 0 = there is none.
+
+    What such a step gains here is a little more than it would elsewhere.
+    """
+    found = max((_seeing(step, side) for step in _alone(pipeline.refine)), default=0)
+    return found if found > 1 else 0
 
 
 def seen_by(pipeline: Pipeline, side: Side) -> bool:

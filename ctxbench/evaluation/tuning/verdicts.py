@@ -85,7 +85,7 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, 
         said = "too few to say"
     elif limit.sign * (worse - limit.target) >= -slack(limit.target):
         said = "holds"
-    elif limit.reached(np.array([worse]))[0]:
+    elif limit.nearly(worse):
         said = "holds within 2 points"
     elif limit.sign * (better - limit.target) < 0:
         said = "missed"
@@ -93,7 +93,7 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, 
         said = "open"
     needed = _needed(limit, n, value, worse, better) if said in ("open", "too few to say") else None
     told = [limit.told(one) for one in (value, low, high)]
-    short = not bool(limit.reached(np.array([value]))[0])
+    short = not limit.nearly(value)
     return Verdict(
         text=limit.text, said=said, value=told[0], low=told[1], high=told[2], n=n, needed=needed, short=short
     )
@@ -115,9 +115,11 @@ def _likely(
 
 def _needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
     """How many queries more would settle a constraint, as what is likely narrows with the root of their number."""
-    reached = bool(limit.reached(np.array([value]))[0])
+    edge = limit.target - limit.sign * limit.room
     away, room = (
-        (abs(value - worse), abs(value - limit.end)) if reached else (abs(value - better), abs(value - limit.target))
+        (abs(value - worse), abs(value - edge))
+        if limit.nearly(value)
+        else (abs(value - better), abs(value - limit.target))
     )
     if not math.isfinite(away) or room <= slack(limit.target) or (away / room) ** 2 > UNLIKELY:
         return max(FEWEST - n, 0) or None

@@ -277,6 +277,11 @@ class Work:
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
                     "other folds; a test split is scored by the fit itself."
                 )
+            if one.rival.uncut.shared:
+                notes.append(
+                    f"{name}: its fit has seen queries that decide, among those of {one.rival.uncut.shared} datasets, "
+                    "so that it looks a little better here than on a dataset of your own."
+                )
             if one.tried:
                 notes.append(_run_note(name, one))
         return notes

@@ -13,7 +13,7 @@ from ctxbench.evaluation.traces.conversations import Turn, conversations
 from ctxbench.evaluation.traces.names import Names
 from ctxbench.evaluation.traces.reading import read_records
 from ctxbench.evaluation.traces.records import Tally, iso
-from ctxbench.fileio import iter_lines
+from ctxbench.fileio import iter_lines, readable
 from ctxbench.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.session.exchange import Exchange
 from ctxbench.session.store import ConversationStore
@@ -125,7 +125,7 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
 
 def _is_store(path: Path) -> bool:
     """Whether the first line of a file is a stored exchange."""
-    first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
+    first = next((text for _, text in iter_lines(readable(path, again=True), []) if text.strip()), "")
     try:
         row = json.loads(first)
     except (ValueError, RecursionError):

@@ -34,4 +34,5 @@ def _worse_than_pins(check: SelectorCheck) -> bool:
         return False
     judged: Sequence[Verdict] = [one.verdict for one in check.metrics]
     judged = [*judged, *([check.latency.verdict] if check.latency is not None else [])]
-    return not check.pins or Verdict.WORSE in judged or check.lost - check.gained > check.allowed
+    facts = bool(check.unmet) or check.lost - check.gained > check.allowed
+    return not check.pins or Verdict.WORSE in judged or facts

@@ -5,79 +5,21 @@ Source: "Workflow commands for GitHub Actions", and for what is escaped actions/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from ctxbench.errors import Fault
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Change, Check, SelectorCheck, Verdict
+from ctxbench.evaluation.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.places import Place, Places, unknown
 from ctxbench.reporting.gate.short import blamed
 
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
-_NOWHERE = ("", 0)
-_CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.OUTSIDE)  # causes that lie in a selector, not in an item
-
-Place: TypeAlias = tuple[str, int]
-"""A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
-
-
-def _nowhere(_dataset: str, _name: str) -> Place:
-    return _NOWHERE
-
-
-def _unknown() -> Place:
-    return _NOWHERE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where things stand.
-
-    Attributes:
-        gate: the gate file; empty where there is none.
-        selectors: lines of the gate file by the names of selectors.
-        embedder: the line of the gate file that names the model; 0 = none does.
-        item: the place of an item by dataset and id.
-        query: that of a query, likewise.
-        labels: that of the first label of a query, likewise.
-    """
-
-    gate: str = ""
-    selectors: Mapping[str, int] = field(default_factory=dict)
-    embedder: int = 0
-    item: Callable[[str, str], Place] = _nowhere
-    query: Callable[[str, str], Place] = _nowhere
-    labels: Callable[[str, str], Place] = _nowhere
-
-    def in_gate(self, line: int) -> Place:
-        """A line of the gate file; 0 = the file."""
-        return (self.gate, line) if self.gate else _NOWHERE
-
-    def of_cause(self, cause: Cause, dataset: str, selectors: Sequence[str]) -> Place:
-        """Where what was changed stands: a selector, the model, or the first item that has a line, else their file."""
-        if cause.kind is CauseKind.MODEL:
-            return self.in_gate(self.embedder)
-        if cause.kind in _CONFIGURED:
-            return self.in_gate(next((self.selectors[name] for name in selectors if name in self.selectors), 0))
-        found = _NOWHERE
-        for item in cause.subjects or ([""] if cause.kind is not CauseKind.UNKNOWN else []):
-            found = self.item(dataset, item)
-            if found[1]:
-                break
-        return found
-
-    def of_queries(self, check: SelectorCheck) -> Place:
-        """Where the first query stands that is asked or labelled otherwise, or could."""
-        for why, place in (("relabelled", self.labels), ("changed", self.query), ("removed", self.query)):
-            for query in check.left_out.get(why, ())[:1]:
-                return place(check.dataset, query)
-        return _NOWHERE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +37,7 @@ class _Note:
     error: bool
     title: str
     text: str
-    place: Callable[[], Place] = _unknown
+    place: Callable[[], Place] = unknown
     column: int = 0
 
 
@@ -112,7 +54,8 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
     """
     places = places or Places()
     judged = [*_metrics(check, strict, places), *_latency(check, strict)]
-    notes = [*_refusals(check, places), *_pins(check, places), *_causes(check, strict, places), *judged]
+    facts = [*_pins(check, places), *_unmet(check, places), *_causes(check, strict, places)]
+    notes = [*_refusals(check, places), *facts, *judged, *_repriced(check, places)]
     return _commands([*notes, *_notices(check)], "the summary and in the log")
 
 
@@ -168,6 +111,24 @@ def _pins(check: Check, places: Places) -> Iterator[_Note]:
             yield _Note(error=True, title=_title(one, f"pin, {pin.query}"), text=pin.message, place=place)
 
 
+def _unmet(check: Check, places: Places) -> Iterator[_Note]:
+    """What can no longer be offered, once a dataset: all its selectors lack it."""
+    found = {(one.dataset, lacking.items): lacking for one in check.selectors for lacking in one.unmet}
+    for (dataset, items), lacking in found.items():
+        yield _Note(
+            error=True,
+            title=f"required item gone from {dataset}",
+            text=texts.unmet(lacking),
+            place=partial(_gone, places, items, lacking.queries[0], dataset),
+        )
+
+
+def _gone(places: Places, items: Sequence[str], query: str, dataset: str) -> Place:
+    """Where an item stands that can no longer be offered; else the labels that require it."""
+    found = places.of_items(items, dataset)
+    return found if found[1] else places.labels(dataset, query)
+
+
 def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
     failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
@@ -208,14 +169,14 @@ def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
             metric, group = parse_metric(judged.metric), blamed(one, judged)
             text = (
                 f"{texts.title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
-                f"difference {texts.difference(metric, judged.comparison)}, "
-                f"p {texts.p_value(judged.comparison)}, tolerance {texts.amount(metric, judged.tolerance)}"
+                f"difference {texts.difference(metric, judged.comparison)}{texts.p_told(one, judged)}, "
+                f"tolerance {texts.amount(metric, judged.tolerance)}"
             )
             yield _Note(
                 error=told[judged.verdict],
                 title=_title(one, f"{judged.metric} {judged.verdict}"),
                 text=text if group is None else f"{text}; {texts.sentence(texts.cause(group.cause))}",
-                place=_unknown if group is None else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
+                place=unknown if group is None else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
             )
 
 
@@ -225,6 +186,19 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
         if one.latency is not None and one.latency.verdict in told:
             title = _title(one, f"latency {one.latency.verdict}")
             yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency(one.latency))
+
+
+def _repriced(check: Check, places: Places) -> Iterator[_Note]:
+    """Items that cost more where tokens decide, each at its line, what adds most first; once a dataset."""
+    found: dict[tuple[str, str], Repriced] = {}
+    for one in check.selectors:
+        if any(texts.counts_tokens(judged) and judged.verdict in texts.BLAMED for judged in one.metrics):
+            for item in one.repriced:
+                found.setdefault((one.dataset, item.item), item)
+    for (dataset, name), item in sorted(found.items(), key=lambda entry: -entry[1].tokens):
+        if item.tokens > 0:
+            place = partial(places.item, dataset, name)
+            yield _Note(error=False, title=f"item dearer on {dataset}", text=texts.repriced(item), place=place)
 
 
 def _notices(check: Check) -> Iterator[_Note]:

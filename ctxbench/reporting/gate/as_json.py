@@ -11,17 +11,20 @@ from ctxbench.evaluation.gate.baseline_head import Worth
 from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
 from ctxbench.evaluation.summary import comparison_dict, estimate_dict, finite
 from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.places import Place, Places
 
 FORMAT = 1
 
 
-def check_dict(check: Check, *, strict: bool = False) -> dict[str, Any]:
+def check_dict(check: Check, *, strict: bool = False, places: Places | None = None) -> dict[str, Any]:
     """A check in JSON's types; what has no finite value is None. `error` is None unless it could not be made.
 
     Args:
         check: what was found.
         strict: whether `cannot tell` fails, for the exit code.
+        places: where things stand.
     """
+    places = places or Places()
     return {
         "format": FORMAT,
         "name": check.name,
@@ -31,7 +34,7 @@ def check_dict(check: Check, *, strict: bool = False) -> dict[str, Any]:
         "verdict": str(check.verdict),
         "exit_code": check.exit_code(strict=strict),
         "notices": list(check.notices),
-        "selectors": [_selector(one) for one in check.selectors],
+        "selectors": [_selector(one, places) for one in check.selectors],
         "error": None,
     }
 
@@ -71,7 +74,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
     }
 
 
-def _selector(check: SelectorCheck) -> dict[str, Any]:
+def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
     return {
         "dataset": check.dataset,
         "selector": check.selector,
@@ -87,8 +90,10 @@ def _selector(check: SelectorCheck) -> dict[str, Any]:
         "needing": check.needing,
         "unsteady": check.unsteady,
         "allowed": check.allowed,
-        "metrics": [_metric(one) for one in check.metrics],
+        "deterministic": check.deterministic,
+        "metrics": [_metric(one, deterministic=check.deterministic) for one in check.metrics],
         "pins": [asdict(one) for one in check.pins],
+        "unmet": [{**asdict(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
         "causes": [
             {
                 **_cause(one.cause),
@@ -98,8 +103,13 @@ def _selector(check: SelectorCheck) -> dict[str, Any]:
                 "tokens": one.tokens,
                 "queries": list(one.queries),
                 "mend": one.mend,
+                **_place(places.of_cause(one.cause, check.dataset, [check.selector])),
             }
             for one in check.causes
+        ],
+        "repriced": [
+            {**asdict(one), "tokens": one.tokens, **_place(places.item(check.dataset, one.item))}
+            for one in check.repriced
         ],
         "changes": [_change(one) for one in check.changes],
         "swaps": list(check.swaps),
@@ -108,8 +118,17 @@ def _selector(check: SelectorCheck) -> dict[str, Any]:
     }
 
 
-def _metric(judged: Judged) -> dict[str, Any]:
+def _place(place: Place) -> dict[str, Any]:
+    """A file and a line; what is not known of them is None."""
+    file, line = place
+    return {"file": file or None, "line": line or None}
+
+
+def _metric(judged: Judged, *, deterministic: bool) -> dict[str, Any]:
+    """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
     compared = comparison_dict(judged.comparison)
+    if deterministic:
+        compared |= {"p": None, "p_holm": None}
     for name in ("better_on", "worse_on"):  # which of both is better is the metric's to say
         del compared[name]
     found = judged.comparison

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from ctxbench.reporting.console import said
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Table, Text
-from ctxbench.reporting.workflow import harmless
 
 _NARROWEST = 40
 _GAP = "  "
@@ -17,8 +16,6 @@ _ALL = "all of them: --json or --markdown FILE"
 
 def console_text(document: Document, *, width: int = 100, plain: bool = False) -> str:
     """A check as text; ends with a line feed.
-
-    No line begins as a workflow command does, whatever stands in ids and texts.
 
     Args:
         document: the check.
@@ -35,7 +32,7 @@ def console_text(document: Document, *, width: int = 100, plain: bool = False) -
             lines += [*([""] if place else []), *_rendered(block, width)]
     for block in document.closing:
         lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, width)]
-    return said(harmless("\n".join(line.rstrip() for line in lines) + "\n"), plain)
+    return "".join(f"{said(line.rstrip(), plain)}\n" for line in lines)
 
 
 def _rendered(block: Block, width: int, *, titled: bool = True) -> list[str]:

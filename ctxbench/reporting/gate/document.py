@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from ctxbench.errors import SHOWN, faults_of
 from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
@@ -11,17 +12,21 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.accepting import acceptable, pins_told
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.reporting.gate.places import Places, said
 from ctxbench.reporting.gate.short import in_short, though_lost
 
+_P = "p is corrected over all metrics of the whole check."
 _LEGEND = (
-    "p is corrected over all metrics of the whole check. Detectable is the smallest change for the worse that so many "
-    "queries would tell apart four times in five. ~ marks an interval that too few values carry."
+    "Detectable is the smallest change for the worse that so many queries would tell apart four times in five. ~ marks "
+    "an interval that too few values carry."
 )
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 
 
-def document(check: Check, *, strict: bool = False, accept: str = "", first: str = "") -> Document:
+def document(
+    check: Check, *, strict: bool = False, accept: str = "", first: str = "", places: Places | None = None
+) -> Document:
     """Tell a check.
 
     Args:
@@ -29,7 +34,9 @@ def document(check: Check, *, strict: bool = False, accept: str = "", first: str
         strict: whether `cannot tell` fails.
         accept: the command that would make the head the baseline; empty where there is none, or it would fail.
         first: what must be done before that; empty = nothing.
+        places: where things stand.
     """
+    places = places or Places()
     ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
     accept = accept if acceptable(check) else ""
     short = in_short(ranked, accept, first=first, pins=pins_told(check))
@@ -42,7 +49,7 @@ def document(check: Check, *, strict: bool = False, accept: str = "", first: str
     return Document(
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
-        sections=tuple(_section(one, shared) for one in ranked),
+        sections=tuple(_section(one, shared, places) for one in ranked),
         closing=tuple(_closing(check, strict, accept, first)),
     )
 
@@ -120,32 +127,35 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
     }
 
 
-def _section(check: SelectorCheck, said: Collection[str]) -> Section:
+def _section(check: SelectorCheck, told_already: Collection[str], places: Places) -> Section:
     """One selector; notices that were said already are left out."""
     told = [*check.reasons, *([f"what differs: {check.differs}"] if check.differs else [])]
     blocks: list[Block] = [Bullets(tuple(map(texts.sentence, told)))]
-    blocks += [table for table in _tables(check) if table.rows]
-    notices = [one for one in check.notices if one not in said]
+    blocks += [table for table in _tables(check, places) if table.rows]
+    notices = [one for one in check.notices if one not in told_already]
     if notices:
         blocks.append(Bullets(tuple(map(texts.sentence, notices))))
     return Section(f"{check.verdict}: {texts.named(check)}", tuple(blocks))
 
 
-def _tables(check: SelectorCheck) -> Iterator[Table]:
+def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
     lost = [one for one in check.changes if one.required and one.lost]
     gained = [one for one in check.changes if one.required and not one.lost]
     others = [one for one in check.changes if not one.required]
     yield _pins(check)
+    yield _unmet(check, places)
     yield _metrics(check)
     yield _latency(check)
-    yield _causes(check)
+    yield _causes(check, places)
+    yield _repriced(check, places)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
     yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
     yield _changes(check, f"Other items that went in or out: {len(others):,}", others, weight=Weight.DETAIL)
 
 
 def _metrics(check: SelectorCheck) -> Table:
-    head = ("metric", "verdict", "base", "head", "difference", "p", "tolerance", "detectable", "n")
+    p = [] if check.deterministic else ["p"]
+    head = ("metric", "verdict", "base", "head", "difference", *p, "tolerance", "detectable", "n")
     rows = []
     for one in check.metrics:
         metric = parse_metric(one.metric)
@@ -156,7 +166,7 @@ def _metrics(check: SelectorCheck) -> Table:
                 texts.mean(metric, one.base),
                 texts.mean(metric, one.head),
                 texts.difference(metric, one.comparison),
-                texts.p_value(one.comparison),
+                *([texts.p_value(one.comparison)] if p else []),
                 texts.amount(metric, one.tolerance),
                 texts.amount(metric, one.detectable),
                 f"{one.comparison.n:,}",
@@ -166,7 +176,7 @@ def _metrics(check: SelectorCheck) -> Table:
         title="Metrics",
         head=head,
         rows=tuple(rows),
-        numbers=frozenset(range(2, 9)),
+        numbers=frozenset(range(2, len(head))),
         weight=Weight.VERDICT,
         key=2,
         joined=True,
@@ -212,6 +222,68 @@ def _pins(check: SelectorCheck) -> Table:
     )
 
 
+def _unmet(check: SelectorCheck, places: Places) -> Table:
+    rows = [
+        (
+            texts.sentence(" or ".join(one.items)),
+            said(places.of_items(one.items, check.dataset)),
+            one.why,
+            f"{len(one.queries):,} ({texts.some(one.queries)})",
+        )
+        for one in check.unmet
+    ]
+    return _known(
+        Table(
+            title=f"Required items that can no longer be offered: {len(rows):,}",
+            head=("item", "where", "what became of it", "queries"),
+            rows=tuple(rows),
+            shown=_SHOWN,
+            stacked=True,
+            joined=True,
+        )
+    )
+
+
+def _repriced(check: SelectorCheck, places: Places) -> Table:
+    """For information, unless tokens decide."""
+    rows = [
+        (
+            Quoted(one.item),
+            said(places.item(check.dataset, one.item)),
+            f"{one.base:,} -> {one.head:,}",
+            one.why,
+            f"{len(one.queries):,}",
+            f"{one.tokens:+,}",
+        )
+        for one in check.repriced
+    ]
+    decides = any(texts.counts_tokens(one) and one.verdict in texts.BLAMED for one in check.metrics)
+    return _known(
+        Table(
+            title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
+            head=("item", "where", "prompt tokens", "what was done", "queries", "tokens added"),
+            rows=tuple(rows),
+            numbers=frozenset({2, 4, 5}),
+            weight=Weight.COST if decides else Weight.DETAIL,
+            shown=_SHOWN if decides else _FEW,
+            joined=True,
+        )
+    )
+
+
+def _known(table: Table) -> Table:
+    """The table without its column `where` if no row has any."""
+    at = table.head.index("where")
+    if any(row[at] for row in table.rows):
+        return table
+    return replace(
+        table,
+        head=(*table.head[:at], *table.head[at + 1 :]),
+        rows=tuple((*row[:at], *row[at + 1 :]) for row in table.rows),
+        numbers=frozenset(n - (n > at) for n in table.numbers),
+    )
+
+
 def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
     """Lost ones stand with what would mend them; a table of both ways says which way each went."""
     mend = any(one.mend for one in changes)
@@ -238,10 +310,11 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
     )
 
 
-def _causes(check: SelectorCheck) -> Table:
+def _causes(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
             texts.sentence(texts.cause(one.cause)),
+            said(places.of_cause(one.cause, check.dataset, [check.selector])),
             f"{one.lost:,}",
             f"{one.gained:,}",
             f"{one.others:,}",
@@ -251,21 +324,23 @@ def _causes(check: SelectorCheck) -> Table:
         )
         for one in check.causes
     ]
-    head = ("cause", "required items lost", "gained", "other items", "prompt tokens", "queries", "mend")
-    return Table(
-        title=f"Causes, most costly first: {len(rows):,}",
-        head=head,
-        rows=tuple(rows),
-        numbers=frozenset({1, 2, 3, 4}),
-        shown=_SHOWN,
-        stacked=True,
-        joined=True,
+    head = ("cause", "where", "required items lost", "gained", "other items", "prompt tokens", "queries", "mend")
+    return _known(
+        Table(
+            title=f"Causes, most costly first: {len(rows):,}",
+            head=head,
+            rows=tuple(rows),
+            numbers=frozenset({2, 3, 4, 5}),
+            shown=_SHOWN,
+            stacked=True,
+            joined=True,
+        )
     )
 
 
 def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Block]:
-    if any(one.metrics for one in check.selectors):
-        yield Text(_LEGEND)
+    if judged := [one for one in check.selectors if one.metrics]:
+        yield Text(_LEGEND if all(one.deterministic for one in judged) else f"{_P} {_LEGEND}")
     if any(one.latency is not None for one in check.selectors):
         yield Text(texts.LATENCY)
     how = f"{first}, then accept it" if first else "accept it"
@@ -278,6 +353,8 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
             yield Text(f"{told} If what differs is meant, {how}:" if accept else told)
         case Verdict.WORSE:
             told, rest = "It is worse (exit code 1).", "it"
+            if any(one.unmet for one in check.selectors):
+                told = f"{told} Required items that are gone on purpose are no reason to fail with --allow-removed."
             if pins := pins_told(check):
                 told, rest = f"{told} {pins[0].upper()}{pins[1:]}.", "the rest"
             yield Text(f"{told} Mend {rest} as said above, or, if it is meant, {how}:" if accept else told)

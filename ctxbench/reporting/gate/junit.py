@@ -15,6 +15,8 @@ from ctxbench.errors import SHOWN, Fault
 from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting.gate import texts
+from ctxbench.reporting.gate.places import Places, said
+from ctxbench.reporting.gate.short import blamed
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
 _KINDS = ("failure", "error", "skipped")
@@ -37,15 +39,21 @@ class _Case:
     message: str = ""
 
 
-def junit(check: Check, *, strict: bool = False) -> str:
+def junit(check: Check, *, strict: bool = False, places: Places | None = None) -> str:
     """A check as XML; ends with a line feed.
 
     A suite has one case for whether it is comparable, one a metric, one for latency if it was timed, one for the
-    allowance of lost required items, one for each of them, and one for each pin that does not hold. Worse is a failure,
-    not comparable an error, cannot tell (unless `strict`) and what was lost within the allowance, or maybe by chance,
-    are skipped, with the reason.
+    allowance of lost required items, one for each of them, one for each that can no longer be offered, and one for each
+    pin that does not hold. Worse is a failure, not comparable an error, cannot tell (unless `strict`) and what was lost
+    within the allowance, or maybe by chance, are skipped, with the reason.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails.
+        places: where things stand.
     """
-    suites = [(f"{one.selector} on {one.dataset}", list(_cases(one, strict))) for one in check.selectors]
+    places = places or Places()
+    suites = [(f"{one.selector} on {one.dataset}", list(_cases(one, strict, places))) for one in check.selectors]
     return _document(check.name, suites)
 
 
@@ -62,13 +70,13 @@ def refusal(name: str, faults: Sequence[Fault]) -> str:
     return _document(name, [(name, cases)])
 
 
-def _cases(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
+def _cases(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case]:
     if check.verdict is Verdict.NOT_COMPARABLE:
         yield _Case("comparable", "error", str(check.verdict), " ".join(check.reasons))
         yield from _pins(check)
         return
     yield _Case("comparable")
-    yield from _metrics(check, strict)
+    yield from _metrics(check, strict, places)
     yield from _latency(check, strict)
     outcome = _outcome(check.lost_verdict, strict)
     note = "it may be chance: " if check.lost_verdict is Verdict.CANNOT_TELL else "within what may be lost: "
@@ -80,6 +88,8 @@ def _cases(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
         if one.lost and one.required:
             told = _lost(one) if outcome == "failure" else f"{note}{_lost(one)}"
             yield _Case(f"required item: {one.query} {one.item}", outcome or "skipped", "lost", told)
+    for found in check.unmet:
+        yield _Case(f"required item gone: {' or '.join(found.items)}", "failure", "gone", texts.unmet(found))
     yield from _pins(check)
 
 
@@ -100,15 +110,19 @@ def _latency(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
         yield _Case("latency", outcome, str(one.verdict), told if outcome else "")
 
 
-def _metrics(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
+def _metrics(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case]:
+    """Those that fail or may with what is to blame, and where it stands, if that is known."""
     for one in check.metrics:
         metric = parse_metric(one.metric)
         told = (
             f"{one.verdict}: {texts.mean(metric, one.base)} -> {texts.mean(metric, one.head)}, difference "
-            f"{texts.difference(metric, one.comparison)}, p {texts.p_value(one.comparison)}, tolerance "
+            f"{texts.difference(metric, one.comparison)}{texts.p_told(check, one)}, tolerance "
             f"{texts.amount(metric, one.tolerance)}, detectable {texts.amount(metric, one.detectable)}"
         )
         outcome = _outcome(one.verdict, strict)
+        if outcome and (group := blamed(check, one)) is not None:
+            where = said(places.of_cause(group.cause, check.dataset, [check.selector]))
+            told += f"; {texts.cause(group.cause)}{f' ({where})' if where else ''}"
         yield _Case(f"metric: {one.metric}", outcome, str(one.verdict), told if outcome else "")
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, Judged, SelectorCheck, Verdict
-from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
 
 _NAMED = 3  # lost items, and selectors, that are named
-_BLAMED = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
 _LONGEST = 150  # characters of a reason, a cause and a mend
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
@@ -87,11 +85,11 @@ def _lost(selectors: Sequence[SelectorCheck]) -> str:
 def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
     """The cause that cost most, over all selectors, with what mends it; None where no cause is known.
 
-    Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, what is
-    to blame for the metric that decided.
+    Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
+    alone decided on the worst selector, what is to blame for the metric that decided.
     """
     found: dict[tuple[str, Cause], list[CauseGroup]] = {}
-    for one in selectors:
+    for one in () if selectors and _tokens_decided(selectors[0]) else selectors:
         for group in one.causes:
             if group.lost:
                 found.setdefault((one.dataset, group.cause), []).append(group)
@@ -101,17 +99,23 @@ def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
     for one in selectors:
         for judged in one.metrics:
             blame = blamed(one, judged)
-            if blame is not None and judged.verdict is one.verdict and judged.verdict in _BLAMED:
+            if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.BLAMED:
                 return blame.cause, blame.mend
     return None
 
 
+def _tokens_decided(check: SelectorCheck) -> bool:
+    """Whether a verdict is what it is for nothing but prompt tokens."""
+    facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
+    judged = [one for one in check.metrics if one.verdict in texts.BLAMED and one.verdict is check.verdict]
+    return not facts and bool(judged) and all(map(texts.counts_tokens, judged))
+
+
 def blamed(check: SelectorCheck, judged: Judged) -> CauseGroup | None:
     """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
-    if not check.causes:
-        return None
-    counted = parse_metric(judged.metric).declaration.unit == "tokens"
-    return max(check.causes, key=lambda group: group.tokens) if counted else check.causes[0]
+    if texts.counts_tokens(judged):
+        return max(check.causes, key=lambda group: group.tokens, default=None)
+    return next((group for group in check.causes if group.lost or group.gained or group.others), None)
 
 
 def _cut(text: str) -> str:

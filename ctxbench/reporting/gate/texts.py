@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ctxbench.evaluation.gate.baseline_head import Worth
-from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck, Verdict
+from ctxbench.evaluation.gate.model import (
+    Cause,
+    Change,
+    Check,
+    Judged,
+    LatencyJudged,
+    Repriced,
+    SelectorCheck,
+    Unmet,
+    Verdict,
+)
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.reporting import wording
@@ -23,6 +33,7 @@ LATENCY = (
     "requests, and p is of Wilcoxon's signed-rank test, corrected over all latencies. Both sides run by the code that "
     "is here now, so that a change of code is not seen, nor is the time to embed new texts."
 )
+BLAMED = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
 _SEVERITY = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
 
 
@@ -42,6 +53,31 @@ def shared_notices(check: Check) -> tuple[str, ...]:
     if first is None or not others:
         return ()
     return tuple(one for one in first.notices if all(one in other.notices for other in others))
+
+
+def counts_tokens(judged: Judged) -> bool:
+    """Whether a metric counts prompt tokens."""
+    return parse_metric(judged.metric).declaration.unit == "tokens"
+
+
+def p_told(check: SelectorCheck, judged: Judged) -> str:
+    """`, p 0.031`; empty for a selector that is known to answer alike whenever it is asked: what differs is a fact."""
+    return "" if check.deterministic else f", p {p_value(judged.comparison)}"
+
+
+def unmet(found: Unmet) -> str:
+    """On one line: `rule:a (disabled): 2 queries require it, and nothing else would do (q1 and q2)`."""
+    n = wording.count(len(found.queries), "query", "queries")
+    verb = "requires" if len(found.queries) == 1 else "require"
+    told = f"{n} {verb} {'it' if len(found.items) == 1 else 'one of them'}, and nothing else would do"
+    return f"{' or '.join(found.items)} ({found.why}): {told} ({some(found.queries)})"
+
+
+def repriced(found: Repriced) -> str:
+    """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
+    more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
+    over = wording.count(len(found.queries), "query", "queries")
+    return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
 
 
 def title(judged: Judged) -> str:
@@ -163,6 +199,8 @@ def worth(found: Worth) -> str:
         unit, number = wording.unit(metric), wording.number(metric, value)
         if unit == "tokens" and str(metric) == unit:
             told.append(f"{number} tokens a query")
+        elif str(metric) == "total_tokens":
+            told.append(f"{number} with the session's")
         else:
             told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
     told += [wording.count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]

@@ -28,7 +28,8 @@ def more(needed: tuple[int, int] | None) -> str:
     if needed is None:
         return "more labels are unlikely to help"
     fewest, most = (wording.two_digits(one) for one in needed)
-    return f"label about {fewest:,}{f' to {most:,}' if most > fewest else ''} more requests"
+    to = f" to {most:,}" if most > fewest else ""
+    return f"label about {fewest:,}{to} more request{'' if most <= 1 else 's'}"
 
 
 def setting(chosen: Contender) -> str:

@@ -44,7 +44,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
             lines += [*_outcome(dataset, outcome), ""]
     if tuning.datasets:
         lines += [*_wrapped(_LEGEND, 0, 2), ""]
-    return said("\n".join(lines or ["No policy was tuned for.", ""]), plain)
+    return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
 
 def _heading(dataset: DatasetTuning) -> str:

@@ -110,7 +110,7 @@ async def _server(spec: ServerSpec, limits: Limits) -> Part:
 
     if spec.disabled:
         return Part(name=spec.name, kind="server", state="disabled")
-    watch, listing = Watch(spec.secrets), Listing()
+    watch, listing = Watch(spec.secrets, most=limits.size), Listing()
     trouble = ""
     try:
         with anyio.fail_after(limits.timeout):

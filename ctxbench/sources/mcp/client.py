@@ -8,15 +8,16 @@ import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ctxbench.errors import ParameterError
+from ctxbench.httpio import AS_IT_IS
 from ctxbench.sources.mcp.config import ServerSpec
 from ctxbench.sources.mcp.watching import ListingError, Watch
 
 _GRACE = 2.0  # seconds that what a server leaves behind gets to end by SIGTERM, and then by SIGKILL
 _POLL = 0.02  # seconds between two looks at it
-_LARGEST_EVENT = 256 * 2**20  # bytes of one message by HTTP; the SDK's 1 MiB is too little for thousands of tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,16 @@ class Limits:
         timeout: seconds for starting a server and listing all its tools, > 0; stopping it comes on top.
         pages: pages of a listing, > 0.
         tools: tools of a server, > 0.
+        size: bytes that a server sends in all, > 0; as objects they may take a hundred times as much memory.
     """
 
     timeout: float = 30.0
     pages: int = 10_000
     tools: int = 100_000
+    size: int = 32 * 2**20
 
     def __post_init__(self) -> None:
-        if not 0 < self.timeout < float("inf") or self.pages < 1 or self.tools < 1:
+        if not 0 < self.timeout < float("inf") or min(self.pages, self.tools, self.size) < 1:
             raise ParameterError(f"limits must be greater than 0 and finite, got {self}")
 
 
@@ -69,7 +72,7 @@ async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Li
 
     async with _transport(spec, limits, watch) as transport:
         client = Client(transport, cache=None, client_info=_client_info(), message_handler=watch.message)
-        with watch.until_unreadable():
+        with watch.until_given_up():
             async with client:
                 info = client.server_info
                 listing.name, listing.version = (info.name, info.version) if info else ("", "")
@@ -125,18 +128,31 @@ async def _transport(spec: ServerSpec, limits: Limits, watch: Watch) -> AsyncIte
     elif spec.transport == "sse":
         from mcp.client.sse import sse_client
 
-        yield sse_client(spec.url, headers=dict(spec.headers), timeout=limits.timeout, sse_read_timeout=limits.timeout)
+        yield sse_client(
+            spec.url,
+            headers=dict(spec.headers),
+            timeout=limits.timeout,
+            sse_read_timeout=limits.timeout,
+            httpx_client_factory=partial(_http_client, watch),
+        )
     else:
-        import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
         sized = "max_sse_event_size" in inspect.signature(streamable_http_client).parameters  # since 2.3
-        size: dict[str, Any] = {"max_sse_event_size": _LARGEST_EVENT} if sized else {}
-        hooks = {"response": [watch.response]}
-        async with httpx2.AsyncClient(
-            headers=dict(spec.headers), timeout=httpx2.Timeout(limits.timeout), event_hooks=hooks
-        ) as client:
+        # the SDK's 1 MiB is too little for thousands of tools
+        size: dict[str, Any] = {"max_sse_event_size": limits.size} if sized else {}
+        async with _http_client(watch, headers=dict(spec.headers), timeout=limits.timeout) as client:
             yield streamable_http_client(spec.url, http_client=client, **size)
+
+
+def _http_client(watch: Watch, headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:
+    """A client whose responses the watch sees, before their bodies."""
+    import httpx2
+
+    hooks = {"response": [watch.response]}
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
+    client.headers.update(AS_IT_IS)
+    return client
 
 
 async def _end_sessions(processes: Collection[int]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ctxbench.errors import Fault, InputError, suggest
+from ctxbench.secrets import Secrets, in_arguments, in_url
 from ctxbench.sources.jsonc import entry_lines, read_jsonc
-from ctxbench.sources.mcp.secrets import Secrets, in_arguments, in_url
 from ctxbench.sources.mcp.variables import Variables
 from ctxbench.yamlio import YamlPath, line_of
 
@@ -126,7 +126,7 @@ class _Config:
         for key in keys:
             value, where = data[key], (*outer, key)
             if not isinstance(value, dict):
-                self.fault(f"field {key!r} must be an object of servers by name, got {value!r:.40}", where)
+                self.fault(f"field {key!r} must be an object of servers by name", where)
                 continue
             if not value and len(keys) == 1:
                 self.fault(f"field {key!r} holds no server", where)
@@ -165,7 +165,7 @@ class _Entry:
         """The server, or None if faults were noted."""
         before = len(self.config.wrong)
         if not isinstance(self.value, dict):
-            self.fault(f"expected an object with 'command' or 'url', got {self.value!r:.40}")
+            self.fault("expected an object with 'command' or 'url'")  # what stands there may be a URL with a key
             return None
         if self._flag("disabled") is True or self._flag("enabled") is False:
             return ServerSpec(name=self.name, transport="", disabled=True)

@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from ctxbench.sources.mcp.secrets import Secrets
+from ctxbench.httpio import compression
+from ctxbench.secrets import Secrets
 from ctxbench.sources.tools import unusable
+from ctxbench.visible import one_line
 
 _TAIL = 8192  # bytes of standard error that are kept while a server runs
 _READS = 16  # chunks of it that are taken at a time; a server that never stops must not hold the others up
@@ -37,14 +39,17 @@ class Watch:
         logged: warnings of the SDK; not free of secrets.
     """
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Secrets, *, most: int) -> None:
+        """Nothing is heard yet; a server that sends more than `most` bytes in all is given up."""
         self._secrets = secrets
+        self._left = most
+        self._too_much = f"it sent more than {most / 2**20:,.0f} MiB"
         self._tail = b""
         self._cut = False
         self._garbage = 0
         self._first_garbage = ""
         self._status = 0
-        self._unreadable = ""
+        self._given_up = ""
         self._end: Callable[[], None] = lambda: None
         self.started: list[int] = []
         self.logged: list[str] = []
@@ -60,12 +65,21 @@ class Watch:
             answer = _answer(given)
             if answer is not None:
                 why = "; ".join(unusable(answer)) or _problem(message)
-                self._unreadable = f"it gave an answer that cannot be read: {why}"
-                self._end()
+                self._give_up(f"it gave an answer that cannot be read: {why}")
+
+    def count(self, size: int) -> None:
+        """Hear of bytes that have come."""
+        self._left -= size
+        if self._left < 0:
+            self._give_up(self._too_much)
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = self._given_up or why
+        self._end()
 
     @contextmanager
-    def until_unreadable(self) -> Iterator[None]:
-        """End the block when an answer comes that the SDK cannot read, and so would wait for until the time is up.
+    def until_given_up(self) -> Iterator[None]:
+        """End the block when the server sends what is not taken; the SDK would wait or read on until the time is up.
 
         Raises:
             ListingError: one came.
@@ -76,12 +90,19 @@ class Watch:
             self._end = scope.cancel
             yield
         if scope.cancelled_caught:
-            raise ListingError(self._unreadable)
+            raise ListingError(self._given_up)
 
     async def response(self, response: Any) -> None:
-        """The HTTP client's hook: keeps the last status that is an error."""
+        """The HTTP client's hook: keeps the last status that is an error, and refuses what is compressed.
+
+        Raises:
+            ListingError: it is.
+        """
         if response.status_code >= 400:
             self._status = response.status_code
+        if named := compression(response.headers):
+            self._give_up(f"it sent a body in the encoding {named!r:.80}, which it was not asked for")
+            raise ListingError(self._given_up)
 
     @contextmanager
     def stderr(self) -> Iterator[TextIO]:
@@ -124,7 +145,7 @@ class Watch:
     def explain(self, error: BaseException, *, step: str) -> str:
         """Say in one or several lines what went wrong, with what the server said last."""
         leaves = list(_leaves(error))
-        reason = next(filter(None, (_reason(leaf) for leaf in leaves)), "")
+        reason = self._given_up or next(filter(None, (_reason(leaf) for leaf in leaves)), "")
         if not reason:
             leaf = leaves[0]
             words = _INPUT.sub("", str(leaf)).replace(" [type=json_invalid, ]", "")
@@ -142,7 +163,7 @@ class Watch:
         lines = self._last_lines()
         if lines:
             text += "; its last lines on standard error:"
-            text += "".join(f"\n  | {_printable(self._hide(line))[:_WIDTH]}" for line in lines)
+            text += "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
         return text
 
     def _last_lines(self) -> list[str]:
@@ -153,7 +174,7 @@ class Watch:
 
     def _about_garbage(self) -> str:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
-        shown = _printable(self._hide(self._first_garbage))[:80]
+        shown = one_line(self._hide(self._first_garbage))[:80]
         return f"it wrote {count} on standard output that are no messages of MCP, the first: {shown!r}"
 
     def _hide(self, text: str) -> str:
@@ -181,7 +202,7 @@ def quiet_sdk() -> Iterator[None]:
 
 
 class WatchingLoop(asyncio.SelectorEventLoop):
-    """An event loop that tells the watch of a server which processes were started for it; the SDK keeps that secret."""
+    """An event loop that tells the watch of a server what the SDK does not: its processes, and how much it sends."""
 
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
         """Start a process as the loop does."""
@@ -189,7 +210,27 @@ class WatchingLoop(asyncio.SelectorEventLoop):
         watch = _current.get()
         if watch is not None:
             watch.started.append(transport.get_pid())
+            _counted(protocol, "pipe_data_received", watch)
         return transport, protocol
+
+    async def create_connection(self, *args: Any, **options: Any) -> Any:
+        """Connect as the loop does."""
+        transport, protocol = await super().create_connection(*args, **options)
+        watch = _current.get()
+        if watch is not None:
+            _counted(protocol, "data_received", watch)
+        return transport, protocol
+
+
+def _counted(protocol: Any, method: str, watch: Watch) -> None:
+    """Let a watch hear of the bytes, the last argument, that the method of a protocol is given."""
+    receive = getattr(protocol, method)
+
+    def counted(*args: Any) -> None:
+        watch.count(len(args[-1]))
+        receive(*args)
+
+    setattr(protocol, method, counted)
 
 
 class _Collect(logging.Handler):
@@ -261,8 +302,3 @@ def _answer(text: str) -> dict[str, Any] | None:
         return None
     is_answer = isinstance(data, dict) and data.get("id") is not None and ("result" in data or "error" in data)
     return data if is_answer else None
-
-
-def _printable(text: str) -> str:
-    """Without control characters, which would move a terminal's cursor or change its colours."""
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -362,6 +363,33 @@ def test_missing_and_empty_files(folder: Path, remove: str, expected: list[str],
     found = faults_of(folder)
     assert len(found) == 1, found
     assert found[0].startswith(expected[0])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+@pytest.mark.parametrize("name", [CARD, CORPUS, QUERIES, TEST])
+def test_a_pipe_or_a_folder_in_place_of_a_file_is_a_fault(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert [found.split(";")[0] for found in faults_of(folder)] == [f"{name}:0:0 {Path(name).name} is a pipe"]
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    assert [found.split(";")[0] for found in faults_of(folder)] == [f"{name}:0:0 {Path(name).name} is a folder"]
+
+
+def test_of_many_labels_that_occur_twice_a_few_are_told_and_the_rest_is_counted(folder: Path) -> None:
+    path = folder / TEST
+    header, first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([header, first, *others, *[first] * 50_000, ""]))
+    found = faults_of(folder)
+    line = len(others) + 3
+    assert len(found) == 21
+    assert found[0] == (
+        f"qrels/test.tsv:{line}:0 label of 'reference:project%20keys' for query 'q06' occurs twice, first in "
+        "test.tsv, line 2"
+    )
+    assert found[-1] == f"qrels/test.tsv:{line + 20}:0 49,980 more labels from here on occur twice"
+    with pytest.raises(InputError, match=r"line 2 .*\n  49,980 more labels from here on occur twice \("):
+        read_dataset(folder)
 
 
 def test_labels_of_a_split_that_no_query_is_of(folder: Path) -> None:

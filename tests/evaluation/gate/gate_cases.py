@@ -88,8 +88,9 @@ def snapshot(
         items: descriptions by name, or items; others that answers and labels name are added behind them.
         queries: by query id: fields of the query (`text`, `group`, `tags`, ...), and `helpful`: names.
         tokens: by name; `TOKENS` for the rest.
-        **given: fields of `Snapshot`; metrics are completeness, recall, items and tokens unless given. And `scopes`:
-            names of items by the name of a set of them, which queries have as `scope`.
+        **given: fields of `Snapshot`; metrics are those of `measured` unless given. And `scopes`:
+            names of items by the name of a set of them, which queries have as `scope`. And `before`: names of items
+            that labels may require although no selector could offer them, as in a catalog that was edited by hand.
     """
     required, queries, tokens = required or {}, queries or {}, tokens or {}
     facts = {query: _fact(query, one) for query, one in answers.items() if one is not None}
@@ -115,6 +116,7 @@ def snapshot(
         queries=tuple(asked),
         labels=tuple(labels),
         scopes={name: tuple(keys) for name, keys in scopes.items()},
+        before=frozenset(map(item_id, given.pop("before"))) if "before" in given else None,
     )
     counts = {item_id(name): count for name, count in tokens.items()}
     known, wanted = facts_of(dataset, [counts.get(name, TOKENS) for name in catalog.ids])
@@ -134,7 +136,7 @@ def snapshot(
 
 
 def measured(found: Snapshot) -> dict[Any, Any]:
-    """Completeness, recall, items and tokens, counted one query at a time."""
+    """Completeness, recall, items and tokens with the session's and without, counted one query at a time."""
     rows = []
     for name, query in found.queries.items():
         fact = found.answers.get(name) or AnswerFact(query=name, offered=())
@@ -142,9 +144,10 @@ def measured(found: Snapshot) -> dict[Any, Any]:
         added = [one.id for one in fact.offered if one.origin != "session"]
         met = [not there.isdisjoint(one) for one in query.required]
         complete, share = (float(all(met)), sum(met) / len(met)) if met else (math.nan, math.nan)
-        rows.append((complete, share, float(len(added)), float(sum(found.items[one].tokens for one in added))))
-    columns = np.array(rows, dtype=np.float64).reshape(len(rows), 4).T.copy()
-    names = ("completeness", "recall", "items", "tokens")
+        tokens, total = (float(sum(found.items[one].tokens for one in ids)) for ids in (added, there))
+        rows.append((complete, share, float(len(added)), tokens, total))
+    columns = np.array(rows, dtype=np.float64).reshape(len(rows), 5).T.copy()
+    names = ("completeness", "recall", "items", "tokens", "total_tokens")
     return {parse_metric(name): column for name, column in zip(names, columns, strict=True)}
 
 

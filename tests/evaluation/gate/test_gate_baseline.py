@@ -87,14 +87,14 @@ def test_the_layout_is_one_line_an_item_a_query_and_an_answer(folder):
             "query": "q1",
             "offered": [["tool:s:a", 0.8], ["tool:s:b", 0.7]],
             "near": [["tool:s:c", 0.4, 1]],
-            "values": {"completeness": 1, "recall": 1, "items": 2, "tokens": 20},
+            "values": {"completeness": 1, "recall": 1, "items": 2, "tokens": 20, "total_tokens": 20},
         },
         {
             "query": "q2",
             "offered": [["tool:s:c", 0.9]],
-            "values": {"completeness": 0, "recall": 0, "items": 1, "tokens": 10},
+            "values": {"completeness": 0, "recall": 0, "items": 1, "tokens": 10, "total_tokens": 10},
         },
-        {"query": "q3", "offered": [], "values": {"items": 0, "tokens": 0}},
+        {"query": "q3", "offered": [], "values": {"items": 0, "tokens": 0, "total_tokens": 0}},
     ]
 
 

@@ -51,12 +51,13 @@ def test_what_is_left_out_has_its_default(write, tmp_path):
     assert (gate.experiment.name, gate.experiment.datasets) == ("quality", ("workbench",))
     assert gate.experiment.metrics == METRICS
     settings = gate.settings
-    assert settings.metrics == metrics("completeness", "recall", "tokens")
+    assert settings.metrics == metrics("completeness", "recall", "tokens", "total_tokens")
     assert (settings.confidence, settings.max_lost_required, settings.repeats) == (0.95, None, 1)
     assert (settings.pins, settings.allow_removed, settings.seed) == ((), False, 0)
     assert [settings.tolerance(one) for one in settings.metrics] == [
         Tolerance(0.01),
         Tolerance(0.01),
+        Tolerance(0.05, relative=True),
         Tolerance(0.05, relative=True),
     ]
 
@@ -75,9 +76,9 @@ def test_everything_that_is_said_counts(write, tmp_path):
         )
     )
     assert gate.baseline == tmp_path / "kept" / "here"
-    assert gate.experiment.metrics == ("nDCG@10", "items", "tokens")
+    assert gate.experiment.metrics == ("nDCG@10", "items", "tokens", "total_tokens")
     settings = gate.settings
-    assert settings.metrics == metrics("nDCG@10", "items", "tokens")
+    assert settings.metrics == metrics("nDCG@10", "items", "tokens", "total_tokens")
     assert (settings.confidence, settings.max_lost_required, settings.repeats, settings.seed) == (0.9, 0, 5, 7)
     assert settings.tolerances == {
         parse_metric("nDCG@10"): Tolerance(0.02),
@@ -93,8 +94,27 @@ def test_everything_that_is_said_counts(write, tmp_path):
 
 def test_metrics_at_the_top_are_judged_where_the_gate_names_none(write):
     gate = read_gate(write(HEAD + "metrics: [recall, COMP@5]\n"))
-    assert gate.settings.metrics == metrics("recall", "Comp@5")
-    assert gate.experiment.metrics == ("recall", "Comp@5")
+    assert gate.settings.metrics == metrics("recall", "Comp@5", "tokens", "total_tokens")
+    assert gate.experiment.metrics == ("recall", "Comp@5", "tokens", "total_tokens")
+
+
+@pytest.mark.parametrize(
+    ("named", "judged"),
+    [
+        ("[recall]", ("recall", "tokens", "total_tokens")),
+        ("[total_tokens, recall]", ("total_tokens", "recall", "tokens")),
+    ],
+)
+def test_what_an_offer_costs_is_judged_whatever_else_is(write, named, judged):
+    """Else an item that is moved to `always` would be cheaper: no longer searched, and sent with every request."""
+    gate = read_gate(write(HEAD + f"gate: {{metrics: {named}, tolerance: {{total_tokens: 2%}}}}\n"))
+    assert gate.settings.metrics == metrics(*judged)
+    assert gate.settings.tolerance(parse_metric("total_tokens")) == Tolerance(0.02, relative=True)
+
+
+def test_what_is_tolerated_of_tokens_is_tolerated_with_the_sessions(write):
+    settings = read_gate(write(HEAD + "gate: {tolerance: {tokens: 20%}}\n")).settings
+    assert settings.tolerance(parse_metric("total_tokens")) == Tolerance(0.2, relative=True)
 
 
 def test_an_item_may_be_written_as_it_is_read(write):
@@ -136,7 +156,7 @@ def test_faults_of_the_experiment_and_of_the_gate_come_together_by_line(write):
 def test_with_faults_what_is_right_can_still_be_checked(write):
     gate, found = examine_gate(write(HEAD + "gate:\n  metrics: [recall, recal]\n  confidence: 2\n"))
     assert [fault.line for fault in found] == [4, 5]
-    assert gate.settings.metrics == metrics("recall")
+    assert gate.settings.metrics == metrics("recall", "tokens", "total_tokens")
     assert gate.settings.confidence == 0.95
     assert [spec.name for spec in gate.experiment.selectors] == ["semantic", "bm25"]
 

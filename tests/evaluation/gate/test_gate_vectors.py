@@ -445,5 +445,5 @@ print([name for name in ("onnxruntime", "tokenizers", "pandas", "scipy.stats", "
 
 def test_a_check_with_stored_vectors_loads_nothing_heavy(gate):
     command = [sys.executable, "-c", CHECK, str(gate.path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]"

@@ -14,6 +14,7 @@ from ctxbench.evaluation.latency import children
 from ctxbench.evaluation.latency.jobs import Job, spec_of, write_items
 from ctxbench.items import Catalog, Item
 from ctxbench.pipeline import Pipeline
+from tests.children import child
 
 CATALOG = Catalog(
     [
@@ -63,14 +64,18 @@ def test_a_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_child_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "items")  # reading it waits for a writer that never comes
     job(items=str(tmp_path / "items")).write(tmp_path / "job.json")
-    command = [sys.executable, "-m", "ctxbench.evaluation.latency", str(tmp_path / "job.json"), "0"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.poll() is None
-        child.stdin.close()
-        assert child.wait(60) == 1
+    code = (
+        "import sys, time; from ctxbench.evaluation.latency import __main__ as m\n"
+        "m.work = lambda *a, **k: time.sleep(600)\n"
+        f"sys.argv[1:] = [{str(tmp_path / 'job.json')!r}, '0']; sys.exit(m.main())"
+    )
+    command = [sys.executable, "-c", code]
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdin is not None
+        assert started.poll() is None
+        started.stdin.close()
+        assert started.wait(60) == 1
 
 
 def test_what_a_library_prints_does_not_get_into_the_answer(tmp_path: Path) -> None:
@@ -81,10 +86,10 @@ def test_what_a_library_prints_does_not_get_into_the_answer(tmp_path: Path) -> N
         "def noisy(*a, **k):\n    print('noise', flush=True); return real(*a, **k)\n"
         f"m.work = noisy; sys.argv[1:] = [{str(tmp_path / 'job.json')!r}, '{time.monotonic_ns()}']; sys.exit(m.main())"
     )
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        assert json.loads(child.stdout.read())["states"]["cold"]["requests"] == ["q"]
-        assert child.stderr.read() == b"noise\n"
+    ) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        assert json.loads(started.stdout.read())["states"]["cold"]["requests"] == ["q"]
+        assert started.stderr.read() == b"noise\n"

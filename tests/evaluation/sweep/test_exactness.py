@@ -36,7 +36,7 @@ PROPERTY, WIDER = (
     settings(
         max_examples=n, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
     )
-    for n in (int(os.environ.get("CTXBENCH_EXAMPLES", "25")), int(os.environ.get("CTXBENCH_EXAMPLES", "50")))
+    for n in (int(os.environ.get("CTXBENCH_EXAMPLES", "12")), int(os.environ.get("CTXBENCH_EXAMPLES", "25")))
 )
 CATALOG = Catalog(
     [

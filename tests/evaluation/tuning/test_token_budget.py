@@ -111,7 +111,7 @@ class TestRequests:
             read_requests(str(tmp_path / "r.txt"))
 
     def test_what_is_not_there_is_refused(self, tmp_path):
-        with pytest.raises(UserError):
+        with pytest.raises(UserError, match=r"there is no file and no dataset '.*none.txt'; expected a text file"):
             read_requests(str(tmp_path / "none.txt"))
 
     def test_of_many_some_are_drawn_evenly(self):

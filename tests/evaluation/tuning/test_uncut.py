@@ -14,7 +14,7 @@ from ctxbench.errors import InputError, ParameterError
 from ctxbench.evaluation.calibrating.examples import folds_of
 from ctxbench.evaluation.calibrating.fitting import fit
 from ctxbench.evaluation.tuning.sides import TEST, TUNING
-from ctxbench.evaluation.tuning.uncut import OUT_OF_FOLD, found_in, seen_by
+from ctxbench.evaluation.tuning.uncut import OUT_OF_FOLD, found_in, seen_by, shared_with
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Batch
 from ctxbench.selectors.external import FileSelector
@@ -172,6 +172,8 @@ def test_a_fit_that_carries_over_has_seen_its_queries_all_the_same(ready, fitted
     spec = {"retrieve": {"dense": {"depth": 100}}, "refine": [{"probability": {"calibration": str(carried)}}]}
     assert seen_by(Pipeline.of(spec), opened.sides[TUNING]) == counts
     assert not seen_by(Pipeline.of(spec), opened.sides[TEST])
+    assert shared_with(Pipeline.of(spec), opened.sides[TUNING]) == (0 if counts else 2)
+    assert shared_with(Pipeline.of(spec), opened.sides[TEST]) == 0
     write_calibrations(carried, [replace(own, values=values, split="all", **change)])
     assert seen_by(Pipeline.of(spec), opened.sides[TEST])
 

@@ -18,7 +18,9 @@ from ctxbench.evaluation.gate.model import (
     Check,
     Judged,
     PinFailure,
+    Repriced,
     SelectorCheck,
+    Unmet,
     Verdict,
 )
 from ctxbench.evaluation.stats import Estimate, Interval, compare
@@ -132,6 +134,41 @@ def better() -> SelectorCheck:
     return replace(same(), selector="hybrid", verdict=Verdict.BETTER, reasons=("completeness rose.",), gained=2)
 
 
+def gone() -> SelectorCheck:
+    """Worse since required items can no longer be offered, though none was lost; known to answer alike every time."""
+    return replace(
+        same(),
+        verdict=Verdict.WORSE,
+        reasons=("nothing is left that would meet what 3 queries require",),
+        unmet=(
+            Unmet(items=("rule:code%20review",), why="disabled", queries=("q2", "q5")),
+            Unmet(items=("tool:a:x", "tool:a:y"), why="no longer in the catalog", queries=("q7",)),
+        ),
+        deterministic=True,
+    )
+
+
+def dearer() -> SelectorCheck:
+    """Worse since two items cost more where they are offered as before, and one less."""
+    prices = (("tool:a:x", 100, 540, 4), ("tool:a:y", 50, 60, 2), ("rule:z", 9, 8, 1))
+    items = tuple(
+        Repriced(
+            item=name, base=was, head=now, queries=tuple(f"q{place}" for place in range(count)), why="schema edited"
+        )
+        for name, was, now, count in prices
+    )
+    cause = Cause(kind=CauseKind.DEARER, subjects=("tool:a:x", "tool:a:y"), detail="2 items cost more prompt tokens")
+    return replace(
+        same(),
+        verdict=Verdict.WORSE,
+        reasons=("tokens rose.",),
+        metrics=(judged("tokens", Verdict.WORSE, [100.0] * 20, [150.0 + place for place in range(20)]),),
+        causes=(CauseGroup(cause=cause, lost=0, gained=0, others=0, tokens=1780, queries=("q0", "q1")),),
+        repriced=items,
+        deterministic=True,
+    )
+
+
 def check(*selectors: SelectorCheck, **given: Any) -> Check:
     told = {"name": "gate.yaml", "base": "gate.baseline", "head": "this run", "baseline": "gate.baseline", **given}
     return Check(selectors=selectors, **told)
@@ -149,6 +186,8 @@ def hostile() -> Check:
             changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=HOSTILE, mend=HOSTILE),),
             causes=(CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=HOSTILE),),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
+            unmet=(Unmet(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),
+            repriced=(Repriced(item=HOSTILE, base=1, head=2, queries=(HOSTILE,), why=HOSTILE),),
             swaps=(HOSTILE,),
             left_out={"new": (HOSTILE,)},
             notices=(HOSTILE,),
@@ -181,7 +220,8 @@ def many(n: int) -> Check:
 @pytest.fixture
 def made() -> SimpleNamespace:
     """Makers of checks."""
-    makers: tuple[Callable[..., Any], ...] = (worse, same, cannot_tell, not_comparable, better, check, hostile, many)
+    checks = (worse, same, cannot_tell, not_comparable, better, gone, dearer)
+    makers: tuple[Callable[..., Any], ...] = (*checks, check, hostile, many)
     return SimpleNamespace(
         **{one.__name__: one for one in makers},
         judged=judged,

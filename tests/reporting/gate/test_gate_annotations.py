@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ctxbench.errors import Fault
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
-from ctxbench.reporting.gate.annotations import MOST, Places, refusal, workflow_commands
-from ctxbench.reporting.workflow import harmless
+from ctxbench.reporting.gate.annotations import MOST, refusal, workflow_commands
+from ctxbench.reporting.gate.places import Places
+from ctxbench.visible import harmless
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
 
@@ -131,6 +132,40 @@ def test_only_so_many_are_given_as_are_shown(made):
     assert errors[-1][2] == "23 more stand in the summary and in the log of this step"
     assert warnings[-1][2] == "2 more stand in the summary and in the log of this step"
     assert "30 required items lost" in errors[1][1]["title"]  # the most costly cause
+
+
+def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_labels_that_require_it(made):
+    check = made.check(made.gone(), replace(made.gone(), selector="other"))
+    places = Places(
+        item=lambda _dataset, item: ("c.jsonl", 7) if item.startswith("rule:") else ("c.jsonl", 0),
+        labels=lambda _dataset, query: (f"labels of {query}", 2),
+    )
+    found = read(workflow_commands(check, places=places))
+    title = "required item gone from desk"
+    assert [(kind, about) for kind, about, _ in found] == [
+        ("error", {"file": "c.jsonl", "line": "7", "title": title}),
+        ("error", {"file": "labels of q7", "line": "2", "title": title}),
+    ]
+    assert found[0][2] == "rule:code%20review (disabled): 2 queries require it, and nothing else would do (q2 and q5)"
+
+
+def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):
+    lines = {"tool:a:x": 3, "tool:a:y": 4, "rule:z": 5}
+    places = Places(item=lambda _dataset, item: ("c.jsonl", lines[item]))
+    found = read(workflow_commands(made.check(made.dearer()), places=places))
+    assert [(kind, about["line"]) for kind, about, _ in found] == [("error", "3"), ("warning", "3"), ("warning", "4")]
+    assert found[0][2].endswith("; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)")
+    assert found[1][1]["title"] == "item dearer on desk"
+    assert found[1][2] == ("tool:a:x costs 540 prompt tokens and cost 100 (schema edited): 1,760 more over 4 queries")
+    same = replace(made.dearer(), metrics=())
+    assert workflow_commands(made.check(same), places=places) == ""
+
+
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
+    for deterministic in (True, False):
+        check = made.check(replace(made.worse(), deterministic=deterministic))
+        (told,) = (text for _, about, text in read(workflow_commands(check)) if "completeness" in about["title"])
+        assert (", p 0.0020, tolerance" in told) is not deterministic
 
 
 def test_what_may_be_lost_by_chance_is_an_error_only_strictly(made):

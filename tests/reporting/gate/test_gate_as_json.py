@@ -12,6 +12,7 @@ from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, PinFailure
 from ctxbench.jsonio import dump_json
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.as_json import check_dict, refusal_dict
+from ctxbench.reporting.gate.places import Places
 
 
 def read(check, **given):
@@ -24,7 +25,7 @@ def test_everything_is_there(made):
     (one,) = told["selectors"]
     assert {one.name for one in fields(SelectorCheck)} <= set(one)
     cause = {"cause", "subjects", "detail"}
-    assert {field.name for field in fields(CauseGroup)} | cause == set(one["causes"][0])
+    assert {field.name for field in fields(CauseGroup)} | cause | {"file", "line"} == set(one["causes"][0])
     assert {field.name for field in fields(PinFailure)} == set(one["pins"][0])
     assert len(one["changes"]) == 2
     assert one["changes"][0] == {
@@ -51,6 +52,49 @@ def test_a_metric_has_means_comparison_tolerance_and_what_is_detectable(made):
     assert (first["comparison"]["higher_on"], first["comparison"]["lower_on"]) == (0, 10)
     assert (first["tolerance"], first["detectable"]) == (0.01, 0.1)
     assert second["detectable"] is None
+
+
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
+    steady, noisy = read(made.check(replace(made.worse(), deterministic=True), made.worse()))["selectors"]
+    assert (steady["deterministic"], noisy["deterministic"]) == (True, False)
+    compared = [one["metrics"][0]["comparison"] for one in (steady, noisy)]
+    assert (compared[0]["p"], compared[0]["p_holm"]) == (None, None)
+    assert compared[0] == compared[1] | {"p": None, "p_holm": None}
+
+
+def test_what_is_gone_and_what_costs_otherwise_have_their_places(made):
+    places = Places(item=lambda _dataset, item: ("c.jsonl", 4) if item == "tool:a:y" else ("c.jsonl", 0))
+    gone, dearer = json.loads(dump_json(check_dict(made.check(made.gone(), made.dearer()), places=places)))["selectors"]
+    assert gone["unmet"] == [
+        {
+            "items": ["rule:code%20review"],
+            "why": "disabled",
+            "queries": ["q2", "q5"],
+            "file": "c.jsonl",
+            "line": None,
+        },
+        {
+            "items": ["tool:a:x", "tool:a:y"],
+            "why": "no longer in the catalog",
+            "queries": ["q7"],
+            "file": "c.jsonl",
+            "line": 4,
+        },
+    ]
+    assert dearer["repriced"][1] == {
+        "item": "tool:a:y",
+        "base": 50,
+        "head": 60,
+        "queries": ["q0", "q1"],
+        "why": "schema edited",
+        "tokens": 20,
+        "file": "c.jsonl",
+        "line": 4,
+    }
+    (cause,) = dearer["causes"]
+    assert (cause["cause"], cause["file"], cause["line"]) == ("item dearer", "c.jsonl", 4)
+    (plain,) = read(made.check(made.dearer()))["selectors"]
+    assert (plain["causes"][0]["file"], plain["causes"][0]["line"]) == (None, None)
 
 
 def test_the_exit_code_is_that_of_the_process(made):

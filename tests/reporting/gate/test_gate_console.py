@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ctxbench.console import say
 from ctxbench.reporting.gate.blocks import Code, Document, Section, Table
 from ctxbench.reporting.gate.console import console_text
 from ctxbench.reporting.gate.document import document
@@ -87,13 +88,14 @@ def test_plain_text_is_ascii(made):
     assert "-50.0 (-" in console_text(document(made.check(made.worse())), plain=True)
 
 
-def test_nothing_that_others_wrote_is_a_control_character_or_a_workflow_command(made):
+def test_nothing_that_others_wrote_is_a_control_character_or_a_workflow_command(made, capsys):
     command = "::add-mask::x ##[error]y " * 20
     worse = made.worse()
     told = replace(worse, reasons=(command,), changes=(replace(made.LOST, rule=command),), texts={"q2": command})
     for check in (made.check(told, name=command, notices=(command,)), made.hostile()):
         for width in (40, 61, 100):
-            text = console_text(document(check), width=width)
+            say(*console_text(document(check), width=width).splitlines())
+            text = capsys.readouterr().out
             assert not any(line.lstrip().startswith("::") for line in text.splitlines())
             assert "##[" not in text
             assert all(c.isprintable() or c == "\n" for c in text)

@@ -9,8 +9,9 @@ import pytest
 from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.evaluation.gate.model import Cause, CauseKind, Verdict
 from ctxbench.reporting.gate import texts
-from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text
+from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text, Weight
 from ctxbench.reporting.gate.document import document, refusal
+from ctxbench.reporting.gate.places import Places
 
 ACCEPT = "ctxbench check gate.yaml --accept"
 
@@ -68,6 +69,54 @@ def test_a_metric_has_both_means_difference_p_tolerance_verdict_and_what_is_dete
     assert first[4].startswith("\u221250.0 (")
     assert first[5:] == ("0.0020", "1.0 points", "10.0 points", "20")
     assert second == ("tokens", "same", "100", "100", "0.0", "1", "12 tokens", "-", "20")
+
+
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
+    steady = replace(made.worse(), deterministic=True)
+    told = document(made.check(steady))
+    found = tables(told.sections[0])["Metrics"]
+    assert "p" not in found.head
+    assert found.rows[0][5:] == ("1.0 points", "10.0 points", "20")
+    assert found.numbers == frozenset(range(2, 8))
+    assert not any("corrected" in block.text for block in told.closing)
+    mixed = document(made.check(steady, made.cannot_tell()))
+    assert ["p" in tables(section)["Metrics"].head for section in mixed.sections] == [False, True]
+    assert any("p is corrected" in block.text for block in mixed.closing)
+
+
+def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(made):
+    places = Places(item=lambda _dataset, item: ("data/corpus.jsonl", 7 if item.startswith("rule:") else 0))
+    told = document(made.check(made.gone()), accept=ACCEPT, places=places)
+    found = tables(told.sections[0])["Required items that can no longer be offered"]
+    assert found.head == ("item", "where", "what became of it", "queries")
+    assert found.rows == (
+        ("rule:code%20review", "data/corpus.jsonl:7", "disabled", "2 (q2 and q5)"),
+        ("tool:a:x or tool:a:y", "data/corpus.jsonl", "no longer in the catalog", "1 (q7)"),
+    )
+    nowhere = tables(document(made.check(made.gone())).sections[0])["Required items that can no longer be offered"]
+    assert nowhere.head == ("item", "what became of it", "queries")
+    assert "no reason to fail with --allow-removed" in told.closing[-2].text
+    assert told.closing[-1] == Code(ACCEPT)
+
+
+def test_items_that_cost_otherwise_are_told_with_file_and_line_and_so_are_causes(made):
+    lines = {"tool:a:x": 3, "tool:a:y": 4, "rule:z": 5}
+    places = Places(item=lambda _dataset, item: ("c.jsonl", lines[item]))
+    found = tables(document(made.check(made.dearer()), places=places).sections[0])
+    cause = dict(zip(found["Causes, most costly first"].head, found["Causes, most costly first"].rows[0], strict=True))
+    assert cause["cause"] == "item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)"
+    assert (cause["where"], cause["prompt tokens"]) == ("c.jsonl:3", "+1,780")
+    prices = found["Items that cost otherwise where they are offered as before"]
+    assert prices.head == ("item", "where", "prompt tokens", "what was done", "queries", "tokens added")
+    assert prices.rows == (
+        ("tool:a:x", "c.jsonl:3", "100 -> 540", "schema edited", "4", "+1,760"),
+        ("tool:a:y", "c.jsonl:4", "50 -> 60", "schema edited", "2", "+20"),
+        ("rule:z", "c.jsonl:5", "9 -> 8", "schema edited", "1", "-1"),
+    )
+    assert (prices.numbers, prices.weight) == (frozenset({2, 4, 5}), Weight.COST)
+    plain = tables(document(made.check(replace(made.dearer(), metrics=()))).sections[0])
+    prices = plain["Items that cost otherwise where they are offered as before"]
+    assert (prices.head[1], prices.numbers, prices.weight) == ("prompt tokens", frozenset({1, 3, 4}), Weight.DETAIL)
 
 
 def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ctxbench.errors import Fault
 from ctxbench.evaluation.gate.model import Verdict
 from ctxbench.reporting.gate.junit import junit, refusal
+from ctxbench.reporting.gate.places import Places
 
 # Elements of junit-10.xsd (Jenkins' xunit plugin) that are used: attributes that must and that may stand, and children.
 SCHEMA = {
@@ -63,6 +64,38 @@ def test_a_suite_for_each_selector_and_a_case_for_each_question(made):
     }
     assert root.find(".//error").get("message") == "query q7 has no answer: the endpoint returned 500."
     assert "missed by 0.0500; score 0.5000 -> 0.2500" in root.find(".//failure[@type='lost']").get("message")
+
+
+def test_what_can_no_longer_be_offered_fails_though_nothing_was_lost(made):
+    (suite,) = read(junit(made.check(made.gone())))
+    assert outcomes(suite) == {
+        "comparable": "passed",
+        "metric: completeness": "passed",
+        "required items": "passed",
+        "required item gone: rule:code%20review": "failure",
+        "required item gone: tool:a:x or tool:a:y": "failure",
+    }
+    assert [one.get("message") for one in suite.findall(".//failure[@type='gone']")] == [
+        "rule:code%20review (disabled): 2 queries require it, and nothing else would do (q2 and q5)",
+        "tool:a:x or tool:a:y (no longer in the catalog): 1 query requires one of them, and nothing else would do (q7)",
+    ]
+
+
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
+    for deterministic in (True, False):
+        (suite,) = read(junit(made.check(replace(made.worse(), deterministic=deterministic))))
+        told = suite.find(".//failure").get("message")
+        assert told.startswith("worse: 100.0")
+        assert (", p 0.0020, tolerance" in told) is not deterministic
+        assert ("), tolerance 1.0 points" in told) is deterministic
+
+
+def test_a_metric_that_fails_names_what_is_to_blame_with_its_place(made):
+    places = Places(item=lambda _dataset, item: ("c.jsonl", 3) if item == "tool:a:x" else ("c.jsonl", 0))
+    for named, where in (({}, ""), ({"places": places}, " (c.jsonl:3)")):
+        (suite,) = read(junit(made.check(made.dearer()), **named))
+        told = suite.find(".//failure").get("message")
+        assert told.endswith(f"; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y){where}")
 
 
 def test_strictly_what_cannot_be_told_fails(made):

@@ -46,6 +46,7 @@ def test_no_baseline_makes_a_pin_hold(made):
     assert not acceptable(made.check(pinned(made), made.better()))  # which changes nothing about the exit code
     assert acceptable(made.check(pinned(made), made.worse()))
     assert acceptable(made.check(replace(pinned(made), lost=3, allowed=1)))
+    assert acceptable(made.check(replace(pinned(made), unmet=made.gone().unmet)))
     assert pins_told(made.check(made.same())) == ""
     first, *_ = pinned(made).pins
     several = replace(pinned(made), pins=(first, replace(first, line=3), replace(first, line=3, query="q9")))
@@ -119,6 +120,19 @@ def test_where_nothing_was_lost_the_cause_is_that_of_the_metric_that_decided(mad
     one = replace(made.worse(), changes=(), lost=0, causes=groups, metrics=metrics)
     assert costliest((one,))[0].detail == detail
     assert costliest((replace(one, metrics=()),)) is None
+
+
+def test_what_became_dearer_is_to_blame_for_tokens_and_for_nothing_else(made):
+    assert costliest((made.dearer(),))[0].kind is CauseKind.DEARER
+    judged = (made.worse().metrics[0],)
+    assert costliest((replace(made.dearer(), metrics=judged),)) is None
+
+
+def test_where_tokens_alone_decided_what_was_lost_within_the_allowance_is_not_the_headline(made):
+    both = replace(made.dearer(), causes=(*made.worse().causes, *made.dearer().causes), lost=1, allowed=1)
+    assert costliest((both,))[0].kind is CauseKind.DEARER
+    assert costliest((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
+    assert costliest((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED
 
 
 def test_though_counts_what_was_lost_and_gained_over_all_selectors(made):

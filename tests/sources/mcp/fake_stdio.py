@@ -14,6 +14,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote
+
+
+def encodings(secret):
+    """A secret as a server may write it: base64 alone and in a pair, hexadecimal, percent-encoded."""
+    data = secret.encode()
+    for one in (data, b"me:" + data, b"someone:" + data, data + b":", b"me@corp.example:" + data + b"\n"):
+        for text in (base64.b64encode(one).decode(), base64.urlsafe_b64encode(one).decode()):
+            yield from (text, text.rstrip("="), f"Basic {text},")
+    yield from (data.hex(), data.hex().upper(), quote(secret), quote(secret, safe=""))
+    yield from (f"?key={quote(secret, safe='').lower()}&x", "".join(f"%{byte:02X}" for byte in data))
 
 
 def answer(request, result):
@@ -43,6 +54,9 @@ def page(mode, cursor):
     if mode == "leak":
         secret = os.environ["SECRET"]
         return [tool("leaky", description=f"Key: {secret}", inputSchema={"type": "object", "default": [secret]})], None
+    if mode == "encodes":
+        description = " ".join(encodings(os.environ["SECRET"]))
+        return [tool("leaky", description=description, inputSchema={"type": "object", "default": description})], None
     if mode == "named":  # a secret in the name of a tool, and in that of a field
         return [tool("x" * 90 + os.environ["SECRET"]), tool("b")], None
     if mode == "fields":
@@ -109,10 +123,9 @@ def main(mode):
         time.sleep(600)
     if mode == "stubborn":  # neither the end of its input nor SIGTERM makes it stop
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        while True:
-            time.sleep(600)
+        time.sleep(600)
     if mode == "parent":  # the server is a child, as with npx
-        subprocess.run([sys.executable, __file__, "stubborn"], check=False)
+        subprocess.run([sys.executable, __file__, "stubborn"], check=False, timeout=120)
     if mode == "leaves_child":  # which goes on when the server exits; SIGTERM does not end it
         subprocess.Popen([sys.executable, __file__, "stubborn"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while len(Path(os.environ["FAKE_PIDS"]).read_text().split()) < 2:
@@ -126,8 +139,14 @@ def main(mode):
     if mode == "decodes":
         print("no such user:", base64.b64decode(os.environ["LOGIN"].split()[1]).decode(), sys.argv[2:], file=sys.stderr)
         sys.exit(1)
+    if mode == "encodes_and_ends":
+        print(*encodings(os.environ["SECRET"]), sep="\n", file=sys.stderr)
+        sys.exit(1)
     if mode == "noisy":  # more than a pipe holds
         print("noise\n" * 50_000, file=sys.stderr, flush=True)
+    if mode == "flood":
+        while True:
+            print("x" * 65_536, end="")
     serve(mode)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,10 +26,13 @@ from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
 from ctxbench.sources.mcp.client import Limits
 from ctxbench.sources.mcp.config import read_mcp_config
 from ctxbench.sources.snapshots import Part, capture, write_snapshot
+from tests.children import child
+from tests.planted import places
 
 FAKE = str(Path(__file__).parent / "fake_stdio.py")
 SECRET = "tiger-42-house"
 SHORT = Limits(timeout=4)
+PACKED = gzip.compress(gzip.compress(bytes(2**26)))
 
 
 @pytest.fixture
@@ -183,6 +189,22 @@ def test_credentials_are_hidden_decoded_too_and_so_are_those_among_arguments(tmp
     assert said.endswith("| no such user: <hidden> ['-e', 'GITHUB_TOKEN=<hidden>', '--pat', '<hidden>']")
 
 
+@pytest.mark.parametrize("secret", [SECRET, "tiger>>42???/house é", "gh0p>1"])
+def test_a_secret_that_a_server_encodes_is_in_nothing_that_is_kept(
+    fake: Callable[..., Path], tmp_path: Path, secret: str
+) -> None:
+    servers = {
+        mode: {"command": sys.executable, "args": [FAKE, mode], "env": {"API_KEY": secret, "SECRET": secret}}
+        for mode in ("encodes", "encodes_and_ends")
+    }
+    snapshot = capture(mcp_servers(fake("plain", **servers), limits=SHORT))
+    write_snapshot(snapshot, tmp_path / "out")
+    assert places(tmp_path / "out", secret) == []
+    (leaky,) = (item for item in snapshot.catalog if item.name == "leaky")
+    assert leaky.description.count("<hidden>") == 36  # 5 texts in 2 alphabets and 3 ways each, and 6 more
+    assert "<hidden>" in snapshot.parts[2].error
+
+
 def test_a_short_secret_is_hidden_and_what_is_none_stays(tmp_path: Path) -> None:
     env = {"PIN": "48151", "SCOPE": "issues", "NODE_ENV": "production"}
     config = tmp_path / "mcp.json"
@@ -260,15 +282,15 @@ def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path]
         "try: mcp_servers(sys.argv[1])()\n"
         "except KeyboardInterrupt: sys.exit(130)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program, str(config)], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not pids.exists() or len(pids.read_text().split()) < 4:  # the child of `parent`, too
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(number)
-    time.sleep(0.3)
-    process.send_signal(number)  # whoever is impatient does not make it worse
-    _, said = process.communicate(timeout=60)
+    with child([sys.executable, "-c", program, config], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not pids.exists() or len(pids.read_text().split()) < 4:  # the child of `parent`, too
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        time.sleep(0.3)
+        process.send_signal(number)  # whoever is impatient does not make it worse
+        _, said = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert said == ""
     assert alive(pids) == []
@@ -303,6 +325,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(401, b"no", "text/plain")
         elif mode == "broken":
             self.reply(500, f"stack trace {self.headers.get('X-Key')}".encode(), "text/html")
+        elif mode in ("packed", "flood"):
+            self.junk(mode, "application/json")
         elif mode == "page":
             self.reply(200, b"<html>", "text/html")
         elif mode == "cut":  # what the SDK says of it shows a part only
@@ -332,10 +356,28 @@ class Handler(BaseHTTPRequestHandler):
         return {"error": {"code": -32601, "message": "Method not found"}}
 
     def do_GET(self) -> None:
-        self.reply(405, b"", "text/plain")
+        mode = self.path.split("/")[1]
+        if mode in ("packed", "flood"):
+            self.junk(mode, "text/event-stream")
+        else:
+            self.reply(405, b"", "text/plain")
 
-    def reply(self, status: int, body: bytes, kind: str) -> None:
+    def junk(self, mode: str, kind: str) -> None:
+        """Far more than was asked for: packed, or without an end."""
+        if mode == "packed":
+            self.reply(200, PACKED, kind, encoding="gzip, gzip")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        with suppress(OSError):
+            while not self.server.release.is_set():  # type: ignore[attr-defined]
+                self.wfile.write(b": a comment\n" * 5000)
+
+    def reply(self, status: int, body: bytes, kind: str, encoding: str = "") -> None:
         self.send_response(status)
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -354,7 +396,7 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.release.set()  # type: ignore[attr-defined]
         server.shutdown()
-        thread.join()
+        thread.join(timeout=60)
 
 
 def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
@@ -388,3 +430,30 @@ def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
     assert "xx" not in errors["cut"]
     assert "tiger" not in repr(parts)
     assert "wrong-key" not in repr(parts)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_what_a_server_sends_is_bounded(address: str, fake: Callable[..., Path], transport: str) -> None:
+    servers = {mode: {"type": transport, "url": f"{address}/{mode}/mcp"} for mode in ("packed", "flood")}
+    tracemalloc.start()
+    try:
+        parts = parts_of(fake(**servers), Limits(timeout=60, size=2**20))
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+    errors = {name: part.error for name, part in parts.items()}
+    assert errors == {
+        "packed": "it sent a body in the encoding 'gzip, gzip', which it was not asked for",
+        "flood": "it sent more than 1 MiB",
+    }
+
+
+def test_what_a_program_sends_is_bounded(fake: Callable[..., Path], pids: Path) -> None:
+    parts = parts_of(fake("flood"), Limits(timeout=60, size=2**20))
+    assert parts["flood"].error == "it sent more than 1 MiB"
+    assert alive(pids) == []
+
+
+def test_many_tools_are_fewer_bytes_than_a_server_may_send(fake: Callable[..., Path]) -> None:
+    assert len(parts_of(fake("thousands"), Limits(size=2**20))["thousands"].items) == 0
+    assert len(parts_of(fake("thousands"), Limits(size=2**21))["thousands"].items) == 3000

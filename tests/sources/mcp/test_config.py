@@ -123,7 +123,7 @@ def test_all_faults_come_at_once_without_values(tmp_path: Path) -> None:
         (2, "server 'a': field 'args' must be a list of texts"),
         (3, f"server 'b': field 'args.0': {editor}"),
         (3, f"server 'b': field 'command': {missing}"),
-        (4, "server 'c': expected an object with 'command' or 'url', got 3"),
+        (4, "server 'c': expected an object with 'command' or 'url'"),
     ]
 
 
@@ -156,7 +156,7 @@ def test_what_is_wrong_with_a_server_is_said(fields: dict[str, Any], message: st
         ([], "expected an object with 'mcpServers' or 'servers'; a list of tools is read by `ctxbench data import`"),
         ({"tools": []}, "a list of tools"),
         ({"mcpservers": {}}, "expected an object with 'mcpServers' or 'servers'"),
-        ({"mcpServers": []}, "must be an object of servers by name, got []"),
+        ({"mcpServers": []}, "must be an object of servers by name"),
         ({"mcpServers": {}}, "holds no server"),
         ({"mcpServers": {"": {"command": "x"}}}, "a server has no name"),
         (

@@ -16,6 +16,7 @@ from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.mcp.capturing import mcp_servers
 from ctxbench.sources.mcp.client import Limits
 from ctxbench.sources.snapshots import Part, capture, write_snapshot
+from tests.children import child
 
 SERVERS = Path(__file__).parents[3] / ".venv" / "servers"
 PYTHON = SERVERS / "python" / "bin"
@@ -101,13 +102,12 @@ def test_a_server_of_npm_by_http(mode: str, path: str, transport: str, tmp_path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen(
+    with child(
         [NODE / "mcp-server-everything", mode],
         env={**os.environ, "PORT": str(port)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )
-    try:
+    ) as server:
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -121,6 +121,4 @@ def test_a_server_of_npm_by_http(mode: str, path: str, transport: str, tmp_path:
         part = captured(tmp_path, {"everything": {"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}}})
         assert names(part["everything"]) >= {"echo", "get-sum"}
         assert part["everything"].details["transport"] == transport
-    finally:
         server.terminate()
-        server.wait(30)

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from ctxbench.errors import Fault, InputError, ParameterError
 from ctxbench.evaluation.datasets.dataset import SPLITS, Dataset, name_fault
-from ctxbench.fileio import read_bytes
+from ctxbench.fileio import read_bytes, readable
 from ctxbench.items import ITEM_TYPES, Catalog, Item, ItemKey
 
 OURS = "ctxbench"  # the key of `metadata` under which an export keeps what the format has no place for
@@ -234,7 +234,7 @@ def _shown_name(path: Path, files: Sequence[Path]) -> str:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(read_bytes(path)).hexdigest()
+    return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
 
 
 def _with_some(count: int, ids: Sequence[str]) -> str:

@@ -6,7 +6,16 @@ import base64
 
 import pytest
 
-from ctxbench.sources.mcp.secrets import Secrets, in_arguments, in_url, is_secret_name
+from ctxbench.secrets import (
+    Secrets,
+    in_arguments,
+    in_url,
+    is_secret_name,
+    secrets_in_url,
+    shown_text,
+    shown_url,
+)
+from tests.planted import GITHUB
 
 
 def hiding(*values: str, name: str = "TOKEN") -> Secrets:
@@ -153,3 +162,76 @@ def test_parts_of_a_url_that_look_secret_are_found() -> None:
     ]  # fmt: skip
     assert in_url("http://[broken/") == [("url", "http://[broken/")]
     assert in_url("http://host/mcp") == []
+
+
+PAIR = base64.b64encode(b"me@corp.example:tiger>>42???").decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (base64.b64encode(b"tiger>>42???").decode(), "<hidden>"),
+        (base64.urlsafe_b64encode(b"tiger>>42???").decode(), "<hidden>"),
+        ("hex 74696765723e3e34323f3f3f, 74696765723E3E34323F3F3F.", "hex <hidden>, <hidden>."),
+        ("?key=tiger%3E%3E42%3F%3F%3F&x, tiger%3e%3e42%3f%3f%3f", "?key=<hidden>&x, <hidden>"),
+        (f"Authorization: Basic {PAIR}", f"Authorization: Basic {PAIR[:22]}<hidden>"),
+    ],
+)
+def test_a_value_is_hidden_where_it_is_encoded(text: str, hidden: str) -> None:
+    assert hiding("tiger>>42???").hide_in(text) == hidden
+    assert hiding("tiger>>42???").hide(text) == hidden
+
+
+def test_a_short_secret_is_hidden_in_a_pair_with_another_value() -> None:
+    secrets = Secrets([("USER", "anna"), ("PASSWORD", "pw-1")])
+    assert secrets.hide_in(base64.b64encode(b"anna:pw-1").decode()) == "<hidden>"
+    assert secrets.hide_in(base64.b64encode(b"x-pw-1-y").decode()) == base64.b64encode(b"x-pw-1-y").decode()
+
+
+def test_what_is_no_secret_stays_where_it_is_encoded_too() -> None:
+    secrets = Secrets([("NODE_ENV", "production"), ("DEBUG", "true"), ("LEVEL", "info"), ("HOME", "/home/me/work")])
+    text = f"{base64.b64encode(b'production').decode()} true info 1 /home/me/work {b'production'.hex()} production"
+    assert secrets.hide_in(text) == text
+
+
+def test_the_scheme_of_a_header_is_left_in_errors() -> None:
+    assert Secrets([("Authorization", "Bearer tiger42")]).hide("expected Bearer, got tiger42") == (
+        "expected Bearer, got <hidden>"
+    )
+
+
+def test_of_a_url_only_secrets_are_taken() -> None:
+    url = f"https://host/v1/context-selector-v2/{GITHUB}?model=small&k=20&sig=ab%2Fc&api_key=k1"
+    assert secrets_in_url(url) == [("sig", "ab%2Fc"), ("sig", "ab/c"), ("api_key", "k1"), ("path", GITHUB)]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://host:8/v1/context-selector-v2/select", "https://host:8/v1/context-selector-v2/select"),
+        (f"https://host/{GITHUB}/select?api_key=k1#part", "https://host/<hidden>/select"),
+        ("https://me:pass@host/x", "https://host/x"),
+        ("https://me:pa/ss@host/x", "https://host/x"),
+        ("me:pass@host/x?key=1", "host/x"),
+        ("http://[::1]:80/x", "http://[::1]:80/x"),
+        ("http://[::1", "http://[::1"),
+        ("https://host/@scope/name", "https://host/@scope/name"),
+        ("", ""),
+    ],
+)
+def test_a_url_as_it_may_be_shown(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("unknown selector 'https://me:pass@host/x?k=2&api_key=k1&sig=k2'; Known: a",
+         "unknown selector 'https://host/x?k=2&api_key=<hidden>&sig=<hidden>'; Known: a"),
+        (f"got ['{GITHUB}'] (a.yaml, line 3)", "got ['ghp_…'] (a.yaml, line 3)"),
+        ("token must be a text, got 3; see https://yaml.org/spec/1.2.2/#103-core-schema",
+         "token must be a text, got 3; see https://yaml.org/spec/1.2.2/#103-core-schema"),
+    ],
+)  # fmt: skip
+def test_a_message_as_it_may_be_shown(text: str, shown: str) -> None:
+    assert shown_text(text) == shown

@@ -1,7 +1,8 @@
-"""What must not leave a configuration: secrets in `env`, headers, arguments and URLs, taken out of what is kept.
+"""Secrets whose values are known, from `env`, headers, arguments and URLs: taken out of what is kept and shown.
 
 Every value is hidden in errors. In the definitions of tools only secrets are, for ordinary values (`production`) stand
 there by chance. A value is a secret if its name says so (`GITHUB_TOKEN`, `--pat`), or if it is long and has a digit.
+Secrets that nobody named, and that only their form gives away, are for `ctxbench.redaction`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from ctxbench.encoded import encoded
 from ctxbench.jsonio import dump_json
+from ctxbench.redaction import masked
 
 Named: TypeAlias = tuple[str, str]  # a value behind its name: a variable, a header, a flag
 
@@ -24,7 +27,8 @@ _ANYWHERE = 6  # from which it is hidden inside of words, too, unless it consist
 _LONG = 16  # from which a value with a digit is taken for a secret, whatever its name
 
 _NAMES = re.compile(  # in a name in lower case with _ around and between its words
-    r"key(?!word|board)|token(?!s|iz)|secret|passw|passphrase|pass_|credential|cookie|auth(?!or(?!i))|_(?:pat|pin|pwd)_"
+    r"key(?!word|board)|token(?!s|iz)|secret|passw|passphrase|pass_|credential|cookie|auth(?!or(?!i))"
+    r"|_(?:pat|pin|pwd|sig|signature)_"
 )
 _ABOUT = re.compile(r"_(?:type|mode|method|format|enabled|required|limit|ur[li]|path|file|dir|timeout|ttl)_$")
 _ORDINARY = {"apikey", "authorization", "basic", "bearer", "digest", "false", "none", "null", "token", "true"}
@@ -35,25 +39,38 @@ _PIECE = re.compile(r"""[^\s"'{}\[\](),;=:&]+""")
 _URL = re.compile(r"\b[A-Za-z][\w+.-]*://\S+")
 _BASIC = re.compile(r"\bBasic\s+([\w+/-]+=*)", re.IGNORECASE)
 _ASSIGNED = re.compile(r"([-\w.]+)\s*[=:]\s*(.+)", re.DOTALL)
+_AUTHORITY = re.compile(r"(?:\[[^\]]*\]|[^:@\[\]]*)(?::\d*)?")  # of a URL, without user and password
+_OPAQUE = re.compile(r"[A-Za-z0-9]{16}")
+_USER = re.compile(r"(?<=://)[^\s/?#'\"<>]+@")
+_SETTING = re.compile(r"([?&]([\w.%-]+)=)[^\s&#'\"<>]+")
 _HEADERS = ("-H", "--header", "--headers")
 _FIELDS_OF_NAMES = ("required", "type", "format", "$ref", "$schema")  # of a schema; their texts are no prose
 
 
 class Secrets:
-    """Values that are replaced by `<hidden>` wherever they turn up, also as JSON or a URL would write them."""
+    """Values that are replaced by `<hidden>` wherever they turn up.
+
+    Also as JSON, Python or a URL would write them, in base64, alone or as a part of more (`user:value` of `Basic`), and
+    in hexadecimal digits.
+    """
 
     def __init__(self, values: Iterable[Named]) -> None:
         """Take values by name; URLs and `Basic` credentials in them are taken apart."""
         named = [pair for value in values for pair in (value, *_inside(value[1]))]
-        every = _written(piece for _, value in named for piece in _pieces(value))
-        strict = _written(piece for name, value in named for piece in _secret_pieces(name, value))
+        pieces = {one for _, value in named for one in _pieces(value) if one == value or one.lower() not in _ORDINARY}
+        secret = {piece for name, value in named for piece in _secret_pieces(name, value)}
+        pairs = {f"{user}:{short}" for short in secret if len(short) < _ANYWHERE for user in pieces}  # of `Basic`
+        every, strict = _written(pieces), _written(secret)
         words = {value for value in strict if len(value) < _ANYWHERE or _WORDS.fullmatch(value)}
         prose = {value for value in words if _WORDS.fullmatch(value)}
-        self._errors = _patterns(
-            ("{}", (value for value in every if len(value) >= _IN_ERRORS)),
-            (_WHOLE, (value for value in every if len(value) < _IN_ERRORS)),
-        )
-        self._anywhere = _patterns(("{}", strict - words))
+        self._errors = [
+            *_encoded(pieces | pairs),
+            *_patterns(
+                ("{}", (value for value in every if len(value) >= _IN_ERRORS)),
+                (_WHOLE, (value for value in every if len(value) < _IN_ERRORS)),
+            ),
+        ]
+        self._anywhere = [*_encoded(secret | pairs), *_patterns(("{}", strict - words))]
         self._tools = [*self._anywhere, *_patterns((_WHOLE, words - prose), (_WHOLE_NAME, prose))]
 
     def hide(self, text: str) -> str:
@@ -118,6 +135,12 @@ def in_arguments(arguments: Iterable[str]) -> list[Named]:
     return found
 
 
+def shown_arguments(arguments: Sequence[str]) -> list[str]:
+    """A command's arguments as they may be shown, with `<hidden>` for what `in_arguments` finds, and no known keys."""
+    shown: list[str] = Secrets(in_arguments(arguments)).hide_in(list(arguments))
+    return [masked(argument) for argument in shown]
+
+
 def _assigned(argument: str, *, header: bool) -> list[Named]:
     """`NAME=value` or `Name: value`, perhaps behind a flag (`--env=NAME=value`), if the name is that of a secret."""
     match = _ASSIGNED.fullmatch(argument)
@@ -141,13 +164,43 @@ def in_url(url: str) -> list[Named]:
     return list(dict.fromkeys((name, one) for name, value in found if value for one in (value, unquote(value))))
 
 
+def secrets_in_url(url: str) -> list[Named]:
+    """Of `in_url` what is a secret by its name or its shape, and not another setting such as `model=small`."""
+    return [
+        (name, value)
+        for name, value in in_url(url)
+        if is_secret_name(name) or (_looks_drawn(value) if name == "path" else _secret_pieces(name, value))
+    ]
+
+
+def shown_url(url: str) -> str:
+    """A URL, right or wrong, as it may be shown: scheme, host and path, with `<hidden>` for what is a secret in it.
+
+    User and password, query and fragment are left out.
+    """
+    place = re.split("[?#]", url, maxsplit=1)[0]
+    scheme, colon, place = place.rpartition("://")
+    authority, slash, path = place.partition("/")
+    if not _AUTHORITY.fullmatch(authority):  # a password may hold a slash that nobody escaped
+        authority, slash, path = place.rpartition("@")[2].partition("/")
+    parts = (HIDDEN if _looks_drawn(part) else part for part in path.split("/"))
+    return f"{scheme}{colon}{authority}{slash}{'/'.join(parts)}"
+
+
+def shown_text(text: str) -> str:
+    """A message as it may be shown, whatever it quotes: without what is a secret by form, or by name in a URL."""
+    text = _USER.sub("", text)
+    text = _SETTING.sub(lambda one: f"{one[1]}{HIDDEN}" if is_secret_name(one[2]) else one[0], text)
+    return masked(text)
+
+
 def _inside(value: str) -> Iterator[Named]:
     """The parts of URLs, and user and password of `Basic` credentials, in a value."""
     for url in _URL.findall(value):
         yield from in_url(url)
-    for encoded in _BASIC.findall(value):
+    for pair in _BASIC.findall(value):
         try:
-            text = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_").decode("utf-8")
+            text = base64.b64decode(pair + "=" * (-len(pair) % 4), altchars=b"-_").decode("utf-8")
         except (binascii.Error, UnicodeDecodeError):
             continue
         user, colon, password = text.partition(":")
@@ -167,21 +220,26 @@ def _secret_pieces(name: str, value: str) -> set[str]:
     return {one for one in _pieces(value) if len(one) >= _LONG and _has_digit(one) and not re.search(r"\s", one)}
 
 
+def _looks_drawn(part: str) -> bool:
+    """Whether a part of a path is a key, rather than words such as `context-selector-v2`."""
+    return _has_digit(part) and _OPAQUE.search(part) is not None
+
+
 def _has_digit(text: str) -> bool:
     return len(text) >= _ANYWHERE and any(char.isdigit() for char in text)
 
 
 def _written(values: Iterable[str]) -> set[str]:
-    """Values as they are, and as a URL, JSON and Python write them."""
-    ways = (
-        {value, value.strip(), _quoted(value, "/"), _quoted(value, ""), dump_json(value)[1:-1], repr(value)[1:-1]}
-        for value in values
-    )
+    """Values as they are, and as JSON and Python write them."""
+    ways = ({value, value.strip(), dump_json(value)[1:-1], repr(value)[1:-1]} for value in values)
     return {way for found in ways for way in found if way}
 
 
-def _quoted(value: str, safe: str) -> str:
-    return quote(value, safe=safe, errors="surrogatepass")
+def _encoded(values: Iterable[str]) -> list[re.Pattern[str]]:
+    """Patterns of values in each encoding; a form of few characters is found only as a whole word."""
+    forms = {value: encoded(value) for value in values if len(value) >= _IN_TOOLS}
+    long = {form for value, found in forms.items() if len(value) >= _ANYWHERE for form in found}
+    return _patterns(("{}", long), (_WHOLE, {form for found in forms.values() for form in found} - long))
 
 
 def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:

@@ -1,0 +1,79 @@
+"""Where things stand: the lines of the gate file, of items, queries and labels, as reports name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ctxbench.evaluation.gate.model import Cause, CauseKind, SelectorCheck
+
+_NOWHERE = ("", 0)
+_CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.OUTSIDE)  # causes that lie in a selector, not in an item
+
+Place: TypeAlias = tuple[str, int]
+"""A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
+
+
+def _nowhere(_dataset: str, _name: str) -> Place:
+    return _NOWHERE
+
+
+def unknown() -> Place:
+    """Not known."""
+    return _NOWHERE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where things stand.
+
+    Attributes:
+        gate: the gate file; empty where there is none.
+        selectors: lines of the gate file by the names of selectors.
+        embedder: the line of the gate file that names the model; 0 = none does.
+        item: the place of an item by dataset and id.
+        query: that of a query, likewise.
+        labels: that of the first label of a query, likewise.
+    """
+
+    gate: str = ""
+    selectors: Mapping[str, int] = field(default_factory=dict)
+    embedder: int = 0
+    item: Callable[[str, str], Place] = _nowhere
+    query: Callable[[str, str], Place] = _nowhere
+    labels: Callable[[str, str], Place] = _nowhere
+
+    def in_gate(self, line: int) -> Place:
+        """A line of the gate file; 0 = the file."""
+        return (self.gate, line) if self.gate else _NOWHERE
+
+    def of_cause(self, cause: Cause, dataset: str, selectors: Sequence[str]) -> Place:
+        """Where what was changed stands: a selector, the model, or the first item that has a line, else their file."""
+        if cause.kind is CauseKind.MODEL:
+            return self.in_gate(self.embedder)
+        if cause.kind in _CONFIGURED:
+            return self.in_gate(next((self.selectors[name] for name in selectors if name in self.selectors), 0))
+        return self.of_items(cause.subjects or ([""] if cause.kind is not CauseKind.UNKNOWN else []), dataset)
+
+    def of_items(self, items: Sequence[str], dataset: str) -> Place:
+        """The first of some items that has a line; else their file."""
+        found = _NOWHERE
+        for item in items:
+            found = self.item(dataset, item)
+            if found[1]:
+                break
+        return found
+
+    def of_queries(self, check: SelectorCheck) -> Place:
+        """Where the first query stands that is asked or labelled otherwise, or could."""
+        for why, place in (("relabelled", self.labels), ("changed", self.query), ("removed", self.query)):
+            for query in check.left_out.get(why, ())[:1]:
+                return place(check.dataset, query)
+        return _NOWHERE
+
+
+def said(place: Place) -> str:
+    """A place as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, empty where nothing is."""
+    file, line = place
+    return f"{file}:{line}" if file and line else file

@@ -1,0 +1,83 @@
+"""Keys of a known form (`ghp_...`, a JWT, a private key) in items that were captured: told with their place, or hidden.
+
+In texts and JSON values they can be hidden. Names are kept as they are, so a key in one can only be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ctxbench.items import Item
+from ctxbench.redaction import Redactor, known_keys, shortened
+
+SHOWN = 20  # places that a note lists
+
+
+def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
+    """Where the keys of an item stand, each once, with what may be shown of it.
+
+    Args:
+        item: an item as it was captured.
+        line: of its file, in which its text begins; 0 = it was read from no file.
+
+    Returns:
+        Such as `AGENTS.md, line 12 (ghp_…, 40 characters)` or `tool:git:log, its description (...)`, texts first.
+    """
+    seen: set[str] = set()
+    for field, text in _texts(item):
+        for start, key in sorted(known_keys(text)):
+            if key not in seen:
+                seen.add(key)
+                at = text.count("\n", 0, start)
+                where = f"{item.name}, line {line + at}" if line and field == "text" else f"{item.id}, its {field}"
+                yield f"{where} ({shortened(key)}, {len(key):,} characters)"
+
+
+def hidden(item: Item, redactor: Redactor) -> Item:
+    """The item with a placeholder for each key that the redactor finds in its texts; names stay."""
+    return replace(
+        item,
+        text=redactor.text(item.text),
+        description=redactor.text(item.description),
+        title=redactor.text(item.title),
+        schema=_hidden(item.schema, redactor),
+        metadata=_hidden(item.metadata, redactor),
+    )
+
+
+def _texts(item: Item) -> Iterator[tuple[str, str]]:
+    """Every text of an item, with what it is; names last."""
+    yield from (("text", item.text), ("description", item.description), ("title", item.title))
+    for field, value in (("schema", item.schema), ("metadata", item.metadata)):
+        yield from ((field, text) for text in _leaves(value))
+    yield from (("name", item.name), ("server's name", item.server or ""))
+    yield from (("names of fields", name) for value in (item.schema, item.metadata) for name in _names(value))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        yield from (text for one in value for text in _leaves(one))
+    elif isinstance(value, Mapping):
+        yield from (text for one in value.values() for text in _leaves(one))
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, list | tuple):
+        yield from (name for one in value for name in _names(one))
+    elif isinstance(value, Mapping):
+        yield from value
+        yield from (name for one in value.values() for name in _names(one))
+
+
+def _hidden(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, list | tuple):
+        return [_hidden(one, redactor) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _hidden(one, redactor) for name, one in value.items()}
+    return value

@@ -1,0 +1,14 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import signal
+
+
+def pytest_configure() -> None:
+    """Let tests press Ctrl-C also where they were started with it ignored: by `nohup`, or in a script's background.
+
+    A process hands a signal that it ignores on to those that it starts, but not a handler.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
