@@ -6,27 +6,21 @@ Lines end at a line feed (a carriage return before it is dropped), never at U+20
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import re
-import secrets
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxbench.errors import Fault, InputError, StorageError
+from ctxbench.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, sweep, try_lock
 
 UTF16 = "the file is UTF-16; save it as UTF-8"
 _BOM = b"\xef\xbb\xbf"
 _TRIES = 100  # of putting a folder in its place while others do the same
 _POLL = 0.1  # seconds between two looks at a lock that another process holds
-_TEMPORARY, _ASIDE = ".tmp", ".old"  # a file or folder being made; a whole folder that makes room for another
-_ABANDONED = 86_400.0  # seconds after which nobody is taken to be filling a temporary folder any more
-_LONGEST = 200  # bytes of a name that stay in the names beside it; most file systems take 255 in all
 _GIVEN = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _SPECIAL = {
     stat.S_IFIFO: "a pipe",
@@ -34,7 +28,6 @@ _SPECIAL = {
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
 }
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def special(path: Path | str) -> str:
@@ -138,25 +131,40 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -
         StorageError: the disk is full, or the place cannot be written; what was there before is unchanged.
     """
     target = Path(os.path.realpath(_usable(path)))
-    temporary = _beside(target, _TEMPORARY)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as stream:
-                _keep_mode(temporary, target)
-                stream.write(data.encode("utf-8") if isinstance(data, str) else data)
-                if durable:
-                    stream.flush()
-                    os.fsync(stream.fileno())
-            temporary.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+        if durable:  # others are of the cache, whose folders hold too much to look through at each file
+            sweep(target)
+        content = data.encode("utf-8") if isinstance(data, str) else data
+        for attempt in range(_TRIES):
+            try:
+                _replace(target, content, durable=durable)
+                break
+            except FileNotFoundError:  # another process took the temporary file for a leftover
+                if attempt == _TRIES - 1:
+                    raise
         if durable:
             _sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+def _replace(target: Path, content: bytes, *, durable: bool) -> None:
+    """Write a temporary file beside `target`, and rename it over it."""
+    temporary = beside(target, TEMPORARY)
+    try:
+        with temporary.open("xb") as stream:
+            try_lock(stream.fileno())
+            _keep_mode(temporary, target)
+            stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager
@@ -195,7 +203,7 @@ def _locked(path: Path, waiting: Callable[[], None]) -> int:
                 continue  # the folder has just been removed
             raise _unwritable(path, error) from error
         try:
-            while not _try_lock(handle):
+            while try_lock(handle) is False:
                 waiting()
                 time.sleep(_POLL)
             with suppress(FileNotFoundError):
@@ -205,21 +213,6 @@ def _locked(path: Path, waiting: Callable[[], None]) -> int:
             os.close(handle)
             raise
         os.close(handle)
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in _NO_LOCKS
-    return True
 
 
 @contextmanager
@@ -236,10 +229,9 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
         StorageError: the place cannot be written.
     """
     target = Path(os.path.realpath(_usable(path)))
-    temporary = _beside(target, _TEMPORARY)
     try:
-        _tidy(target)
-        temporary.mkdir(parents=True)
+        recover_folder(target)
+        temporary, handle = held_folder(target)
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
@@ -250,28 +242,53 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
             raise _unwritable(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        _tidy(target)
+        let_go(handle)
+        recover_folder(target)
+
+
+@contextmanager
+def temporary_folder(place: Path) -> Iterator[Path]:
+    """Give a folder for this user alone, hidden beside `place`, that is gone when the block ends.
+
+    Raises:
+        OSError: it cannot be made there.
+    """
+    sweep(place)
+    folder, handle = held_folder(place, mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        let_go(handle)
 
 
 def recover_folder(path: Path | str) -> None:
-    """Bring a folder of `atomic_folder` back whose writer was killed between moving it aside and putting the new one.
+    """Mend what killed writers of `atomic_folder` left: the folder itself where it was moved aside, and the leftovers.
 
-    For readers, before they say that the folder is missing; writers do it themselves. Nothing happens where the
-    folder is there, where nothing of it was left, or where the place cannot be written.
+    For readers, before they say that the folder is missing; writers do it themselves. Nothing happens where nothing
+    was left, or where the place cannot be written.
 
     Raises:
         StorageError: no file system takes the path.
     """
     target = Path(os.path.realpath(_usable(path)))
+    asides = left(target, ASIDE)  # looked up first: if a folder stands there afterwards, it came after all of these
     if not os.path.lexists(target):
-        for aside in sorted(_left(target, _ASIDE), key=_modified, reverse=True):
+        for aside in sorted(asides, key=modified, reverse=True):
             with suppress(OSError):  # its writer, or another reader, was faster
                 aside.rename(target)
-                return
+                break
+    if os.path.lexists(target):
+        for aside in asides:
+            garbage = beside(target, TEMPORARY)  # so that nobody brings back a folder that is half removed
+            with suppress(OSError):
+                aside.rename(garbage)
+                shutil.rmtree(garbage, ignore_errors=True)
+    sweep(target)
 
 
 def _put_folder(temporary: Path, target: Path, *, keep: bool) -> None:
-    """Rename `temporary` to `target`; what stands there goes aside, from where `_tidy` brings it back or removes it."""
+    """Rename `temporary` to `target`; what stands there goes aside, from where `recover_folder` takes it."""
     _keep_mode(temporary, target)
     for attempt in range(_TRIES):
         try:
@@ -283,52 +300,8 @@ def _put_folder(temporary: Path, target: Path, *, keep: bool) -> None:
         if keep:
             return
         with suppress(FileNotFoundError):  # another process has just put it aside
-            target.rename(_beside(target, _ASIDE))
+            target.rename(beside(target, ASIDE))
     _sync_folder(target.parent)
-
-
-def _tidy(target: Path) -> None:
-    """Bring a folder back that was left aside, and remove what has been replaced or abandoned."""
-    asides = _left(target, _ASIDE)  # looked up first: if a folder stands there afterwards, it came after all of these
-    recover_folder(target)
-    if os.path.lexists(target):
-        for aside in asides:
-            garbage = _beside(target, _TEMPORARY)  # so that nobody brings back a folder that is half removed
-            with suppress(OSError):
-                aside.rename(garbage)
-                shutil.rmtree(garbage, ignore_errors=True)
-    for temporary in _left(target, _TEMPORARY):
-        if time.time() - _modified(temporary) > _ABANDONED:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _left(target: Path, ending: str) -> list[Path]:
-    """What stands beside `target` under names of `_beside`."""
-    name = re.compile(re.escape(f".{_short(target.name)}.") + r"\d+-[0-9a-f]{8}" + re.escape(ending))
-    try:
-        return [path for path in target.parent.iterdir() if name.fullmatch(path.name)]
-    except OSError:
-        return []  # no such folder, or not to be listed
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return time.time()  # its owner has just removed it
-
-
-def _beside(target: Path, ending: str) -> Path:
-    """A hidden name that nobody else has, in the folder of `target` and so on the same disk."""
-    return target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}{ending}")
-
-
-def _short(name: str) -> str:
-    """A name that leaves room for more; a long one is cut and ends in its hash, so that no two become the same."""
-    data = os.fsencode(name)
-    if len(data) <= _LONGEST:
-        return name
-    return f"{data[: _LONGEST - 20].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
 
 
 def _keep_mode(new: Path, old: Path) -> None:

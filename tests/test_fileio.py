@@ -15,7 +15,6 @@ import pytest
 
 from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.fileio import (
-    _beside,
     atomic_folder,
     exclusive,
     iter_lines,
@@ -27,6 +26,7 @@ from ctxbench.fileio import (
     write_atomic,
 )
 from tests.children import child
+from ctxbench.leftovers import beside
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_folder_made_by_another_process_meanwhile_can_be_kept(tmp_path: Path) 
 _KILLED_BETWEEN = """
 import os, sys
 from pathlib import Path
-from ctxbench.fileio import _beside, atomic_folder
+from ctxbench.fileio import atomic_folder
 rename = Path.rename
 def killed(self, target):
     rename(self, target)
@@ -269,13 +269,11 @@ def test_the_next_writer_keeps_or_replaces_it_and_clears_away_what_is_left(orpha
     assert [p.name for p in orphaned.parent.iterdir() if p.name.endswith(".old")] == []
 
 
-def test_a_temporary_folder_is_swept_when_it_is_a_day_old(orphaned: Path) -> None:
+def test_a_reader_and_a_writer_clear_away_what_a_killed_one_was_filling(orphaned: Path) -> None:
     [left] = (p for p in orphaned.parent.iterdir() if p.name.endswith(".tmp"))
-    with atomic_folder(orphaned):
-        assert left.exists()  # somebody may be filling it
-    os.utime(left, (time.time() - 86_500,) * 2)
-    with atomic_folder(orphaned):
-        assert not left.exists()
+    recover_folder(orphaned)
+    assert not left.exists()
+    assert list(orphaned.parent.iterdir()) == [orphaned]
 
 
 def test_recovering_takes_the_newest_and_nothing_of_another_folder(tmp_path: Path) -> None:
@@ -293,7 +291,7 @@ def test_long_names_that_begin_alike_are_not_mixed_up(tmp_path: Path) -> None:
     one, two = (tmp_path / ("n" * 230 + end) for end in "12")
     with atomic_folder(one) as folder:
         (folder / "x").write_text("one")
-    one.rename(_beside(one, ".old"))
+    one.rename(beside(one, ".old"))
     recover_folder(two)
     assert not two.exists()
     recover_folder(one)

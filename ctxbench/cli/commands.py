@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
 from ctxbench.console import say, show_json
 from ctxbench.errors import ParameterError, SelectorError, StorageError
-from ctxbench.fileio import write_atomic
+from ctxbench.fileio import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
     from ctxbench.evaluation.datasets.dataset import Dataset
@@ -44,15 +44,12 @@ def score_answers(
     if out is not None:
         _run(prepared, out, fresh=False, as_json=as_json)
         return
-    with _temporary_folder() as folder:
-        _run(prepared, Path(folder), fresh=False, as_json=as_json, page=False)
-
-
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    try:
-        return tempfile.TemporaryDirectory(prefix="ctxbench-")
-    except OSError as error:
-        raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
+    with ExitStack() as end:
+        try:
+            folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench")))
+        except OSError as error:
+            raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
+        _run(prepared, folder, fresh=False, as_json=as_json, page=False)
 
 
 def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from ctxbench.evaluation.latency.children import run_child
 from ctxbench.evaluation.latency.jobs import Job, spec_of, write_items
 from ctxbench.evaluation.latency.results import STATES, LatencyResult, Timings, Trial
 from ctxbench.evaluation.machine import machine
+from ctxbench.fileio import temporary_folder
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline
 from ctxbench.requests import Request
@@ -113,8 +115,8 @@ def measure(
     embedder = open_embedder(settings.embedder)
     open_counter(settings.tokens)
     started, host = datetime.now(UTC).isoformat(timespec="seconds"), machine()
-    with _temporary_folder() as folder:
-        bench = _Bench.of(pipeline, catalog, asked, settings=settings, folder=Path(folder))
+    with _own_folder() as folder:
+        bench = _Bench.of(pipeline, catalog, asked, settings=settings, folder=folder)
         plan = bench.plan()
         for order, (turn, job, size) in enumerate(plan):
             progress(f"{_SAID[job]}, {size:,} items, round {turn + 1} of {settings.repeats}", order, len(plan))
@@ -151,14 +153,15 @@ def _versions() -> dict[str, str]:
     return versions()
 
 
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def _own_folder() -> Iterator[Path]:
     """A folder on the disk that vectors are kept on in real use, or where that cannot be, the system's."""
-    root = cache_dir()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="latency-", dir=root, ignore_cleanup_errors=True)
-    except OSError:
-        return tempfile.TemporaryDirectory(prefix="ctxbench-latency-", ignore_cleanup_errors=True)
+    with ExitStack() as end:
+        try:
+            folder = end.enter_context(temporary_folder(cache_dir() / "latency"))
+        except OSError:
+            folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench-latency")))
+        yield folder
 
 
 @dataclass

@@ -1,0 +1,125 @@
+"""Temporary files and folders beside the place that they are for, and what killed processes leave of them.
+
+Whoever fills one holds a lock on it, which the system lets go of when the process ends, however that comes: what is
+there and not held is a leftover.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+TEMPORARY, ASIDE = ".tmp", ".old"  # what is being made; a whole folder that makes room for another
+_TRIES = 100  # of making a folder that nobody takes for a leftover before it is held
+_ABANDONED = 86_400.0  # seconds after which, where there are no locks, nobody is taken to be filling it any more
+_LONGEST = 200  # bytes of a name that stay in the names beside it; most file systems take 255 in all
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
+_NO_HANDLE = -1  # Windows opens no folders
+
+
+def beside(target: Path, ending: str) -> Path:
+    """A hidden name that nobody else has, in the folder of `target` and so on the same disk."""
+    return target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}{ending}")
+
+
+def left(target: Path, ending: str) -> list[Path]:
+    """What stands beside `target` under names of `beside`, held or not."""
+    start = f".{_short(target.name)}."
+    name = re.compile(re.escape(start) + r"\d+-[0-9a-f]{8}" + re.escape(ending))
+    try:
+        with os.scandir(target.parent) as entries:
+            return [Path(one.path) for one in entries if one.name.startswith(start) and name.fullmatch(one.name)]
+    except OSError:
+        return []  # no such folder, or not to be listed
+
+
+def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:
+    """Make a temporary folder beside `target`, with its missing parents; it and what `let_go` is to be given.
+
+    Raises:
+        OSError: the place cannot be written.
+    """
+    for _ in range(_TRIES):
+        path = beside(target, TEMPORARY)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode)
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except OSError:
+            if path.exists():
+                return path, _NO_HANDLE
+            continue  # another process found it before it was held
+        if try_lock(handle) is not False and path.exists():
+            return path, handle
+        os.close(handle)
+    raise OSError(errno.EAGAIN, "other processes remove what is made there")
+
+
+def let_go(handle: int) -> None:
+    """End the hold on a folder."""
+    if handle != _NO_HANDLE:
+        os.close(handle)
+
+
+def sweep(target: Path) -> None:
+    """Remove the temporary files and folders beside `target` that nobody fills any more."""
+    for path in left(target, TEMPORARY):
+        try:
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        except OSError:
+            handle = _NO_HANDLE
+        try:
+            free = None if handle == _NO_HANDLE else try_lock(handle)
+            if free or (free is None and time.time() - modified(path) > _ABANDONED):
+                remove(path)  # while it is held, so that nobody begins to fill it
+        finally:
+            let_go(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all in it, as far as that can be done."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def try_lock(handle: int) -> bool | None:
+    """Lock an open file or folder until it is closed; False if another holds it, None where there are no locks."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return None if error.errno in _NO_LOCKS else False
+    return True
+
+
+def modified(path: Path) -> float:
+    """When it was changed last; now, if its owner has just removed it."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for more; a long one is cut and ends in its hash, so that no two become the same."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST:
+        return name
+    return f"{data[: _LONGEST - 20].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
