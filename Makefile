@@ -9,7 +9,17 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 # near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
-.PHONY: demo test lint bench baselines ablations presets learned strategies gate clean
+# The fast tests: about two minutes, enough to find what another Python or older dependencies break.
+FAST := $(filter-out tests/test_testing.py tests/test_own_datasets.py,$(wildcard tests/test_*.py)) tests/chunking \
+	$(addprefix tests/,embedding features index reporting/test_page.py session sources steps) \
+	$(addprefix tests/cli/test_,app.py main.py run.py) \
+	$(addprefix tests/evaluation/,calibrating curation datasets gate/test_gate_checking.py gate/test_gate_file.py \
+	test_metrics.py test_results.py test_stats.py test_summary.py tuning/test_choosing.py)
+# Tests start many processes: without compiled files each would compile the package anew. A test's module is one
+# worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
+
+.PHONY: demo test versions lint bench baselines ablations presets learned strategies gate clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -17,7 +27,10 @@ demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the pa
 	@echo "  $(BIN)/ctxbench select \"area of a triangle\" --catalog bfcl-simple --preset normal"
 
 test: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## run all tests
-	$(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+versions: $(VENV)/.test  ## the fast tests on each other Python that is here, and with the lowest dependencies
+	VENV=$(VENV) .ci/versions $(FAST)
 
 lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from ctxbench import checked_rows
+from tests.children import child
 
 START = "import sys\nfrom pathlib import Path\nfrom ctxbench.checked_rows import CheckedRows\n"
 OPEN = START + "rows = CheckedRows(Path(sys.argv[1]), 'things')\n"
@@ -47,9 +48,8 @@ def said(caplog):
 
 
 def killed_inside_a_transaction(path):
-    with subprocess.Popen(
-        [sys.executable, "-c", _HALF_A_BATCH, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    command = [sys.executable, "-c", _HALF_A_BATCH, path]
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"now\n"
         process.kill()
     assert path.with_name("rows.sqlite-journal").stat().st_size > 0  # the file is half changed

@@ -17,6 +17,11 @@ import pytest
 
 from ctxbench.checked_rows import CheckedRows
 from tests.checked_rows.rows_cases import NO_DATABASE, OPEN, killed_inside_a_transaction
+from tests.children import LIMIT, child
+
+
+def _reporting(program, *given):
+    return child([sys.executable, "-c", program, *given], stderr=subprocess.PIPE, text=True)
 
 
 def _write(path, first):
@@ -35,7 +40,7 @@ def test_processes_take_turns(rows, path, method):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(LIMIT)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     expected = {b"%d" % number: b"%d" % (number % 4) for number in range(40)}
     assert rows.get(expected) == expected
@@ -44,14 +49,14 @@ def test_processes_take_turns(rows, path, method):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # forking, from 3.12
 def test_rows_inherited_by_a_fork_open_their_own_connection(rows):
     rows.put({b"a": b"1"})
-    child = os.fork()
-    if child == 0:
+    process = os.fork()
+    if process == 0:
         try:
             ok = bool(rows.get([b"a"]))
             rows.put({b"b": b"2"})
         finally:
             os._exit(0 if ok else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     rows.put({b"c": b"3"})
     assert len(rows.get([b"a", b"b", b"c"])) == 3
 
@@ -66,9 +71,9 @@ def test_processes_that_find_a_file_damaged_at_once_end_with_a_sound_one(path):
     path.parent.mkdir()
     path.write_bytes(NO_DATABASE)
     program = OPEN + "\nfor n in range(40): rows.put({b'%02d' % n: b'%d' % n}); assert rows.get([b'%02d' % n])"
-    command = [sys.executable, "-c", program, str(path)]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    errors = [process.communicate(timeout=60)[1] for process in started]
+    with contextlib.ExitStack() as end:
+        started = [end.enter_context(_reporting(program, path)) for _ in range(3)]
+        errors = [process.communicate(timeout=LIMIT)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], errors
     assert len(re.findall("was set aside", "".join(errors))) == 1
     rows = CheckedRows(path, "things")
@@ -95,14 +100,14 @@ for _ in range(600):
 def test_processes_that_use_a_file_while_it_is_damaged_again_and_again_are_never_told_wrong(path):
     dice = random.Random(3)
     path.parent.mkdir()
-    commands = [[sys.executable, "-c", _READ_AND_WRITE, str(path), str(seed)] for seed in range(3)]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    while any(process.poll() is None for process in started):
-        time.sleep(0.15)
-        with contextlib.suppress(OSError), path.open("r+b") as file:
-            file.seek(dice.randrange(path.stat().st_size or 1))
-            file.write(dice.randbytes(dice.choice([1, 8, 500])))
-    errors = [process.communicate(timeout=60)[1] for process in started]
+    with contextlib.ExitStack() as end:
+        started = [end.enter_context(_reporting(_READ_AND_WRITE, path, seed)) for seed in range(3)]
+        while any(process.poll() is None for process in started):
+            time.sleep(0.15)
+            with contextlib.suppress(OSError), path.open("r+b") as file:
+                file.seek(dice.randrange(path.stat().st_size or 1))
+                file.write(dice.randbytes(dice.choice([1, 8, 500])))
+        errors = [process.communicate(timeout=LIMIT)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], errors
 
 
@@ -111,16 +116,15 @@ def test_rows_serve_other_threads_than_the_one_that_opened_them(rows):
     seen = []
     thread = threading.Thread(target=lambda: seen.append(rows.get([b"a"])))
     thread.start()
-    thread.join()
+    thread.join(LIMIT)
     assert seen == [{b"a": b"1"}]
 
 
 def test_what_goes_wrong_is_a_line_on_standard_error(path):
     path.parent.mkdir()
     path.write_bytes(NO_DATABASE)
-    done = subprocess.run(
-        [sys.executable, "-c", OPEN + "rows.get([b'a'])", str(path)], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", OPEN + "rows.get([b'a'])", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT)
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
     assert done.stderr.startswith(f"{path} cannot be used")
     assert Path(f"{path}.aside").exists()
