@@ -25,8 +25,8 @@ from ctxbench.fileio import (
     special,
     write_atomic,
 )
-from tests.children import child
 from ctxbench.leftovers import beside
+from tests.children import child
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
@@ -68,7 +68,7 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
-    wanted = _datasets_of(manifest, path / "manifest.json")
+    wanted = {name: (one["reference"], one["hash"]) for name, one in manifest["datasets"].items()}
     experiment = manifest["experiment"]
     split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
     opened = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
@@ -81,24 +81,6 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
             )
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     _report(folder, datasets, counter, markdown=markdown, as_json=as_json)
-
-
-def _datasets_of(manifest: Mapping[str, Any], path: Path) -> dict[str, tuple[str, str]]:
-    """What a run calls each dataset, and its hash.
-
-    Raises:
-        StorageError: it is the manifest of another version, or none.
-    """
-    from ctxbench.evaluation.results import FORMAT
-
-    if manifest.get("format", FORMAT) != FORMAT:
-        raise StorageError(f"{path} has format {manifest['format']}, this version reads {FORMAT}; run again")
-    try:
-        if all(isinstance(manifest[key], dict) for key in ("experiment", "selectors")) and manifest["tokens"]:
-            return {name: (str(one["reference"]), str(one["hash"])) for name, one in manifest["datasets"].items()}
-    except (LookupError, TypeError, AttributeError):
-        pass  # said below
-    raise StorageError(f"{path} is no manifest of a run; run the experiment again")
 
 
 def _run(

@@ -10,7 +10,8 @@ timings.json                how long it took, and on which machine; nothing else
     part.json               hashes that say what the folder was made from, and of the files in it
 ```
 
-A folder of one dataset and selector (a part) appears whole or not at all. While it is made, finished slices of
+Each JSON file holds a checksum of itself: one that was changed is an error, and a part that it belongs to is made
+again. A folder of one dataset and selector (a part) appears whole or not at all. While it is made, finished slices of
 queries wait in `<selector>+partial`, so that an interrupted run goes on where it stopped. A run folder without a
 manifest is one of an unfinished run.
 """
@@ -39,7 +40,7 @@ from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 from ctxbench.selection import offered_rows
 
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
-FORMAT = 1  # of the run folder; raised when a reader of the old one would go wrong
+FORMAT = 2  # of the run folder; raised when a reader of the old one would go wrong
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,7 +117,7 @@ class RunFolder:
         if not (folder / "part.json").exists():
             return None
         try:
-            marker = read_json(folder / "part.json")
+            marker = _read_checked(folder / "part.json")
             content = read_bytes(folder / "answers.npz")
             if marker["key"] != key or _sha256(content) != marker["files"]["answers.npz"]:
                 return None
@@ -142,7 +143,7 @@ class RunFolder:
         if not (folder / "part.json").exists():
             return False
         try:
-            marker = read_json(folder / "part.json")
+            marker = _read_checked(folder / "part.json")
             return (marker["key"], marker["values_key"]) == (key, values_key) and all(
                 _sha256(read_bytes(folder / name)) == marker["files"][name] for name in _FILES
             )
@@ -176,7 +177,7 @@ class RunFolder:
                 "errors": len(part.answers.errors),
                 "files": hashes,
             }
-            write_atomic(folder / "part.json", dump_json(marker, indent=2))
+            _write_checked(folder / "part.json", marker)
         shutil.rmtree(self._partial(part.dataset, part.selector), ignore_errors=True)
 
     def load(self, dataset: str, selector: str) -> Part:
@@ -186,10 +187,8 @@ class RunFolder:
             StorageError: it is missing or damaged.
         """
         folder = self._recovered(dataset, selector)
-        marker = read_json(folder / "part.json")
+        marker = _read_checked(folder / "part.json")
         try:
-            if marker["format"] != FORMAT:
-                raise StorageError(f"{folder} has format {marker['format']}, this version reads {FORMAT}; run again")
             names = marker["metrics"]
             content = {name: read_bytes(folder / name) for name in ("answers.npz", "metrics.jsonl")}
             for name, data in content.items():
@@ -248,7 +247,7 @@ class RunFolder:
 
     def error_count(self, dataset: str, selector: str) -> int:
         """How many queries a finished part failed on."""
-        return int(read_json(self._recovered(dataset, selector) / "part.json").get("errors", 0))
+        return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])
 
     def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
         """Keep a finished slice until the part is whole."""
@@ -274,21 +273,20 @@ class RunFolder:
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         """Write one JSON file of the run, for example `manifest.json`."""
-        write_atomic(self.path / name, dump_json(value, indent=2))
+        _write_checked(self.path / name, value)
 
     def read(self, name: str) -> dict[str, Any]:
         """Read one JSON file of the run.
 
         Raises:
-            StorageError: it is missing: this is no run folder, or the run was never finished.
+            StorageError: it is missing (this is no run folder, or the run was never finished), was changed, or is
+                of another version.
+            InputError: it is no JSON.
         """
         path = self.path / name
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
-        value = read_json(path)
-        if not isinstance(value, dict):
-            raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
-        return value
+        return _read_checked(path)
 
 
 def file_name(name: str) -> str:
@@ -303,6 +301,29 @@ def _slice_name(number: int) -> str:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _write_checked(path: Path, value: Mapping[str, Any]) -> None:
+    plain = json.loads(dump_json(value))
+    write_atomic(path, dump_json({**plain, "checksum": content_key(plain)}, indent=2))
+
+
+def _read_checked(path: Path) -> dict[str, Any]:
+    """What `_write_checked` wrote.
+
+    Raises:
+        StorageError: the file is missing, was changed, or is of another version.
+        InputError: it is no JSON.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
+    found = value.pop("checksum", None)
+    if value.get("format", FORMAT) != FORMAT:
+        raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
+    if found != content_key(value):
+        raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+    return value
 
 
 def _holds(path: Path, text: str) -> bool:

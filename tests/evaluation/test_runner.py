@@ -19,7 +19,7 @@ import pytest
 from ctxbench.candidates import Origin
 from ctxbench.config import examine
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.errors import InputError, SelectorError, StorageError
+from ctxbench.errors import InputError, SelectorError, StorageError, UserError
 from ctxbench.evaluation import dataset_run
 from ctxbench.evaluation.datasets import read_dataset
 from ctxbench.evaluation.labelling.weights import write_weights
@@ -346,6 +346,41 @@ def test_a_damaged_part_is_made_again(file, how, tmp_path):
         damaged.write_bytes(damaged.read_bytes()[:-20] if how == "cut" else random.Random(1).randbytes(500))
     assert made_again(path, tmp_path / "run") == ["bm25"]
     assert snapshot(tmp_path / "run") == before
+
+
+def flipped(place, dice, number):
+    """One bit of one file of a folder, each file in its turn."""
+    files = sorted(path for path in place.rglob("*") if path.is_file() and path.stat().st_size)
+    path = files[number % len(files)]
+    data = bytearray(path.read_bytes())
+    at, bit = dice.randrange(len(data)), dice.randrange(8)
+    data[at] ^= 1 << bit
+    path.write_bytes(data)
+    return str(path.relative_to(place)), at, bit
+
+
+@pytest.mark.slow
+def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch):
+    path, kept = experiment(tmp_path), tmp_path / "kept"
+    run_file(path, kept)
+    before, shown = snapshot(kept), summarise_run(RunFolder(kept)).as_dict()
+    answered = counted(dataset_run.answered, 11, KeyboardInterrupt())
+    half = tmp_path / "half"
+    assert interrupted(path, half, monkeypatch.context(), dataset_run, "answered", answered)
+    dice = random.Random(5)
+    for trial in range(200):
+        folder = Path(shutil.copytree(kept if trial % 2 else half, tmp_path / "run"))
+        where = flipped(folder, dice, trial // 2)
+        if trial % 2:
+            try:
+                assert summarise_run(RunFolder(folder)).as_dict() == shown, where
+            except UserError as error:
+                assert str(folder) in str(error), where
+        run_file(path, folder)
+        assert snapshot(folder) == before, where
+        assert summarise_run(RunFolder(folder)).as_dict() == shown, where
+        RunFolder(folder).read("timings.json")
+        shutil.rmtree(folder)
 
 
 def test_damaged_times_of_earlier_calls_are_forgotten(tmp_path):

@@ -274,18 +274,14 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice]:
     """
     store = RunFolder(run)
     manifest = store.read("manifest.json")
-    try:
-        datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
-        selectors = list(manifest["selectors"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StorageError(f"{run / 'manifest.json'} is damaged ({error!r}); run the experiment again") from error
+    datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
     name = next((name for name, content in datasets.items() if content == dataset.hash), None)
     if name is None:
         known = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
             f"{run} is a run on {known}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
         )
-    return {selector: store.load(name, selector).answers for selector in selectors}
+    return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
 
 
 def _run(dataset: Dataset, selector: str, answers: Slice) -> str:

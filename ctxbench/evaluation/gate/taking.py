@@ -32,7 +32,7 @@ from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.metrics import mean as mean_of
 from ctxbench.evaluation.preparing import Prepared, count_tokens
 from ctxbench.evaluation.provenance import git_commit, versions
-from ctxbench.evaluation.results import FORMAT, RunFolder
+from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.slices import Slice, joined_slices
 from ctxbench.index.resources import LocalResources
 from ctxbench.jsonio import dump_json
@@ -242,7 +242,7 @@ def of_run(folder: Path) -> list[Snapshot]:
         what = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
         raise StorageError(f"{what}; expected the folder of a finished run (`ctxbench run`)")
     store = RunFolder(folder)
-    manifest = _manifest(store)
+    manifest = store.read("manifest.json")
     datasets = _datasets_of_run(folder, manifest)
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     found = []
@@ -251,32 +251,6 @@ def of_run(folder: Path) -> list[Snapshot]:
         parts = [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
         found += [replace(part, unasked=left_out) for part in parts]
     return found
-
-
-_FIELDS = {
-    "experiment": ("seed",),
-    "datasets": ("reference", "hash"),  # of each
-    "selectors": ("description", "values", "outside"),
-}
-
-
-def _manifest(store: RunFolder) -> dict[str, Any]:
-    """The manifest of a run, with all that is read of it here.
-
-    Raises:
-        StorageError: it is missing, of another version, or none.
-    """
-    manifest, path = store.read("manifest.json"), store.path / "manifest.json"
-    if manifest.get("format", FORMAT) != FORMAT:
-        raise StorageError(f"{path} has format {manifest['format']}, this version reads {FORMAT}; run again")
-    for part, fields in _FIELDS.items():
-        found = manifest.get(part)
-        rows = [found] if part == "experiment" else list(found.values()) if isinstance(found, dict) else [None]
-        if not all(isinstance(row, dict) and set(fields) <= set(row) for row in rows):
-            raise StorageError(f"{path} is no manifest of a run: {part} is damaged or missing; run again")
-    if not isinstance(manifest.get("tokens"), str):
-        raise StorageError(f"{path} is no manifest of a run: tokens is damaged or missing; run again")
-    return manifest
 
 
 def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[tuple[Dataset, dict[str, str]]]:
