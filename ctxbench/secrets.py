@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 
 from ctxbench.encoded import encoded
 from ctxbench.jsonio import dump_json
-from ctxbench.redaction import masked
 
 Named: TypeAlias = tuple[str, str]  # a value behind its name: a variable, a header, a flag
 
@@ -138,7 +137,7 @@ def in_arguments(arguments: Iterable[str]) -> list[Named]:
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
     """A command's arguments as they may be shown, with `<hidden>` for what `in_arguments` finds, and no known keys."""
     shown: list[str] = Secrets(in_arguments(arguments)).hide_in(list(arguments))
-    return [masked(argument) for argument in shown]
+    return [_masked(argument) for argument in shown]
 
 
 def _assigned(argument: str, *, header: bool) -> list[Named]:
@@ -191,7 +190,7 @@ def shown_text(text: str) -> str:
     """A message as it may be shown, whatever it quotes: without what is a secret by form, or by name in a URL."""
     text = _USER.sub("", text)
     text = _SETTING.sub(lambda one: f"{one[1]}{HIDDEN}" if is_secret_name(one[2]) else one[0], text)
-    return masked(text)
+    return _masked(text)
 
 
 def _inside(value: str) -> Iterator[Named]:
@@ -257,3 +256,9 @@ def _without(patterns: Iterable[re.Pattern[str]], text: str) -> str:
     for pattern in patterns:
         text = pattern.sub(HIDDEN, text)
     return text
+
+
+def _masked(text: str) -> str:
+    from ctxbench.redaction import masked  # its patterns take longer to compile than most commands to do their work
+
+    return masked(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 from functools import cache
@@ -33,9 +34,12 @@ def code_hash() -> str:
     """SHA-256 over the sources of this package, by path: results of other code are not taken for this one's."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".yaml", ".json"):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\n" + path.read_bytes())
+    for folder, below, names in os.walk(root):  # a third of the time of `rglob`
+        below[:] = sorted(name for name in below if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith((".py", ".yaml", ".json")):
+                path = Path(folder, name)
+                digest.update(path.relative_to(root).as_posix().encode() + b"\n" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -23,10 +23,12 @@ from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
 from ctxbench.selectors.base import Answers
 from ctxbench.selectors.callable import CallableSource, load_callable
-from ctxbench.selectors.command import CommandOptions, CommandSource
-from ctxbench.selectors.http import HttpOptions, HttpSource
 from ctxbench.selectors.protocol import VERSION, Reply, Source, schema
 from ctxbench.text import js_trim
+
+if TYPE_CHECKING:
+    from ctxbench.selectors.command import CommandOptions
+    from ctxbench.selectors.http import HttpOptions
 
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
@@ -273,9 +275,6 @@ def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
     raise ParameterError("; ".join(wrong))
 
 
-_SETTINGS: dict[str, type[CommandOptions | HttpOptions]] = {"command": CommandOptions, "url": HttpOptions}
-
-
 def _kind(config: Mapping[str, Any]) -> str:
     found = [kind for kind in KINDS if kind in config]
     if len(found) != 1:
@@ -293,20 +292,30 @@ def _options(kind: str) -> dict[str, Any]:
         allowed |= {"send": str, "batch": bool}
     if kind == "url":
         allowed["cache"] = bool
-    if kind in _SETTINGS:
-        allowed |= typing.get_type_hints(_SETTINGS[kind])
-    return allowed
+    settings = _settings(kind)
+    return allowed if settings is None else allowed | typing.get_type_hints(settings)
+
+
+def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
+    """The class whose fields are options of a kind; processes and sockets take a while to import."""
+    if kind == "command":
+        from ctxbench.selectors.command import CommandOptions
+
+        return CommandOptions
+    if kind == "url":
+        from ctxbench.selectors.http import HttpOptions
+
+        return HttpOptions
+    return None
 
 
 def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
     if kind == "answers":
         return FileSelector(given["answers"], name=_name(kind, given), base=base)
     repeats = given.get("repeats", 1)
-    settings = {
-        key: value
-        for key, value in given.items()
-        if kind in _SETTINGS and key in {field.name for field in dataclasses.fields(_SETTINGS[kind])}
-    }
+    made = _settings(kind)
+    fields = {field.name for field in dataclasses.fields(made)} if made is not None else ()
+    settings = {key: value for key, value in given.items() if key in fields}
     source: Source
     cache = None
     if kind == "callable":
@@ -314,8 +323,12 @@ def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
         options = {key: given[key] for key in ("send", "batch") if key in given}
         source = CallableSource(function, spec=given["callable"], base=base, **options)
     elif kind == "command":
+        from ctxbench.selectors.command import CommandOptions, CommandSource
+
         source = CommandSource(given["command"], options=CommandOptions(**settings), base=base)
     else:
+        from ctxbench.selectors.http import HttpOptions, HttpSource
+
         source = HttpSource(given["url"], options=HttpOptions(**settings))
         cache = cache_dir() / "answers" if given.get("cache", True) else None
     return External(source, name=_name(kind, given), repeats=repeats, cache=cache)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -152,7 +153,7 @@ class _Rows:
         """
         part, scale = metric.parts[0], self.scale(metric)
         known = ~np.isnan(self.base[part] - self.head[part])
-        base, groups = np.sort(self.base[part][known]), len(np.unique(self.groups[known]))
+        base, groups = np.sort(self.base[part][known]), len(set(self.groups[known].tolist()))
         higher = metric.declaration.better == "higher"
         if scale == "amount":
             room, size = float(comparison.base) if higher else math.inf, float(base.std()) if len(base) else 0.0
@@ -261,6 +262,7 @@ def detectable(
     return found if found <= room + _ROUNDING else None
 
 
+@cache
 def _binomial_chance(n: int, least: int) -> float:
     """The smallest q with P(X >= least) >= POWER, X binomial(n, q), least <= n."""
     low, high = 0.0, 1.0
