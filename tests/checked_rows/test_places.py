@@ -13,6 +13,7 @@ import pytest
 from ctxbench import checked_rows
 from ctxbench.errors import StorageError
 from tests.checked_rows.rows_cases import MANY, NO_DATABASE, changed, killed_inside_a_transaction, locked_out, said
+from tests.children import LIMIT
 
 
 def test_a_read_only_place_can_be_read(rows, opened, path, monkeypatch):
@@ -90,7 +91,7 @@ def test_another_user_can_read_where_he_may_not_write(rows, path, file_mode):
         folder.chmod(folder.stat().st_mode | 0o055)
     shown = subprocess.run(
         [sys.executable, "-c", _AS_NOBODY, str(path), os.pathsep.join(sys.path)],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, timeout=LIMIT,
     )  # fmt: skip
     assert shown.stdout.split("\n")[0] == "{b'a': b'1'} False"
 

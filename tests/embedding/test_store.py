@@ -12,6 +12,7 @@ import pytest
 
 from ctxbench.embedding.base import EmbedderIdentity
 from ctxbench.embedding.store import VectorStore, text_hash
+from tests.children import LIMIT
 
 IDENTITY = EmbedderIdentity("model", "1", "test", "float32", 4)
 
@@ -80,7 +81,7 @@ def test_hashes_are_sha256_of_utf8():
     assert text_hash("é").hex() == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
     assert (
         text_hash("\ud800").hex()
-        == subprocess.run(["sha256sum"], input=b"\xed\xa0\x80", capture_output=True, check=True)
+        == subprocess.run(["sha256sum"], input=b"\xed\xa0\x80", capture_output=True, check=True, timeout=LIMIT)
         .stdout.decode()
         .split()[0]
     )
