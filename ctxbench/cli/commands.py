@@ -161,9 +161,10 @@ def _report(
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
     from ctxbench.evaluation.summary import summarise_run
+    from ctxbench.jsonio import dump_json
 
     summary = summarise_run(folder)
-    folder.write("summary.json", summary.as_dict())
+    write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
     if markdown is not None:
         from ctxbench.reporting.markdown import markdown_report
 

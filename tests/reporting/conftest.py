@@ -16,7 +16,7 @@ from ctxbench.arrays import IntArray
 from ctxbench.candidates import Candidates, Mode, Origin
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.results import Part, RunFolder, Slice
+from ctxbench.evaluation.results import FORMAT, Part, RunFolder, Slice
 from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.reporting.page import write_report
 from ctxbench.requests import Message, Request
@@ -229,7 +229,7 @@ def manifest(datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     """A manifest as the runner writes it."""
     values = {"contextTopK": 20, "contextTopN": 2, "contextIncludeScore": 0.7}
     return {
-        "format": 1,
+        "format": FORMAT,
         "experiment": {
             "name": f"trial {SCRIPT}",
             "about": f"What is offered. {HOSTILE} \ud800",

@@ -335,7 +335,7 @@ def test_the_order_of_queries_and_items_changes_nothing(drawn):
         snapshot({q: base[q] for q in queries}, required=required, items=turned),
         snapshot({q: head[q] for q in reversed(queries)}, required=required, items=turned),
     )
-    assert plain(one) == plain(other)
+    assert repr(plain(one)) == repr(plain(other))  # with means of nothing, which are equal to nothing
 
 
 @settings(max_examples=25, deadline=None, database=None, derandomize=True)
