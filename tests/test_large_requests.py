@@ -1,0 +1,99 @@
+"""Requests of a megabyte, and items that say the same again and again, fit in the memory of a small server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.children import LIMIT
+
+CORPUS = Path(__file__).parent / "data" / "tiny" / "corpus.jsonl"
+MOST = 500  # MB, with all that is imported
+SIZE = 1_000_000  # characters
+SENTENCE = "Please list every open issue of the payments team and tell me who works on it. "
+# What a request says again and again; each is cut into chunks and words in a way of its own.
+REPEATED = {
+    "one sentence": SENTENCE,
+    "two sentences": SENTENCE + "Then close the oldest. ",
+    "short sentences": "Go on. ",
+    "questions": "Why? ",
+    "lines": "list the files\n",
+    "empty lines": "\n",
+    "blanks": " ",
+    "tabs": "\t",
+    "no-break blanks": "\u00a0",
+    "full stops": ".",
+    "ellipses": "... ",
+    "list points": "- close it\n",
+    "numbered points": "1. close it\n",
+    "headings": "# Issues\n",
+    "fences": "```\n",
+    "table rows": "| a | b |\n",
+    "words": "issue ",
+    "names": "listOpenIssues ",
+    "snakes": "list_open_issues ",
+    "one letter": "a",
+    "letters and blanks": "a ",
+    "digits": "7",
+    "versions": "1.2.3 ",
+    "addresses": "https://example.org/a?b=c ",
+    "quotes": "\u201cYes.\u201d ",
+    "chinese": "\u5217\u51fa\u6240\u6709\u95ee\u9898\u3002",
+    "thai": "\u0e23\u0e32\u0e22\u0e01\u0e32\u0e23",
+    "accents": "e\u0301",
+    "emoji": "\U0001f469\u200d\U0001f4bb ",
+    "markup": "<b>a</b>\n",
+    "JSON": '{"a": [1]}, ',
+    "escapes": "\\n",
+}
+SELECT = """
+import sys
+from pathlib import Path
+from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.labelling.pool import open_selectors
+from ctxbench.index.resources import LocalResources
+from ctxbench.items import Catalog
+from ctxbench.requests import Batch, Request
+from ctxbench.sources.catalogs import read_catalog
+from ctxbench.tokens import open_counter
+
+corpus, cache, selector, repeated = sys.argv[1:5]
+size = int(sys.argv[5])
+embedder = HashingEmbedder()
+resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity, Path(cache))), open_counter("chars/4"))
+[chosen] = open_selectors([selector], resources).values()
+text = (repeated * (size // len(repeated) + 1))[:size]
+answers = chosen.select(Batch.of(read_catalog(corpus), [Request(id="big", text=text)]))
+assert not answers.errors
+[peak] = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(int(peak) // 1000)
+"""
+
+
+def peak(tmp_path, selector, repeated, *, corpus=CORPUS, size=SIZE):
+    """How many MB a process takes at most that selects for one request."""
+    command = [sys.executable, "-c", SELECT, corpus, tmp_path, selector, repeated, size]
+    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("selector", ["learned/normal", "semantic/documents"])
+@pytest.mark.parametrize("what", REPEATED)
+def test_a_request_of_a_megabyte_fits_in_memory(tmp_path, selector, what):
+    assert peak(tmp_path, selector, REPEATED[what]) < MOST
+
+
+@pytest.mark.parametrize("selector", ["learned/normal", "semantic/documents"])
+def test_an_item_that_says_what_the_request_says_over_and_over_fits_in_memory(tmp_path, selector):
+    item = {"_id": "reference:again", "type": "reference", "name": "again", "text": SENTENCE * (SIZE // len(SENTENCE))}
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(f"{CORPUS.read_text('utf-8')}{json.dumps(item)}\n", "utf-8")
+    assert peak(tmp_path, selector, SENTENCE, corpus=corpus, size=290_000) < MOST
