@@ -179,7 +179,7 @@ def grouped_compare(
     order = np.lexsort((sums, sizes))
     p = sign_flip(sums[order], seed=seed)
     share = _share_independent(away, sums[order], sizes[order])
-    differ = np.count_nonzero(np.bincount(group[away != 0]))
+    differ = int(np.count_nonzero(np.bincount(group[away != 0])))
     holds = len(sizes) >= SMALL and (scale != "amount" or differ >= FEW)
     if scale == "amount" and 2 * np.count_nonzero(away) >= n:
         interval = difference_interval(by_group(away, group), scale=scale, level=1.0 - alpha)
