@@ -94,7 +94,8 @@ def modules(tmp_path, process):
 
     def loaded(*arguments):
         listed = tmp_path / "modules.txt"
-        done = process(*arguments, env={"PYTHONPATH": str(hook), "CTXBENCH_TEST_MODULES": str(listed)})
+        path = os.pathsep.join(filter(None, (str(hook), os.environ.get("PYTHONPATH"))))
+        done = process(*arguments, env={"PYTHONPATH": path, "CTXBENCH_TEST_MODULES": str(listed)})
         assert done.code == 0, done.err
         return set(listed.read_text().split()), done
 
