@@ -179,7 +179,7 @@ def grouped_compare(
     order = np.lexsort((sums, sizes))
     p = sign_flip(sums[order], seed=seed)
     share = _share_independent(away, sums[order], sizes[order])
-    differ = np.count_nonzero(np.bincount(group[away != 0]))
+    differ = int(np.count_nonzero(np.bincount(group[away != 0])))
     holds = len(sizes) >= SMALL and (scale != "amount" or differ >= FEW)
     if scale == "amount" and 2 * np.count_nonzero(away) >= n:
         interval = difference_interval(by_group(away, group), scale=scale, level=1.0 - alpha)
@@ -236,6 +236,6 @@ def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
     if len(seen) == 1:
         return Interval(low=float(seen[0]), high=float(seen[0]), level=level, method=method, holds=False)
     low, high = hall_bounds(np.sort(by_group(sample, group)), level=level)
-    differ = len(np.unique(group[place != counts.argmax()]))
+    differ = int(np.count_nonzero(np.bincount(group[place != counts.argmax()])))
     holds = groups >= SMALL and differ >= FEW
     return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=holds)
