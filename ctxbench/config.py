@@ -11,14 +11,11 @@ from typing import Any
 
 from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.pipeline import Pipeline, PipelineError
-from ctxbench.selectors.base import Selector
+from ctxbench.selectors.base import EXTERNAL_KINDS, Selector
 from ctxbench.selectors.definitions import Definition, find_definition, is_file, rooted
-from ctxbench.selectors.external import KINDS as EXTERNAL_KINDS
-from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
-from ctxbench.selectors.presets import definition_hash, read_presets
 from ctxbench.stages import Resources
 from ctxbench.yaml_form import YamlForm
 from ctxbench.yamlio import YamlPath, line_of, load_yaml
@@ -197,6 +194,8 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     """
     if len(set(beside)) < len(beside) or answers.stem in beside:
         raise ParameterError(f"two selectors would have one name: {', '.join([answers.stem, *beside])}; name each once")
+    from ctxbench.selectors.external import external_from_config
+
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
     for named in beside:
@@ -363,6 +362,8 @@ class _Reader(YamlForm):
 
     def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
         """The selector of a tuned preset, with the preset."""
+        from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
+
         path = self.path.parent / entry["presets"]
         file = read_presets(path)
         preset = entry.get("preset", "")
@@ -403,6 +404,8 @@ class _Reader(YamlForm):
         return [SelectorSpec(str(name), _pipeline_maker(str(name), pipeline), "")]
 
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
+        from ctxbench.selectors.external import external_from_config  # slow to import
+
         made = external_from_config(entry, base=self.path.parent)
         return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
 

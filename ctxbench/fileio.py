@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from ctxbench.errors import Fault, InputError, StorageError
 from ctxbench.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, sweep, try_lock
@@ -350,3 +351,9 @@ def _decoded(line: bytes, path: Path | str, number: int, faults: list[Fault]) ->
         byte = f"byte 0x{line[error.start]:02x}"
         faults.append(Fault(f"invalid UTF-8: {error.reason} at {byte}; save the file as UTF-8", path, number, column))
         return None
+
+
+def file_name(name: str) -> str:
+    """A file name for any name, another one for each: `/` becomes `~`, what might be trouble is percent-encoded."""
+    plain = "~".join(quote(part, safe=" =,").replace("~", "%7E") for part in name.split("/"))
+    return f"%2E{plain[1:]}" if plain.startswith(".") else plain

@@ -26,7 +26,7 @@ LAYERS = (
     "cli testing pytest_plugin server __main__",
 )
 INSIDE_EVALUATION = (
-    "metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.sampling datasets.rows "
+    "progress metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.sampling datasets.rows "
     "datasets.files datasets.reading datasets.writing importers datasets.store datasets fetching labelling.exposure "
     "labelling.weights "
     "labelling.regrading labelling.answers traces usage provenance slices evidence results curation preparing "

@@ -255,11 +255,12 @@ def _checked(asked: Asked) -> _Found:
 
 def _first(done: Checked) -> str:
     """What must be done before it can be accepted: labels that name what is gone are judged, and not accepted."""
-    from ctxbench.evaluation.gate.edited import open_edited
     from ctxbench.reporting.gate.accepting import acceptable
 
     if not acceptable(done.check):
         return ""
+    from ctxbench.evaluation.gate.edited import open_edited  # most checks find nothing to accept
+
     try:
         for reference in done.file.experiment.datasets:
             open_edited(reference, bases=(), base=done.file.experiment.base)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.metrics import Evidence, Metric, evaluate, unavailable
 from ctxbench.evaluation.preparing import Prepared
+from ctxbench.evaluation.progress import Progress
 from ctxbench.evaluation.provenance import code_hash, versions
 from ctxbench.evaluation.results import FORMAT, Part, RunFolder, content_key
 from ctxbench.evaluation.slices import Slice, joined_slices
@@ -29,14 +30,6 @@ NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings"),
 }
 SLICE = 64  # queries between two checkpoints
-
-
-class Progress(Protocol):
-    """Told how far a run is; on a terminal a progress bar."""
-
-    def __call__(self, text: str, done: int, total: int) -> None:
-        """`done` of `total` queries of the dataset and selector in `text` are answered."""
-        ...
 
 
 class DatasetRun:

@@ -15,16 +15,16 @@ from ctxbench.calibrations import calibration_faults, fit_notices
 from ctxbench.config import Experiment, examine
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
-from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import Fault, InputError, UserError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import dataset_folder, dataset_reference, open_dataset
 from ctxbench.evaluation.labelling.weights import read_weights
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
-from ctxbench.evaluation.results import LONGEST_NAME, file_name
-from ctxbench.index.resources import LocalResources
+from ctxbench.evaluation.progress import nothing_said
+from ctxbench.evaluation.results import LONGEST_NAME
+from ctxbench.fileio import file_name
+from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json
 from ctxbench.pipeline import Pipeline
@@ -35,10 +35,6 @@ from ctxbench.tokens import TokenCounter, open_counter
 from ctxbench.yamlio import line_of
 
 T = TypeVar("T")
-
-
-def nothing_said(_message: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,13 +68,6 @@ class Prepared:
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
         return local_resources(self.embedder, self.counter, progress=progress)
-
-
-def local_resources(
-    embedder: Embedder, counter: TokenCounter, *, progress: Callable[[int, int], None] | None = None
-) -> LocalResources:
-    """Resources over the vector store of this machine; no model is loaded."""
-    return LocalResources(Vectors(embedder, VectorStore(embedder.identity), progress=progress), counter)
 
 
 def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:

@@ -27,14 +27,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from ctxbench.arrays import FloatArray
 from ctxbench.errors import StorageError, UserError
 from ctxbench.evaluation.slices import DAMAGE, Slice, joined_slices
-from ctxbench.fileio import atomic_folder, exclusive, read_bytes, recover_folder, write_atomic
+from ctxbench.fileio import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic
 from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 from ctxbench.selection import offered_rows
@@ -287,12 +286,6 @@ class RunFolder:
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
         return _read_checked(path)
-
-
-def file_name(name: str) -> str:
-    """A file name for any name, another one for each: `/` becomes `~`, what might be trouble is percent-encoded."""
-    plain = "~".join(quote(part, safe=" =,").replace("~", "%7E") for part in name.split("/"))
-    return f"%2E{plain[1:]}" if plain.startswith(".") else plain
 
 
 def _slice_name(number: int) -> str:

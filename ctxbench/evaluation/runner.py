@@ -12,18 +12,15 @@ from typing import Any
 import numpy as np
 
 from ctxbench.errors import ParameterError, UserError
-from ctxbench.evaluation.dataset_run import DatasetRun, Progress
+from ctxbench.evaluation.dataset_run import DatasetRun
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.machine import machine
 from ctxbench.evaluation.preparing import Prepared
+from ctxbench.evaluation.progress import Progress, silent
 from ctxbench.evaluation.provenance import described, git_commit, versions
 from ctxbench.evaluation.results import FORMAT, RunFolder
 from ctxbench.evaluation.slices import Slice
 from ctxbench.index.resources import LocalResources
-
-
-def silent(text: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 from ctxbench.arrays import Float32Array, IntArray, frozen
+from ctxbench.embedding.base import Embedder
+from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.errors import ParameterError
 from ctxbench.items import Catalog
@@ -55,3 +57,10 @@ class LocalResources:
         if resource == "tokens":
             return self._counter.name
         raise ParameterError(f"no resource is called {resource!r}; known: embedder, tokens")
+
+
+def local_resources(
+    embedder: Embedder, counter: TokenCounter, *, progress: Callable[[int, int], None] | None = None
+) -> LocalResources:
+    """Resources over the vector store of this machine; no model is loaded."""
+    return LocalResources(Vectors(embedder, VectorStore(embedder.identity), progress=progress), counter)

@@ -9,7 +9,7 @@ from ctxbench.console import is_plain, show_tables
 from ctxbench.evaluation.summary import RunSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import Column, ComparisonTable, Row, comparison_table
-from ctxbench.visible import one_line
+from ctxbench.reporting.wording import said
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _WIDE = 110  # from here on a comparison takes one line
 _DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
-_PLAIN = str.maketrans({wording.MINUS: "-", wording.DASH: "-", "\u221e": "inf"})
 _OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
 
 
@@ -154,9 +153,3 @@ def _text(cell: str, plain: bool) -> Text:
     from rich.text import Text
 
     return Text(said(cell, plain))
-
-
-def said(text: str, plain: bool) -> str:
-    """A text inside a line without what a terminal obeys, and without signs that its encoding lacks."""
-    text = one_line(text)
-    return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text

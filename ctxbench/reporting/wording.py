@@ -13,6 +13,7 @@ NONE = "-"  # stands where there is no value
 LOOSE = "~"  # stands behind an interval that does not hold
 UNTOLD = "cannot be told apart"
 _MANY = 1_000_000
+_PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
 
 def number(metric: Metric, value: float) -> str:
@@ -125,3 +126,9 @@ def two_digits(value: int) -> int:
     """Rounded up to two significant digits: a size that is estimated from an estimate deserves no more."""
     step: int = 10 ** max(len(str(value)) - 2, 0)
     return -(-value // step) * step
+
+
+def said(text: str, plain: bool) -> str:
+    """A text inside a line without what a terminal obeys, and without signs that its encoding lacks."""
+    text = one_line(text)
+    return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text

@@ -11,6 +11,8 @@ from ctxbench.candidates import Candidates
 from ctxbench.query import Query
 from ctxbench.requests import Batch
 
+EXTERNAL_KINDS = ("answers", "callable", "command", "url")  # keys that name a selector outside ctxbench
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answers:

@@ -21,6 +21,7 @@ from ctxbench.secrets import shown_arguments, shown_url
 from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
+from ctxbench.selectors.base import EXTERNAL_KINDS as KINDS
 from ctxbench.selectors.base import Answers
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.protocol import VERSION, Reply, Source, schema
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
-KINDS = ("answers", "callable", "command", "url")
 MOST_REPEATS = 100
 
 

@@ -24,10 +24,9 @@ from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
-from ctxbench.evaluation.preparing import local_resources
 from ctxbench.fileio import write_atomic
 from ctxbench.index.ranked import ranked_by
-from ctxbench.index.resources import LocalResources
+from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.items import Catalog
 from ctxbench.pipeline import Pipeline, session_rows
 from ctxbench.requests import Batch

@@ -35,9 +35,9 @@ from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
 from ctxbench.evaluation.importers.formats.beir import HEADER
 from ctxbench.evaluation.importers.formats.conversion import EXPORT, OURS
 from ctxbench.evaluation.metrics.inputs import DEPTH, Grade
-from ctxbench.evaluation.results import RunFolder, file_name
+from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.slices import Slice
-from ctxbench.fileio import atomic_folder, write_atomic
+from ctxbench.fileio import atomic_folder, file_name, write_atomic
 from ctxbench.jsonio import dump_json, dump_jsonl, read_json
 
 FORMATS = ("beir", "trec")

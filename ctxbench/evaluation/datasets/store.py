@@ -16,7 +16,6 @@ from ctxbench.evaluation.datasets.files import CARD, own_files
 from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.writing import write_files
 from ctxbench.evaluation.importers.base import Importer
-from ctxbench.evaluation.importers.files import FileImporter
 from ctxbench.fileio import atomic_folder, recover_folder
 from ctxbench.yamlio import load_yaml
 
@@ -145,6 +144,8 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = si
     importer = known[name]
     if source is None:
         return _imported(name, importer, notify)
+    from ctxbench.evaluation.importers.files import FileImporter  # few read a folder
+
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
     return _kept(name, importer.at(source).load(name), notify)

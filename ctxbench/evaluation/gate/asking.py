@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from ctxbench.errors import Fault
-from ctxbench.evaluation.dataset_run import Progress
 from ctxbench.evaluation.gate.edited import open_edited
 from ctxbench.evaluation.gate.gate_file import GateFile
 from ctxbench.evaluation.gate.snapshots import Snapshot
@@ -15,8 +14,7 @@ from ctxbench.evaluation.gate.stored_vectors import gate_resources, known_counts
 from ctxbench.evaluation.gate.taking import take
 from ctxbench.evaluation.gate.unchanged import Answered, inputs_of
 from ctxbench.evaluation.preparing import prepare
-
-Notify = Callable[[str], None]
+from ctxbench.evaluation.progress import Notify, Progress
 
 
 def ask(

@@ -19,7 +19,7 @@ from typing import Any
 
 from ctxbench.errors import StorageError
 from ctxbench.evaluation.gate.snapshots import SHORT
-from ctxbench.evaluation.results import file_name
+from ctxbench.fileio import file_name
 from ctxbench.jsonio import dump_json
 
 FORMAT = 1  # raised when a reader of the old one would go wrong

@@ -34,6 +34,7 @@ _MOST = 2**53  # of items and tokens: whole numbers up to it are exact as floats
 _ROUNDING = 1e-9  # by which a share that is summed up may be above 1
 _SHOWN = 40  # characters of a wrong value
 _DIRECT = "direct"
+_TEXT = frozenset([str])  # the type of a text in JSON
 _USUAL = {"mode": "agent", "origin": "search", "via": None}
 
 
@@ -122,7 +123,7 @@ def query_of(row: Mapping[str, Any]) -> QueryFact:
         id=_text(row, "id"),
         asked=_text(row, "asked"),
         labelled=_text(row, "labelled"),
-        required=tuple(_texts("required", [one] if isinstance(one, str) else one) for one in needs),
+        required=tuple([(one,) if isinstance(one, str) else _texts("required", one) for one in needs]),
         needs_nothing=row.get("needs") == "nothing",
         group=_text(row, "group", default=row.get("id", "")),
         tags=_texts("tags", row.get("tags", [])),
@@ -146,9 +147,10 @@ def _labels_of(rows: Any) -> tuple[LabelFact, ...]:
     for row in rows:
         if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[1]) is not int:
             raise RowError(f"a label is [id, grade, via, alternatives], got {row!r}")
-        name, *more = _texts("a label", [row[0], *row[2:]])
-        via, alternatives = [*more, *(_DIRECT, "")[len(more) :]]
-        found.append((name, row[1], via, alternatives))
+        name, grade, via, alternatives = row if len(row) == 4 else (*row, *(_DIRECT, "")[len(row) - 2 :])
+        if not (isinstance(name, str) and isinstance(via, str) and isinstance(alternatives, str)):
+            raise RowError(f"a label must hold texts, got {[row[0], *row[2:]]!r}")
+        found.append((name, grade, via, alternatives))
     return tuple(found)
 
 
@@ -337,7 +339,7 @@ def _flag(row: Mapping[str, Any], key: str, *, default: bool) -> bool:
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not _TEXT.issuperset(map(type, values)):
         raise RowError(f"{name} must hold texts, got {values!r}")
     return tuple(values)
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from ctxbench.arrays import IntArray
 from ctxbench.errors import Fault
-from ctxbench.evaluation.curation.renames import propose_renames
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.gate.questions import Questions, named, scopes_of
 from ctxbench.evaluation.gate.settings import PRICES, Settings
@@ -274,6 +273,8 @@ def _renamed(base: Snapshot, head: Snapshot) -> dict[str, str]:
     added = [fact for name, fact in head.items.items() if name not in base.items]
     if not gone or not added:
         return {}
+    from ctxbench.evaluation.curation.renames import propose_renames  # most checks find no item renamed
+
     renames, _ = propose_renames(items_of(gone), items_of(added))
     return {one.old.id: one.new.id for one in renames}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ctxbench.errors import InputError, ParameterError
-from ctxbench.evaluation.dataset_run import Progress
-from ctxbench.evaluation.gate.baseline import BaselineWritten, keeps_texts_out, write_baseline
-from ctxbench.evaluation.gate.baseline_head import worth_of
 from ctxbench.evaluation.gate.baseline_layout import VECTORS
 from ctxbench.evaluation.gate.baseline_reading import read_baseline
 from ctxbench.evaluation.gate.checking import Paired, check, pair_up
@@ -20,13 +18,12 @@ from ctxbench.evaluation.gate.pins import broken, unknown_pins
 from ctxbench.evaluation.gate.prices import priced
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.stored_vectors import accepted_vectors
 from ctxbench.evaluation.gate.table_answers import failures
-from ctxbench.evaluation.gate.taking import of_run, silent
 from ctxbench.evaluation.gate.unchanged import unchanged
-from ctxbench.evaluation.preparing import nothing_said
+from ctxbench.evaluation.progress import Notify, Progress, nothing_said, silent
 
-Notify = Callable[[str], None]
+if TYPE_CHECKING:
+    from ctxbench.evaluation.gate.baseline import BaselineWritten
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,6 +81,8 @@ def check_gate(
 
         now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
     elif (file.baseline / VECTORS).exists():
+        from ctxbench.evaluation.gate.stored_vectors import accepted_vectors
+
         accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
     _refuse_unknown(path, file.settings, bases, now.snapshots)
     paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
@@ -128,6 +127,8 @@ def accept(
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
     from ctxbench.evaluation.gate.asking import ask
+    from ctxbench.evaluation.gate.baseline import keeps_texts_out, write_baseline
+    from ctxbench.evaluation.gate.baseline_head import worth_of
 
     file, faults = examine_gate(path)
     snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
@@ -157,6 +158,8 @@ def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:
     Raises:
         UserError: a folder holds no finished run, or a dataset has changed since.
     """
+    from ctxbench.evaluation.gate.taking import of_run  # slow to import
+
     bases, heads = ([*map(priced, of_run(folder))] for folder in (base, head))
     before, now = ({one.selector for one in side} for side in (bases, heads))
     notices: tuple[str, ...] = ()

@@ -114,6 +114,10 @@ class _Rows:
     def has(self, metric: Metric) -> bool:
         return all(part in self.base and part in self.head for part in metric.parts)
 
+    def alike(self, metric: Metric) -> bool:
+        """Whether both sides have the same values."""
+        return all(np.array_equal(self.base[part], self.head[part], equal_nan=True) for part in metric.parts)
+
     def first_alike(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
         """The first of some metrics that counts tokens and differs as this one on every query; else itself."""
         if metric.declaration.unit != "tokens":
@@ -173,7 +177,7 @@ class _Rows:
 
 def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Settings, *, family: int) -> Judged:
     base = rows.estimate(metric, settings, head=False)
-    head = rows.estimate(metric, settings, head=True)
+    head = base if rows.alike(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     higher = metric.declaration.better == "higher"
     return Judged(
@@ -276,14 +280,11 @@ def _at_least(least: int, n: int, chance: float) -> float:
     """P(X >= least), X binomial(n, chance)."""
     if chance <= 0.0 or chance >= 1.0:
         return float(chance >= 1.0)
-    below = [
-        math.exp(
-            math.lgamma(n + 1)
-            - math.lgamma(k + 1)
-            - math.lgamma(n - k + 1)
-            + k * math.log(chance)
-            + (n - k) * math.log1p(-chance)
-        )
-        for k in range(least)
-    ]
-    return 1.0 - math.fsum(below)
+    yes, no = math.log(chance), math.log1p(-chance)
+    return 1.0 - math.fsum([math.exp(ways + k * yes + (n - k) * no) for k, ways in enumerate(_log_ways(least, n))])
+
+
+@cache
+def _log_ways(least: int, n: int) -> tuple[float, ...]:
+    """Logarithms of how many ways there are to choose k of n, for every k below `least`."""
+    return tuple(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(least))

@@ -20,7 +20,6 @@ import numpy as np
 
 from ctxbench.arrays import Float32Array, IntArray
 from ctxbench.errors import InputError
-from ctxbench.evaluation.dataset_run import Progress
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.gate.comparability import items_of
 from ctxbench.evaluation.gate.described import rebuilt
@@ -30,6 +29,7 @@ from ctxbench.evaluation.gate.plugins import foreign_steps, held_to_account
 from ctxbench.evaluation.gate.settings import Settings
 from ctxbench.evaluation.gate.snapshots import Snapshot
 from ctxbench.evaluation.latency.in_turns import Contender, seconds_in_turns
+from ctxbench.evaluation.progress import Progress
 from ctxbench.items import Catalog
 from ctxbench.requests import Batch, Request
 from ctxbench.stages import Resources

@@ -7,10 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ctxbench.errors import CtxbenchError, SelectorError
-from ctxbench.evaluation.dataset_run import answered
-from ctxbench.evaluation.slices import Slice
-from ctxbench.requests import Batch
-from ctxbench.selectors.base import Selector
 from ctxbench.selectors.foreign import EndedError, confined, exit_held
 
 
@@ -28,21 +24,6 @@ def _codes(description: Any) -> Iterator[str]:
     if isinstance(description, list | tuple):
         for one in description:
             yield from _codes(one)
-
-
-def asked(selector: Selector, batch: Batch, *, foreign: Sequence[str]) -> Slice:
-    """Ask a selector, `held_to_account` for its steps that are not of ctxbench.
-
-    Args:
-        selector: the selector.
-        batch: the requests.
-        foreign: its steps that are not of ctxbench.
-
-    Raises:
-        SelectorError: anything is raised where steps of plugins take part.
-    """
-    with held_to_account(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
-        return answered(selector, batch)
 
 
 @contextlib.contextmanager

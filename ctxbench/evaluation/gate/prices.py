@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.evaluation.gate.altered import edit
 from ctxbench.evaluation.gate.comparability import Comparable
 from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Repriced
 from ctxbench.evaluation.gate.settings import PRICES
@@ -69,6 +68,8 @@ def repriced(
         for item in offered_ids(head.answers, query):
             if item in other and item in before:
                 held.setdefault(item, []).append(query)
+    from ctxbench.evaluation.gate.altered import edit  # most checks find no other price
+
     found = [
         Repriced(
             item=item,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from ctxbench.evaluation.gate.baseline_layout import ACCEPT, HEAD, VECTORS, file
 from ctxbench.evaluation.gate.baseline_reading import read_head
 from ctxbench.evaluation.gate.snapshots import Snapshot, content_hash
 from ctxbench.evaluation.gate.vectors_file import StoredVectors, damaged, read_vectors
-from ctxbench.evaluation.preparing import Prepared
 from ctxbench.fileio import read_bytes
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.preparing import Prepared  # slow to import
 
 
 class LayeredStore:

@@ -18,19 +18,19 @@ from ctxbench.arrays import FloatArray
 from ctxbench.cache import cache_dir
 from ctxbench.config import SelectorSpec
 from ctxbench.errors import ParameterError, StorageError, UserError
-from ctxbench.evaluation.dataset_run import SLICE, Progress, Sized, measured
+from ctxbench.evaluation.dataset_run import SLICE, Sized, answered, measured
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.evaluation.evidence import Labels
 from ctxbench.evaluation.gate.comparability import unasked
-from ctxbench.evaluation.gate.plugins import asked as asked_of
-from ctxbench.evaluation.gate.plugins import foreign_steps
+from ctxbench.evaluation.gate.plugins import foreign_steps, held_to_account
 from ctxbench.evaluation.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
 from ctxbench.evaluation.gate.table_answers import TableAnswers
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.metrics import mean as mean_of
 from ctxbench.evaluation.preparing import Prepared, count_tokens
+from ctxbench.evaluation.progress import Progress, silent
 from ctxbench.evaluation.provenance import git_commit, versions
 from ctxbench.evaluation.results import RunFolder
 from ctxbench.evaluation.slices import Slice, joined_slices
@@ -43,10 +43,6 @@ from ctxbench.selectors.pipelines import AsManyAs
 from ctxbench.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
-
-
-def silent(text: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 def take(
@@ -115,8 +111,9 @@ class _Taking:
             batch = Batch.of(self.dataset.there, requests[first : first + SLICE])
             for name in in_turn:
                 for time, slices in enumerate(found[name]):
-                    foreign = foreign_steps(self.described[name])
-                    slices.append(asked_of(self._select(name, time, found), batch, foreign=foreign))
+                    selector, foreign = self._select(name, time, found), foreign_steps(self.described[name])
+                    with held_to_account(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
+                        slices.append(answered(selector, batch))
             self.memo.clear()
             progress(self.name, min(first + SLICE, len(requests)), len(requests))
         return {name: [joined_slices(slices) for slices in times] for name, times in found.items()}

@@ -25,8 +25,8 @@ from ctxbench.evaluation.datasets.store import dataset_reference, own_folder
 from ctxbench.evaluation.gate.gate_file import GateFile
 from ctxbench.evaluation.gate.plugins import foreign_steps
 from ctxbench.evaluation.gate.snapshots import Identity, Snapshot, content_hash
-from ctxbench.evaluation.preparing import local_resources
 from ctxbench.evaluation.provenance import versions
+from ctxbench.index.resources import local_resources
 from ctxbench.jsonio import dump_json
 from ctxbench.registry import foreign_code
 from ctxbench.tokens import open_counter

@@ -236,6 +236,6 @@ def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
     if len(seen) == 1:
         return Interval(low=float(seen[0]), high=float(seen[0]), level=level, method=method, holds=False)
     low, high = hall_bounds(np.sort(by_group(sample, group)), level=level)
-    differ = len(np.unique(group[place != counts.argmax()]))
+    differ = int(np.count_nonzero(np.bincount(group[place != counts.argmax()])))
     holds = groups >= SMALL and differ >= FEW
     return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=holds)

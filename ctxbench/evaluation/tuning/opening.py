@@ -17,7 +17,8 @@ from ctxbench.errors import Fault, InputError, UserError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.sampling import asked
 from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.preparing import StepChecks, nothing_said
+from ctxbench.evaluation.preparing import StepChecks
+from ctxbench.evaluation.progress import nothing_said
 from ctxbench.evaluation.tuning.choosing import unanswerable
 from ctxbench.evaluation.tuning.competitors import read_tunables, searched_scores, with_range_of
 from ctxbench.evaluation.tuning.policy_file import PolicyFile

@@ -11,7 +11,7 @@ from ctxbench.calibrations import PROBABILITY, Fit, in_front, write_calibrations
 from ctxbench.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.evaluation.calibrating.examples import examples, folds_of
 from ctxbench.evaluation.calibrating.fitting import fit, out_of_fold, shipped_fit
-from ctxbench.evaluation.preparing import nothing_said
+from ctxbench.evaluation.progress import nothing_said
 from ctxbench.evaluation.tuning.opening import Ready, open_tuning
 from ctxbench.evaluation.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.evaluation.tuning.sides import Side, Told

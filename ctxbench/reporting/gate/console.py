@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ctxbench.reporting.console import said
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Table, Text
+from ctxbench.reporting.wording import said
 
 _NARROWEST = 40
 _GAP = "  "
