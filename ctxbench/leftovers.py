@@ -72,16 +72,29 @@ def let_go(handle: int) -> None:
 def sweep(target: Path) -> None:
     """Remove the temporary files and folders beside `target` that nobody fills any more."""
     for path in left(target, TEMPORARY):
-        try:
-            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        except OSError:
-            handle = _NO_HANDLE
-        try:
-            free = None if handle == _NO_HANDLE else try_lock(handle)
-            if free or (free is None and time.time() - modified(path) > _ABANDONED):
-                remove(path)  # while it is held, so that nobody begins to fill it
-        finally:
-            let_go(handle)
+        _remove_unheld(path)
+
+
+def sweep_folder(folder: Path) -> None:
+    """Remove those that stand in a folder and that nobody fills any more, whatever they are for."""
+    name = re.compile(r"\..+\.\d+-[0-9a-f]{8}" + re.escape(TEMPORARY))
+    with suppress(OSError), os.scandir(folder) as entries:
+        found = [Path(one.path) for one in entries if name.fullmatch(one.name)]
+        for path in found:
+            _remove_unheld(path)
+
+
+def _remove_unheld(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        handle = _NO_HANDLE
+    try:
+        free = None if handle == _NO_HANDLE else try_lock(handle)
+        if free or (free is None and time.time() - modified(path) > _ABANDONED):
+            remove(path)  # while it is held, so that nobody begins to fill it
+    finally:
+        let_go(handle)
 
 
 def remove(path: Path) -> None:

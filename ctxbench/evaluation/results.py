@@ -10,16 +10,17 @@ timings.json                how long it took, and on which machine; nothing else
     part.json               hashes that say what the folder was made from, and of the files in it
 ```
 
-Each JSON file holds a checksum of itself: one that was changed is an error, and a part that it belongs to is made
-again. A folder of one dataset and selector (a part) appears whole or not at all. While it is made, finished slices of
-queries wait in `<selector>+partial`, so that an interrupted run goes on where it stopped. A run folder without a
-manifest is one of an unfinished run.
+Each JSON file that is read again holds a checksum of itself: one that was changed is an error, and the part that it
+belongs to is made again. A folder of one dataset and selector (a part) appears whole or not at all. While it is made,
+finished slices of queries wait in `<selector>+partial`, each behind its checksum, so that an interrupted run goes on
+where it stopped. A run folder without a manifest is one of an unfinished run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +37,11 @@ from ctxbench.evaluation.slices import DAMAGE, Slice, joined_slices
 from ctxbench.fileio import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic
 from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, dump_jsonl, read_json
+from ctxbench.leftovers import sweep_folder
 from ctxbench.selection import offered_rows
 
+_log = logging.getLogger(__name__)
+_SLICE = ".slice"  # behind the number of one; an npz file behind its SHA-256
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
 FORMAT = 2  # of the run folder; raised when a reader of the old one would go wrong
 
@@ -95,10 +99,8 @@ class RunFolder:
         """
         try:
             with exclusive(self.path / ".lock", waiting=waiting):
-                left = [*self.path.glob("*/.*.tmp"), *self.path.glob("*/*+partial/.*.tmp")]
-                left += [path for name in _WRITTEN_LOCKED for path in self.path.glob(f".{name}.*.tmp")]
-                for path in left:
-                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                for folder in (self.path, *self.path.glob("*/"), *self.path.glob("*/*+partial/")):
+                    sweep_folder(folder)
                 yield
         finally:
             with suppress(OSError):  # it is not empty: something came of the run
@@ -129,7 +131,8 @@ class RunFolder:
         found = self.answers(dataset, selector, key)
         candidates = [found] if found is not None else []
         if found is None and _holds(self._partial(dataset, selector) / "key", key):
-            candidates = [Slice.from_file(path) for path in sorted(self._partial(dataset, selector).glob("*.npz"))]
+            slices = map(_read_slice, sorted(self._partial(dataset, selector).glob(f"*{_SLICE}")))
+            candidates = [one for one in slices if one is not None]
         for one in candidates:
             place = {query: row for row, query in enumerate(one.queries)}
             if all(query in place for query in queries):
@@ -143,11 +146,15 @@ class RunFolder:
             return False
         try:
             marker = _read_checked(folder / "part.json")
-            return (marker["key"], marker["values_key"]) == (key, values_key) and all(
-                _sha256(read_bytes(folder / name)) == marker["files"][name] for name in _FILES
-            )
-        except (UserError, *DAMAGE):
-            return False  # the part is made again
+            if (marker["key"], marker["values_key"]) != (key, values_key):
+                return False
+            changed = [name for name in _FILES if _sha256(read_bytes(folder / name)) != marker["files"][name]]
+        except (UserError, *DAMAGE) as error:
+            _log.warning("%s: it is made again (%s)", folder, error)
+            return False
+        if changed:
+            _log.warning("%s: it is made again, as %s was changed or is damaged", folder, ", ".join(changed))
+        return not changed
 
     def save(self, part: Part, catalog: Catalog) -> None:
         """Write a part, whole or not at all, and drop its slices.
@@ -231,18 +238,27 @@ class RunFolder:
         if fresh or not _holds(folder / "key", key):
             shutil.rmtree(folder, ignore_errors=True)
         kept = set()
-        for path in folder.glob("*.npz"):
+        for path in folder.glob(f"*{_SLICE}"):
             number = int(path.stem) if path.stem.isdecimal() else len(queries)
-            with suppress(StorageError):
-                if number < len(queries) and Slice.from_file(path).queries == tuple(queries[number]):
-                    kept.add(number)
-                    continue
-            path.unlink(missing_ok=True)
+            found = _read_slice(path) if number < len(queries) else None
+            if found is not None and found.queries == tuple(queries[number]):
+                kept.add(number)
+            else:
+                path.unlink(missing_ok=True)
         return kept
 
     def slices(self, dataset: str, selector: str) -> Slice:
-        """All slices of an unfinished part, one behind the other."""
-        return joined_slices([Slice.from_file(path) for path in sorted(self._partial(dataset, selector).glob("*.npz"))])
+        """All slices of an unfinished part, one behind the other.
+
+        Raises:
+            StorageError: one has been changed since `slice_numbers` looked.
+        """
+        paths = sorted(self._partial(dataset, selector).glob(f"*{_SLICE}"))
+        found = {path: _read_slice(path) for path in paths}
+        for path, one in found.items():
+            if one is None:
+                raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+        return joined_slices([one for one in found.values() if one is not None])
 
     def error_count(self, dataset: str, selector: str) -> int:
         """How many queries a finished part failed on."""
@@ -253,7 +269,8 @@ class RunFolder:
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
             write_atomic(folder / "key", key, durable=False)
-        write_atomic(folder / _slice_name(number), answers.to_bytes(timed=True), durable=False)
+        data = answers.to_bytes(timed=True)
+        write_atomic(folder / _slice_name(number), f"{_sha256(data)}\n".encode() + data, durable=False)
 
     def _partial(self, dataset: str, selector: str) -> Path:
         part = self.part_path(dataset, selector)
@@ -274,6 +291,15 @@ class RunFolder:
         """Write one JSON file of the run, for example `manifest.json`."""
         _write_checked(self.path / name, value)
 
+    def experiment(self) -> str | None:
+        """The name of the experiment that was run, also by another version; None where nothing tells it for sure."""
+        with suppress(UserError, KeyError, TypeError):
+            found = read_json(self.path / "manifest.json")
+            if "checksum" in found:
+                found = self.read("manifest.json")
+            return str(found["experiment"]["name"])
+        return None
+
     def read(self, name: str) -> dict[str, Any]:
         """Read one JSON file of the run.
 
@@ -289,7 +315,16 @@ class RunFolder:
 
 
 def _slice_name(number: int) -> str:
-    return f"{number:06d}.npz"
+    return f"{number:06d}{_SLICE}"
+
+
+def _read_slice(path: Path) -> Slice | None:
+    """A slice of an unfinished part; None where it is not as it was written."""
+    with suppress(StorageError):
+        digest, _, data = read_bytes(path).partition(b"\n")
+        if digest == _sha256(data).encode():
+            return Slice.from_bytes(data, path)
+    return None
 
 
 def _sha256(content: bytes) -> str:
@@ -350,4 +385,3 @@ _FILES: dict[str, Callable[[Part, Catalog], bytes]] = {
     "selections.jsonl": lambda part, catalog: dump_jsonl(_selection_rows(part.answers, catalog)).encode(),
     "metrics.jsonl": lambda part, _catalog: dump_jsonl(_metric_rows(part)).encode(),
 }
-_WRITTEN_LOCKED = ("manifest.json", "timings.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -21,6 +22,8 @@ from ctxbench.evaluation.provenance import described, git_commit, versions
 from ctxbench.evaluation.results import FORMAT, RunFolder
 from ctxbench.evaluation.slices import Slice
 from ctxbench.index.resources import LocalResources
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +95,8 @@ def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
     """
     if (store.path / "dataset.yaml").exists():
         raise ParameterError(f"{store.path} is the folder of a dataset; name another folder for the run")
-    try:
-        other = store.read("manifest.json")["experiment"]["name"]
-    except (UserError, KeyError, TypeError):
-        return  # nothing is there, or nothing that says what it is
-    if other != prepared.experiment.name:
+    other = store.experiment()
+    if other is not None and other != prepared.experiment.name:
         raise ParameterError(
             f"{store.path} holds a run of experiment {other!r}, not of {prepared.experiment.name!r}; "
             "name another folder, or delete it"
@@ -126,8 +126,10 @@ class _Timings:
     def save(self) -> None:
         try:
             known = self._store.read("timings.json")["parts"]
-        except (UserError, KeyError):
-            known = {}  # there is no earlier file, or one that says nothing
+        except (UserError, KeyError) as error:
+            known = {}
+            if (self._store.path / "timings.json").exists():
+                _log.warning("times of earlier runs are lost: %s", error)
         parts = {name: {**known.get(name, {}), **self._parts.get(name, {})} for name in {**known, **self._parts}}
         note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
         self._store.write(

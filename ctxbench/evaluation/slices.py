@@ -16,7 +16,6 @@ import numpy as np
 from ctxbench.arrays import FloatArray, starts
 from ctxbench.candidates import Candidates, stacked
 from ctxbench.errors import SelectorError, StorageError
-from ctxbench.fileio import read_bytes
 from ctxbench.jsonio import dump_json
 
 # What reading damaged bytes or JSON of another form raises, from zip, zlib, numpy and ourselves.
@@ -83,15 +82,6 @@ class Slice:
         save = np.savez if timed else np.savez_compressed  # what waits for a moment need not be small
         save(stream, allow_pickle=False, **arrays)
         return stream.getvalue()
-
-    @classmethod
-    def from_file(cls, path: Path) -> Slice:
-        """Read the bytes back.
-
-        Raises:
-            StorageError: the file is missing or damaged.
-        """
-        return cls.from_bytes(read_bytes(path), path)
 
     @classmethod
     def from_bytes(cls, data: bytes, path: Path) -> Slice:

@@ -270,12 +270,35 @@ def test_damaged_slices_and_slices_of_other_queries_are_made_again(tmp_path):
     folder.add_slice("d", "s", "k", number=1, answers=some_slice("q3"))
     folder.add_slice("d", "s", "k", number=2, answers=some_slice("q4"))
     partial = tmp_path / "d" / "s+partial"
-    (partial / "notes.npz").write_bytes(b"of a person")
+    (partial / "notes.slice").write_bytes(b"of a person")
     assert folder.slice_numbers("d", "s", "k", queries=IDS) == {1}
-    damaged = partial / "000001.npz"
+    damaged = partial / "000001.slice"
     damaged.write_bytes(damaged.read_bytes()[:-40])
     assert folder.slice_numbers("d", "s", "k", queries=IDS) == set()
     assert sorted(path.name for path in partial.iterdir()) == ["key"]
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_slice_of_many_rows_whose_header_has_another_bit_is_made_again(bit, tmp_path):
+    folder = RunFolder(tmp_path)
+    many = table([(item, 0.5, 0) for item in range(20_000)])
+    folder.add_slice("d", "s", "k", number=0, answers=some_slice("q1", candidates=many))
+    [path] = (tmp_path / "d" / "s+partial").glob("*.slice")
+    whole = path.read_bytes()
+    at = whole.index(b"\x93NUMPY", whole.index(b"score.npy")) + 8  # the length of the header: zip's checksum misses it
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+    assert folder.slice_numbers("d", "s", "k", queries=[["q1"]]) == set()
+
+
+def test_a_part_that_is_damaged_is_said_and_one_made_from_something_else_is_not(tmp_path, caplog):
+    folder, _ = saved(tmp_path)
+    assert not folder.has("d", "s", "another")
+    assert caplog.records == []
+    path = tmp_path / "d" / "s" / "metrics.jsonl"
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert not folder.has("d", "s", "k")
+    [record] = caplog.records
+    assert record.getMessage() == f"{path.parent}: it is made again, as metrics.jsonl was changed or is damaged"
 
 
 # ---------------------------------------------------------------------------------------------- files and locks
@@ -292,18 +315,21 @@ def test_a_folder_without_a_manifest_is_no_finished_run(tmp_path):
 def test_the_lock_clears_away_what_a_killed_process_left(tmp_path):
     folder, _ = saved(tmp_path)
     folder.add_slice("d", "t", "k", number=0, answers=some_slice("q1"))
-    left = [tmp_path / "d" / ".s.1-ab.tmp", tmp_path / "d" / "t+partial" / ".0.1-ab.tmp",
-            tmp_path / ".manifest.json.1-ab.tmp"]  # fmt: skip
+    left = [tmp_path / "d" / ".s.1-0123abcd.tmp", tmp_path / "d" / "t+partial" / ".0.1-0123abcd.tmp",
+            tmp_path / ".manifest.json.1-0123abcd.tmp"]  # fmt: skip
     left[0].mkdir()
     (left[0] / "answers.npz").write_bytes(b"half")
     left[1].write_bytes(b"half")
     left[2].write_bytes(b"half")
-    (tmp_path / ".report.html.1-ab.tmp").write_bytes(b"another command's")
+    own = tmp_path / "src" / ".build.tmp" / "a"  # whoever runs into a folder of theirs keeps what is in it
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"somebody's")
     with folder.locked(lambda: None):
         assert not any(path.exists() for path in left)
     assert folder.has("d", "s", "k")
     assert folder.slice_numbers("d", "t", "k", queries=[["q1"]]) == {0}
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".report.html.1-ab.tmp", "d"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "src"]
+    assert own.exists()
 
 
 def test_a_run_that_comes_to_nothing_leaves_no_folder(tmp_path):

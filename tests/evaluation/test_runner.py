@@ -20,7 +20,7 @@ import pytest
 from ctxbench.candidates import Origin
 from ctxbench.config import examine
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.errors import InputError, SelectorError, StorageError, UserError
+from ctxbench.errors import InputError, ParameterError, SelectorError, StorageError, UserError
 from ctxbench.evaluation import dataset_run
 from ctxbench.evaluation.datasets import read_dataset
 from ctxbench.evaluation.labelling.weights import write_weights
@@ -382,6 +382,16 @@ def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch):
         shutil.rmtree(folder)
 
 
+def test_a_run_of_another_experiment_is_not_overwritten_even_if_an_older_version_made_it(tmp_path):
+    run_file(experiment(tmp_path, name="one"), tmp_path / "run")
+    path = tmp_path / "run" / "manifest.json"
+    old = {**json.loads(path.read_text()), "format": 1}
+    del old["checksum"]
+    path.write_text(json.dumps(old))
+    with pytest.raises(ParameterError, match="holds a run of experiment 'one', not of 'two'"):
+        run_file(experiment(tmp_path, name="two"), tmp_path / "run")
+
+
 def test_damaged_times_of_earlier_calls_are_forgotten(tmp_path):
     path = experiment(tmp_path)
     run_file(path, tmp_path / "run")
@@ -484,7 +494,7 @@ def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch):
     run_file(path, tmp_path / "whole")
     answered = counted(dataset_run.answered, 18, KeyboardInterrupt())
     assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
-    slices = sorted((tmp_path / "run" / "tiny").glob("*+partial/*.npz"))
+    slices = sorted((tmp_path / "run" / "tiny").glob("*+partial/*.slice"))
     assert len(slices) == 17
     for place, one in enumerate(slices):
         one.write_bytes(b"" if place % 2 else one.read_bytes()[: 100 * place])
