@@ -1,6 +1,8 @@
-"""The `ctxbench` command and its sub-commands. Heavy modules are imported by the command that needs them."""
+"""The `ctxbench` command and its sub-commands. Heavy modules are imported by the command that needs them.
 
-from __future__ import annotations
+Annotations are evaluated here, once: typer would evaluate those of all commands again and again, which takes as long as
+importing it.
+"""
 
 import gc
 from collections.abc import MutableMapping, Sequence

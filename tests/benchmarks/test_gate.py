@@ -1,6 +1,6 @@
 """A whole `ctxbench check` beside a process that imports numpy. Run with `--benchmark-only -s`.
 
-Bars: at most 6 times as long, and under 300 MB, on `workbench` unchanged with vectors in the baseline. Beside it, what
+Bars: at most 4 times as long, and under 300 MB, on `workbench` unchanged with vectors in the baseline. Beside it, what
 it costs where a file of the dataset has changed, and every selector is asked: the same dataset with another line end.
 All take turns in one test, since machines change their speed within a minute; the test prints and stores figures, and
 asserts only that each did its work. The vectors are made up: a check without a model costs the same whatever they say.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -195,16 +196,16 @@ def _malformed(side: Snapshot) -> Iterator[str]:
         fact = side.answers.get(name)
         if fact is None:
             continue
-        ids = [one.id for one in (*fact.offered, *fact.near)]
-        scores = {one.id: one.score for one in (*fact.offered, *fact.near) if one.score is not None}
-        wrong = [name for name, score in scores.items() if not math.isfinite(score)]
+        candidates = (*fact.offered, *fact.near)
+        ids = {one.id for one in candidates}
+        wrong = [one.id for one in candidates if one.score is not None and not math.isfinite(one.score)]
         if wrong:
             yield f"query {name}: the score of {wrong[0]} in {side.source} is no number; write it anew"
-        elif len(set(ids)) < len(ids):
-            twice = sorted({one for one in ids if ids.count(one) > 1})
+        elif len(ids) < len(candidates):
+            twice = sorted(one for one, count in Counter(one.id for one in candidates).items() if count > 1)
             yield f"query {name}: {named(twice)} stands twice in {side.source}; write it anew"
-        elif not side.items.keys() >= set(ids):
-            unknown = sorted(set(ids) - side.items.keys())
+        elif not side.items.keys() >= ids:
+            unknown = sorted(ids - side.items.keys())
             yield f"query {name}: {side.source} has no item {named(unknown)}, but offers it; write it anew"
 
 

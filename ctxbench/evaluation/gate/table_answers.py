@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ctxbench.candidates import Candidates
 from ctxbench.evaluation.gate.snapshots import AnswerFact
-from ctxbench.evaluation.slices import Slice
 from ctxbench.items import Catalog
 from ctxbench.selection import Offered, offered_rows
+
+if TYPE_CHECKING:
+    from ctxbench.evaluation.slices import Slice
 
 
 class TableAnswers(Mapping[str, AnswerFact]):

@@ -98,7 +98,8 @@ def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
     parts = {part for metric in file.settings.metrics for part in metric.parts}
     if any(spec.outside or spec.like is not None for spec in experiment.selectors):
         return False
-    if not all(one.identity.versions == versions() and parts <= one.metrics.keys() for one in bases):
+    here = versions()
+    if not all(one.identity.versions == here and parts <= one.metrics.keys() for one in bases):
         return False
     try:
         embedder = open_embedder(experiment.embedder)
