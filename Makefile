@@ -9,12 +9,18 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 # near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
-# The fast tests: about two minutes, enough to find what another Python or older dependencies break.
-FAST := $(filter-out tests/test_testing.py tests/test_own_datasets.py,$(wildcard tests/test_*.py)) tests/chunking \
-	$(addprefix tests/,embedding features index reporting/test_page.py session sources steps) \
-	$(addprefix tests/cli/test_,app.py main.py run.py) \
-	$(addprefix tests/evaluation/,calibrating curation datasets gate/test_gate_checking.py gate/test_gate_file.py \
-	test_metrics.py test_results.py test_stats.py test_summary.py tuning/test_choosing.py)
+# The fast tests: a minute or two, enough to find what another Python or older dependencies break.
+TOGETHER := chunking embedding features index session sources steps evaluation/calibrating evaluation/curation \
+	evaluation/datasets
+LONGER := $(addprefix tests/,test_damaged_cache.py test_gate_end_to_end.py test_large_requests.py test_layers.py \
+	test_notebooks.py test_own_datasets.py test_testing.py test_time_limits.py test_tokens.py test_yamlio.py \
+	chunking/test_rules.py chunking/test_sentences.py embedding/test_kills.py embedding/test_minilm.py \
+	embedding/test_vectors.py index/test_graph_store.py session/test_properties.py steps/test_calibrated.py \
+	steps/test_cut_relative.py steps/test_expand.py steps/test_features.py steps/test_per_chunk.py \
+	steps/test_tool_rules.py)
+FAST := $(filter-out $(LONGER),$(wildcard tests/test_*.py $(TOGETHER:%=tests/%/test_*.py))) tests/cli/test_main.py \
+	$(addprefix tests/evaluation/,gate/test_gate_checking.py gate/test_gate_file.py test_metrics.py test_results.py \
+	test_stats.py test_summary.py tuning/test_choosing.py)
 # Tests start many processes: without compiled files each would compile the package anew. A test's module is one
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
