@@ -22,7 +22,7 @@ ENOUGH = 95  # of 100 draws
 FALSE = 0.05  # of rewordings that may be called worse
 LEVEL = 0.05  # nominal, of metrics called worse or better by chance
 RIGHT = 9  # of ten edits
-RATIO, MEGABYTES = 6.0, 300.0
+RATIO, MEGABYTES = 4.0, 300.0
 # What the gate must name at 300 queries; the other faults are beside them, milder or as written more literally.
 ASKED = ("items dropped", "chunker", "rule replaced", "costly look-alikes", "static model")
 DEFAULT = f"{100 * ALLOWED:g}%"
