@@ -2,7 +2,7 @@
 
 A row has a checksum over its key and its value, so that one that was altered, or stands under another's key, is not
 given out: it is taken out and said, and whoever asked makes it again. A file that is damaged as a whole, or holds
-other tables (those of an older version, too), is set aside and made anew.
+other tables, is set aside and made anew; so rows of another form need another file name.
 
 SQLite with its rollback journal, and every batch one transaction: a process may be killed at any moment and the
 file holds all batches that were committed and nothing of the one that was not. Not the write-ahead log, which cannot
@@ -232,7 +232,7 @@ class CheckedRows:
                 connection.execute(self._schema.replace("TABLE", "TABLE IF NOT EXISTS", 1))
             found = connection.execute(tables).fetchall()
         if found and found != [(self._schema.encode(),)]:
-            raise _OtherTablesError("it holds other tables than expected, or those of an older version")
+            raise _OtherTablesError("it holds other tables than expected")
         return bool(found)
 
     # ---- what goes wrong
