@@ -15,7 +15,8 @@ from pathlib import Path
 from zlib import crc32
 
 from ctxbench.errors import ParameterError, StorageError
-from ctxbench.fileio import write_atomic
+from ctxbench.fileio import read_bytes, readable, write_atomic
+from ctxbench.leftovers import sweep
 
 _SEAL = ".checksums"  # in a sealed folder
 _log = logging.getLogger(__name__)
@@ -58,14 +59,20 @@ def checksum(key: str, data: bytes) -> str:
 
 def write_sealed(path: Path, data: bytes) -> None:
     """Keep data in a file, whole or not at all; where nothing can be written, nothing is kept."""
+    sweep(path)  # `write_atomic` leaves the leftovers of killed processes where it does not flush
     with suppress(StorageError):
         write_atomic(path, f"{checksum(path.name, data)}\n".encode() + data, durable=False)
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """What was kept in a file; None where there is none, or it is not what was kept, which is said."""
-    data = _unsealed(path)
-    if data is None and path.is_file():
+    """What was kept in a file; None if there is none. What cannot be read, or does not fit, is said and None, too."""
+    try:
+        data = _unsealed(path)
+    except StorageError as error:
+        if os.path.lexists(path):
+            _log.warning("%s; what it held is made again", error)
+        return None
+    if data is None:
         _log.warning("%s does not fit its checksum; what it held is made again", path)
     return data
 
@@ -88,7 +95,9 @@ def altered(folder: Path, names: Iterable[str] | None = None) -> list[str]:
         folder: nothing is known of one that is not sealed.
         names: which to look at; None: all that were sealed.
     """
-    data = _unsealed(folder / _SEAL)
+    data = None
+    with suppress(StorageError):
+        data = _unsealed(folder / _SEAL)
     if data is None:
         return [_SEAL] if is_sealed(folder) else []
     sums = json.loads(data)
@@ -96,14 +105,16 @@ def altered(folder: Path, names: Iterable[str] | None = None) -> list[str]:
 
 
 def _unsealed(path: Path) -> bytes | None:
-    with suppress(OSError):
-        seal, _, data = path.read_bytes().partition(b"\n")
-        if seal == checksum(path.name, data).encode():
-            return data
-    return None
+    """What a sealed file holds; None if it does not fit.
+
+    Raises:
+        StorageError: it is missing, no file, or cannot be read.
+    """
+    seal, _, data = read_bytes(path).partition(b"\n")
+    return data if seal == checksum(path.name, data).encode() else None
 
 
 def _sum_of(folder: Path, name: str) -> str | None:
-    with suppress(OSError):
-        return checksum(name, (folder / name).read_bytes())
+    with suppress(OSError, StorageError):
+        return checksum(name, readable(folder / name).read_bytes())
     return None

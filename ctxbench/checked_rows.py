@@ -2,7 +2,7 @@
 
 A row has a checksum over its key and its value, so that one that was altered, or stands under another's key, is not
 given out: it is taken out and said, and whoever asked makes it again. A file that is damaged as a whole, or holds
-other tables (those of an older version, too), is set aside and made anew.
+other tables, is set aside and made anew; so rows of another form need another file name.
 
 SQLite with its rollback journal, and every batch one transaction: a process may be killed at any moment and the
 file holds all batches that were committed and nothing of the one that was not. Not the write-ahead log, which cannot
@@ -18,6 +18,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -232,7 +233,7 @@ class CheckedRows:
                 connection.execute(self._schema.replace("TABLE", "TABLE IF NOT EXISTS", 1))
             found = connection.execute(tables).fetchall()
         if found and found != [(self._schema.encode(),)]:
-            raise _OtherTablesError("it holds other tables than expected, or those of an older version")
+            raise _OtherTablesError("it holds other tables than expected")
         return bool(found)
 
     # ---- what goes wrong
@@ -249,8 +250,24 @@ class CheckedRows:
         )  # the low byte is the kind, the rest detail
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other processes from writing the file, and from moving it."""
-        return exclusive(self.path.with_name(f".{self.path.name}.lock"), waiting=lambda: None)
+        """Keep other processes from writing the file, and from moving it.
+
+        Raises:
+            StorageError: another process does so for long; or as for `exclusive`.
+        """
+        until = time.monotonic() + _BUSY_SECONDS
+
+        def wait() -> None:
+            if time.monotonic() > until:
+                raise StorageError(self._kept_locked())
+
+        return exclusive(self.path.with_name(f".{self.path.name}.lock"), waiting=wait)
+
+    def _kept_locked(self) -> str:
+        return (
+            f"{self.path} was kept locked by another process for {_BUSY_SECONDS:.0f} s; "
+            "end that process, or choose another cache folder (CTXBENCH_CACHE)"
+        )
 
     def _in_place(self) -> bool:
         """Whether the file that was opened stands there still."""
@@ -288,10 +305,7 @@ class CheckedRows:
         if code == sqlite3.SQLITE_FULL:
             message = f"no room in {self.path}: {error}. Free some and run again; what was stored is kept"
         elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            message = (
-                f"{self.path} was kept locked by another process for {_BUSY_SECONDS:.0f} s; "
-                "end that process, or choose another cache folder (CTXBENCH_CACHE)"
-            )
+            message = self._kept_locked()
         elif not self._writable and self.path.with_name(self.path.name + _JOURNAL).exists():
             message = (
                 f"{self.path} holds half a batch of a process that was killed, which cannot be undone without "

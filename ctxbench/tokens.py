@@ -187,7 +187,7 @@ class FileCounter:
 
 
 class TokenCache:
-    """Counts kept in `tokens.sqlite` in one folder, by counter and text.
+    """Counts kept in `tokens-2.sqlite` in one folder, by counter and text.
 
     Where reading or writing is not permitted, counting works all the same: what can be read is used, and what
     cannot be written is not kept.
@@ -197,7 +197,8 @@ class TokenCache:
         """Use `folder`, made on the first write; opens nothing yet."""
         from ctxbench.checked_rows import CheckedRows
 
-        self._rows = CheckedRows(folder / "tokens.sqlite", "counts")
+        # an older version has another table in tokens.sqlite
+        self._rows = CheckedRows(folder / "tokens-2.sqlite", "counts")
 
     def get(self, counter: str, texts: Sequence[str]) -> dict[str, int]:
         """Return the counts that are known, by text.

@@ -27,7 +27,7 @@ from ctxbench.selectors.protocol import Reply
 from ctxbench.sources.catalogs import read_catalog
 
 SMOKE = Path(__file__).parents[1] / "datasets" / "smoke"
-KINDS = {"answers", "datasets", "labelling", "tokens.sqlite", "vectors", "verified"}
+KINDS = {"answers", "datasets", "labelling", "tokens-2.sqlite", "vectors", "verified"}
 SELECTORS = ("semantic/documents", "bm25")
 
 

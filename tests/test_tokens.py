@@ -316,34 +316,37 @@ def test_an_empty_cache_knows_nothing(tmp_path):
     cache = TokenCache(tmp_path / "none")
     assert cache.get("one", ["a"]) == {}
     assert not (tmp_path / "none").exists()
-    (tmp_path / "tokens.sqlite").touch()  # as left by a process killed before its first write
+    (tmp_path / "tokens-2.sqlite").touch()  # as left by a process killed before its first write
     assert TokenCache(tmp_path).get("one", ["a"]) == {}
 
 
 @pytest.mark.parametrize("content", [b"no database" * 1000, bytes(16384), b"SQLite format 3\0"])
 def test_a_damaged_cache_is_made_anew(tmp_path, content):
-    (tmp_path / "tokens.sqlite").write_bytes(content)
+    (tmp_path / "tokens-2.sqlite").write_bytes(content)
     assert counts(open_counter("o200k", cache=tmp_path), "hello world") == [2]
     assert TokenCache(tmp_path).get("o200k_base", ["hello world"]) == {"hello world": 2}
 
 
-def test_a_cache_of_an_older_version_is_not_believed(tmp_path, caplog):
-    with contextlib.closing(sqlite3.connect(tmp_path / "tokens.sqlite", isolation_level=None)) as database:
+def test_a_cache_of_an_older_version_is_left_alone(tmp_path, caplog):
+    older = tmp_path / "tokens.sqlite"
+    with contextlib.closing(sqlite3.connect(older, isolation_level=None)) as database:
         database.execute(
             "CREATE TABLE counts (counter TEXT NOT NULL, sha256 BLOB NOT NULL, "
             "tokens INTEGER NOT NULL, PRIMARY KEY (counter, sha256)) WITHOUT ROWID"
         )
         row = ("o200k_base", hashlib.sha256(b"hello world").digest(), 3)
         database.execute("INSERT INTO counts VALUES (?, ?, ?)", row)
+    before = older.read_bytes()
     assert counts(open_counter("o200k", cache=tmp_path), "hello world") == [2]
-    assert "older version" in caplog.text
+    assert (older.read_bytes(), caplog.text) == (before, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tokens-2.sqlite", "tokens.sqlite"]
 
 
 def test_a_count_that_is_not_what_was_stored_is_made_again(tmp_path, caplog):
     texts = ["hello world", "tiktoken is great!", "a"]
     for column in ("value", "value, checksum"):  # rotated among the texts
         assert counts(open_counter("o200k", cache=tmp_path), *texts) == [2, 6, 1]
-        with contextlib.closing(sqlite3.connect(tmp_path / "tokens.sqlite", isolation_level=None)) as database:
+        with contextlib.closing(sqlite3.connect(tmp_path / "tokens-2.sqlite", isolation_level=None)) as database:
             rows = database.execute(f"SELECT {column}, rowid FROM counts").fetchall()
             put = ", ".join(f"{name} = ?" for name in column.split(", "))
             for row, (*_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
@@ -356,7 +359,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_half_written(tmp_path):
     cache = TokenCache(tmp_path)
     cache.put("one", {"a": 1})
     cache._rows._connection.execute("PRAGMA max_page_count = 3")  # SQLite then answers as on a full disk
-    with pytest.raises(StorageError, match=r"no room in .*tokens\.sqlite: database or disk is full"):
+    with pytest.raises(StorageError, match=r"no room in .*tokens-2\.sqlite: database or disk is full"):
         cache.put("one", {str(n): n for n in range(1000)})
     assert cache.get("one", ["a", "0", "1"]) == {"a": 1}
 
@@ -370,7 +373,7 @@ def test_a_file_that_cannot_be_written_is_used_as_it_is(tmp_path, monkeypatch):
 
 
 def test_a_file_that_cannot_be_opened_is_done_without(tmp_path):
-    (tmp_path / "tokens.sqlite").mkdir()  # SQLite's answer is the same as to a lack of permission
+    (tmp_path / "tokens-2.sqlite").mkdir()  # SQLite's answer is the same as to a lack of permission
     assert counts(open_counter("o200k", cache=tmp_path), "hello world") == [2]
 
 
@@ -412,12 +415,12 @@ def test_a_process_killed_while_it_writes_leaves_a_usable_cache(tmp_path):
     )
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=environment(), timeout=120)
     assert killed.returncode == -9
-    assert (tmp_path / "tokens.sqlite-journal").exists()  # half-done, on disk
+    assert (tmp_path / "tokens-2.sqlite-journal").exists()  # half-done, on disk
     cache = TokenCache(tmp_path)
     assert cache.get("one", ["a"]) == {"a": 1}
     cache.put("one", {"b": 2})
     assert cache.get("one", ["a", "b"]) == {"a": 1, "b": 2}
-    with sqlite3.connect(tmp_path / "tokens.sqlite") as database:
+    with sqlite3.connect(tmp_path / "tokens-2.sqlite") as database:
         assert database.execute("SELECT count(*) FROM counts").fetchone() == (2,)
     database.close()
 

@@ -55,7 +55,8 @@ class VectorStore:
 
     def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:
         self.identity = identity
-        self.path = (root or cache_dir() / "vectors") / identity.key / "vectors.sqlite"
+        # an older version has another table in vectors.sqlite
+        self.path = (root or cache_dir() / "vectors") / identity.key / "vectors-2.sqlite"
         self._rows = CheckedRows(self.path, "vectors", maker=json.dumps(identity.as_dict(), sort_keys=True))
 
     @property

@@ -6,23 +6,21 @@ import hashlib
 import json
 import logging
 import os
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ctxbench.cache import checksum
-from ctxbench.errors import StorageError
-from ctxbench.fileio import write_atomic
 from ctxbench.requests import Batch
-from ctxbench.selectors.protocol import loads
+from ctxbench.selectors.protocol import MalformedError, loads
 
 _log = logging.getLogger(__name__)
 
 
 class AnswerCache:
-    """Answers by catalog, request and repeat, in a file of JSON lines.
+    """Answers by catalog, request and repeat, in a file of JSON lines that only grows.
 
-    Each record starts with the checksum of the rest of its line; one that does not fit is taken out and said.
+    Each record starts with the checksum of the rest of its line; one that does not fit is passed over and said. How
+    many were said is a record, too, so that they are said once.
     A record is written with one system call behind a line end of its own, so that a process that is killed spoils
     no record but the one that it is writing. Several processes may write at once.
     """
@@ -30,7 +28,6 @@ class AnswerCache:
     def __init__(self, path: Path) -> None:
         """Read what is there; a missing file is an empty cache, and `unwritable` says why another cannot be read."""
         self._path = path
-        self._kept: dict[str, Any] = {}
         self.unwritable = ""
         try:
             lines = path.read_bytes().split(b"\n")
@@ -40,12 +37,14 @@ class AnswerCache:
             lines = []
             self.unwritable = error.strerror or type(error).__name__
         written = [line for line in lines[:-1] if line]  # behind the last line end somebody may be writing
-        whole = [line for line in written if self._keep(line)]
-        if len(whole) < len(written):
-            count = f"{len(written) - len(whole):,} of {len(written):,} answers in {path}"
+        records = [record for line in written if (record := self._record(line)) is not None]
+        kept = [record for record in records if "said" not in record]
+        self._kept: dict[str, Any] = {record["key"]: record["answer"] for record in kept}  # the last one of a key
+        failed = len(written) - len(records)
+        if failed > max((record["said"] for record in records if "said" in record), default=0):
+            count = f"{failed:,} of {failed + len(kept):,} answers in {path}"
             _log.warning("%s did not fit their checksums; they are asked for again", count)
-            with suppress(StorageError):  # said again the next time
-                write_atomic(path, b"".join(b"%s\n" % line for line in whole))
+            self._append({"said": failed})
 
     @classmethod
     def of(cls, folder: Path, identity: str) -> AnswerCache:
@@ -55,7 +54,7 @@ class AnswerCache:
             folder: where such caches are, `cache_dir() / "answers"`.
             identity: everything that decides the answers; only its SHA-256 is used.
         """
-        return cls(folder / f"{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()}.jsonl")
+        return cls(folder / f"{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()}-2.jsonl")
 
     def get(self, batch: Batch, row: int, repeat: int) -> Any:
         """The answer kept for a request, or None."""
@@ -67,7 +66,10 @@ class AnswerCache:
         if self.unwritable or key in self._kept:
             return
         self._kept[key] = answer
-        rest = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, separators=(",", ":")).encode("ascii")[1:]
+        self._append({"key": key, "answer": answer})
+
+    def _append(self, record: dict[str, Any]) -> None:
+        rest = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii")[1:]
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -78,14 +80,15 @@ class AnswerCache:
         except OSError as error:
             self.unwritable = error.strerror or type(error).__name__
 
-    def _keep(self, line: bytes) -> bool:
-        """Take the answer of a line in, if the line is as it was written."""
+    def _record(self, line: bytes) -> dict[str, Any] | None:
+        """What a line holds; None if it is not as it was written, or nested too deep to be read."""
         start = len(self._start(b""))
         if line[:start] != self._start(line[start:]):
-            return False
-        record = loads(line)
-        self._kept[record["key"]] = record["answer"]
-        return True
+            return None
+        try:
+            return cast("dict[str, Any]", loads(line))
+        except MalformedError:
+            return None
 
     def _start(self, rest: bytes) -> bytes:
         """What the line of a record starts with: a checksum of the rest, and of whose answers the file holds."""

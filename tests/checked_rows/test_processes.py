@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from ctxbench import checked_rows
 from ctxbench.checked_rows import CheckedRows
+from ctxbench.errors import StorageError
+from ctxbench.fileio import exclusive
 from tests.checked_rows.rows_cases import NO_DATABASE, OPEN, killed_inside_a_transaction
 from tests.children import LIMIT, child
 
@@ -128,3 +131,15 @@ def test_what_goes_wrong_is_a_line_on_standard_error(path):
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
     assert done.stderr.startswith(f"{path} cannot be used")
     assert Path(f"{path}.aside").exists()
+
+
+def test_a_lock_that_another_process_keeps_is_an_error_after_a_while(rows, path, monkeypatch):
+    rows.put({b"a": b"1"})
+    monkeypatch.setattr(checked_rows, "_BUSY_SECONDS", 0.3)
+    kept = "rows.sqlite was kept locked by another process for 0 s; end that process, or choose another cache folder"
+    with exclusive(path.with_name(".rows.sqlite.lock"), waiting=lambda: pytest.fail("nobody else has it")):
+        with pytest.raises(StorageError, match=kept):
+            rows.put({b"b": b"2"})
+        assert rows.get([b"a", b"b"]) == {b"a": b"1"}
+    rows.put({b"b": b"2"})
+    assert rows.get([b"b"]) == {b"b": b"2"}

@@ -308,7 +308,7 @@ def test_answers_that_are_no_answers_stop_a_run_before_it_starts(refused, place,
 def test_stored_vectors_that_are_no_numbers_are_made_again(cli, process, tiny, cache, experiment):
     path = experiment()
     assert cli("run", path).code == 0
-    (store,) = cache.glob("vectors/*/vectors.sqlite")
+    (store,) = cache.glob("vectors/*/vectors-2.sqlite")
     bad = struct.pack("<256f", *[float("nan")] * 256)
     for words in (("select", "hello", "--catalog", tiny, "--embedder", "hashing"), ("run", path, "--out", "again")):
         before = cli(*words, "--json").out
@@ -400,7 +400,7 @@ def test_no_room_for_vectors(process, tiny, size, cache):
     done = process("select", "hello", "--catalog", tiny, "--embedder", "hashing", start=NO_ROOM.format(size=size))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error: {cache}")
-    assert "vectors.sqlite could not be" in done.err
+    assert "vectors-2.sqlite could not be" in done.err
     assert "choose another cache folder (CTXBENCH_CACHE)" in done.err
     again = process("select", "hello", "--catalog", tiny, "--embedder", "hashing")  # with room all is well
     assert again.code == 0, again.err
@@ -457,10 +457,10 @@ def test_a_cache_that_cannot_be_made_is_named(cli, tiny, cache):
 def test_a_damaged_cache_of_token_counts_is_made_anew_and_said_in_a_line(process, tiny, cache):
     words = ("select", "hello", "--catalog", tiny, "--selector", "everything")
     expected = process(*words).out
-    (cache / "tokens.sqlite").write_bytes(b"no database at all" * 100)
+    (cache / "tokens-2.sqlite").write_bytes(b"no database at all" * 100)
     done = process(*words)
     assert (done.code, done.out, done.err.count("\n")) == (0, expected, 1)
-    assert done.err.startswith(f"{cache}/tokens.sqlite cannot be used ('file is not a database')")
+    assert done.err.startswith(f"{cache}/tokens-2.sqlite cannot be used ('file is not a database')")
     done = process(*words)
     assert (done.code, done.out, done.err) == (0, expected, "")
 

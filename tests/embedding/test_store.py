@@ -56,7 +56,7 @@ def test_nothing_asked_nothing_found(store):
 
 
 def test_the_default_place_is_the_cache(cache):
-    assert VectorStore(IDENTITY).path == cache / "vectors" / IDENTITY.key / "vectors.sqlite"
+    assert VectorStore(IDENTITY).path == cache / "vectors" / IDENTITY.key / "vectors-2.sqlite"
 
 
 def test_nothing_is_opened_before_it_is_used(tmp_path):

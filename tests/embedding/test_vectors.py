@@ -229,7 +229,7 @@ def test_a_full_disk_is_a_storage_error(store):
     connection = store._rows._connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(StorageError, match=r"no room in .*vectors\.sqlite"):
+    with pytest.raises(StorageError, match=r"no room in .*vectors-2\.sqlite"):
         Vectors(Recorder(), store).get(_numbered(1000))
     assert len(store) % 64 == 0  # whole batches
 

@@ -74,7 +74,7 @@ class Place:
     def stored(self):
         """Hashes of the texts whose vectors are in the store, which must be sound."""
         found = set()
-        for path in self.cache.glob("vectors/*/vectors.sqlite"):
+        for path in self.cache.glob("vectors/*/vectors-2.sqlite"):
             connection = sqlite3.connect(path)
             try:
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -86,7 +86,7 @@ class Place:
 
     def vectors(self):
         """One hash over all vectors, by text."""
-        (path,) = self.cache.glob("vectors/*/vectors.sqlite")
+        (path,) = self.cache.glob("vectors/*/vectors-2.sqlite")
         connection = sqlite3.connect(path)
         try:
             digest = hashlib.sha256()
