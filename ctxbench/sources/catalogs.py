@@ -43,13 +43,23 @@ def _corpus_path(given: Path) -> Path:
     recover_folder(cached)
     for path in (given, given / CORPUS, cached / CORPUS):
         if os.path.isfile(path):  # noqa: PTH113 - unlike Path's, False where it can be no path
-            if path == cached / CORPUS and cached != given and altered(cached, [CORPUS]):
-                raise StorageError(f"{path} is damaged; import it again: `ctxbench data import {given}`")
+            if path.name == CORPUS and _is_cached(path.parent) and altered(path.parent, [CORPUS]):
+                folder = path.parent.resolve()
+                raise StorageError(
+                    f"{path} is damaged; import it again: `ctxbench data import {folder.name}`, "
+                    f"or, if no importer provides it any more, delete the folder {folder}"
+                )
             return path
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
         "(`ctxbench data list` names those that there are)"
     )
+
+
+def _is_cached(folder: Path) -> bool:
+    """Whether a folder is in the cache of datasets, by its path or by what its links lead to."""
+    place = cache_dir() / "datasets"
+    return any(Path(real(folder)).is_relative_to(real(place)) for real in (os.path.abspath, os.path.realpath))
 
 
 def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]:

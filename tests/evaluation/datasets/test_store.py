@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from ctxbench import registry
-from ctxbench.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.evaluation.datasets.dataset import Dataset
 from ctxbench.evaluation.datasets.reading import read_dataset
 from ctxbench.evaluation.datasets.store import Listing, import_dataset, importers, list_datasets, open_dataset
@@ -160,14 +161,28 @@ def test_a_cached_dataset_without_checksums_is_imported_again_if_its_source_is_t
 
 def test_a_damaged_catalog_in_the_cache_is_not_read(importer: type[Published], tmp_path: Path) -> None:
     items = len(open_dataset("published").catalog)
-    corpus = tmp_path / "cache" / "datasets" / "published" / "corpus.jsonl"
+    folder = tmp_path / "cache" / "datasets" / "published"
+    corpus = folder / "corpus.jsonl"
+    (tmp_path / "link").symlink_to(folder)
     good = corpus.read_bytes()
     assert len(read_catalog("published")) == items
     for bit in (0, 1001, 5005):
         flipped(corpus, bit)
-        with pytest.raises(StorageError, match=r"corpus\.jsonl is damaged; import it again: `ctxbench data import pub"):
-            read_catalog("published")
+        for given in ("published", folder, corpus, tmp_path / "link"):
+            message = (
+                r"corpus\.jsonl is damaged; import it again: `ctxbench data import published`, "
+                rf"or, if no importer provides it any more, delete the folder {folder}$"
+            )
+            with pytest.raises(StorageError, match=message):
+                read_catalog(given)
         corpus.write_bytes(good)
+    flipped(corpus, 0)
+    import_dataset("published")  # as the command does
+    assert len(read_catalog(folder)) == items
+    flipped(corpus, 0)
+    shutil.copytree(folder, tmp_path / "own")  # whose items may be edited
+    with pytest.raises(InputError):
+        read_catalog(tmp_path / "own")
 
 
 def test_the_list_holds_what_is_cached_and_what_could_be(importer: type[Published], tmp_path: Path) -> None:
