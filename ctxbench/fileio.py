@@ -134,7 +134,7 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -
     target = Path(os.path.realpath(_usable(path)))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if durable:  # others are of the cache, whose folders hold too much to look through at each file
+        if durable:  # others come by the hundred into one folder: whoever has it to himself looks through it once
             sweep(target)
         content = data.encode("utf-8") if isinstance(data, str) else data
         for attempt in range(_TRIES):
