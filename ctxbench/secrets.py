@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ctxbench.encoded import encoded
+from ctxbench.encodings import encoded
 from ctxbench.jsonio import dump_json
 
 Named: TypeAlias = tuple[str, str]  # a value behind its name: a variable, a header, a flag

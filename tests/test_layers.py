@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 LAYERS = (
     "visible console errors arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
     "cache checked_rows items candidates requests query selection registry stages pipeline",
-    "text chunking tokens calibrations redaction_rules redaction encoded secrets embedding index features sources",
+    "text chunking tokens calibrations redaction_rules redaction encodings secrets embedding index features sources",
     "steps",
     "selectors config session",
     "evaluation",

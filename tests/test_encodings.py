@@ -7,7 +7,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from ctxbench.encoded import encoded
+from ctxbench.encodings import encoded
 
 SECRET = "a>b?c d/é+1"
 
