@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.fileio import read_bytes, readable, write_atomic
 from ctxbench.leftovers import sweep
 

@@ -15,12 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import ByDomain, Resources, Step
 from ctxbench.fileio import read_bytes, write_atomic
-from ctxbench.items import Catalog
 from ctxbench.jsonio import dump_json, parse_json
-from ctxbench.pipeline import Pipeline
-from ctxbench.stages import ByDomain, Resources, Step
 
 FORMAT = 1
 PROBABILITY, ABSTENTION, WEIGHTS = "probability", "abstention", "weights"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
 
-from ctxbench.errors import StorageError
+from ctxbench.core.errors import StorageError
 from ctxbench.fileio import exclusive
 
 _ASIDE = ".aside"  # behind the name of a file that was set aside; the next one takes its place

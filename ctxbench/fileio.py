@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from ctxbench.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, sweep, try_lock
 
 UTF16 = "the file is UTF-16; save it as UTF-8"

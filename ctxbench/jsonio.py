@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError
+from ctxbench.core.errors import Fault, InputError
 from ctxbench.fileio import iter_lines, read_text
 from ctxbench.merge_conflicts import MERGED, conflicts, without_marks
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ctxbench.errors import Fault
+from ctxbench.core.errors import Fault
 
 MERGED = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"
 _MARK = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)

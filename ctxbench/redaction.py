@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
 from ctxbench.redaction_rules import KINDS, KNOWN_KEYS, RULES, Rule, is_name
 from ctxbench.yamlio import line_of, load_yaml
 

@@ -4,7 +4,7 @@ White space is JavaScript's and lengths are UTF-16 code units, because the origi
 strings. A sentence end is a run of `.`, `!` or `?` followed by white space; splitting removes the run and the
 white space. So "e.g. a" is two sentences, and "2.4" is one.
 
-Source: the documents' engine as observed; `tests/data/desk/README.md` puts the rules into words, and its
+Source: the documents' engine as observed; `tests/fixtures/desk/README.md` puts the rules into words, and its
 `chunks.json` holds what the engine answered to 379 texts.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 
 CHUNK_LIMIT = 500
 """Length of a chunk in UTF-16 units, as the original engine has it."""

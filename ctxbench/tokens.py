@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ctxbench.arrays import IntArray
-from ctxbench.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
 from ctxbench.fileio import readable
 from ctxbench.jsonio import parse_json
 

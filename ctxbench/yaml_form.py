@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault
+from ctxbench.core.errors import Fault
 from ctxbench.yamlio import YamlPath, line_of
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ctxbench.errors import Fault, InputError
+from ctxbench.core.errors import Fault, InputError
 from ctxbench.fileio import read_text
 from ctxbench.jsonio import finite, place_of
 from ctxbench.merge_conflicts import MERGED, conflicts

@@ -33,19 +33,19 @@ from pathlib import Path
 
 from IPython.display import SVG, Markdown, display
 
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.preparing import open_experiment
-from ctxbench.evaluation.results import RunFolder
-from ctxbench.evaluation.runner import run
-from ctxbench.evaluation.summary import summarise_run
-from ctxbench.evaluation.tuning.opening import open_tuning
-from ctxbench.evaluation.tuning.policy_file import read_policies
-from ctxbench.evaluation.tuning.presets import write_presets_of
-from ctxbench.evaluation.tuning.tuner import tune
+from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.results import RunFolder
+from ctxbench.bench.runner import run
+from ctxbench.bench.summary import summarise_run
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.reporting.console import print_summary
 from ctxbench.reporting.tuning import console_table, figures, tables, write_report
 from ctxbench.reporting.tuning.document import Document, Drawing
 from ctxbench.reporting.tuning.markdown import markdown
+from ctxbench.tune.opening import open_tuning
+from ctxbench.tune.policy_file import read_policies
+from ctxbench.tune.presets import write_presets_of
+from ctxbench.tune.tuner import tune
 
 DATASET = "../datasets/workbench"  # a folder, or a name that `ctxbench data list` knows
 FOLDER = Path("runs/presets")  # what is written goes here

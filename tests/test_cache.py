@@ -9,7 +9,7 @@ import platformdirs
 import pytest
 
 from ctxbench.cache import altered, cache_dir, read_sealed, seal_folder, write_sealed
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.leftovers import TEMPORARY, beside
 
 

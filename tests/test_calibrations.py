@@ -20,11 +20,11 @@ from ctxbench.calibrations import (
     read_calibrations,
     write_calibrations,
 )
-from ctxbench.errors import InputError, ParameterError, StorageError
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import ByDomain, Step
 from ctxbench.features.columns import VERSION
-from ctxbench.items import Catalog
-from ctxbench.pipeline import Pipeline
-from ctxbench.stages import ByDomain, Step
 from ctxbench.steps.calibrated import Abstain, Probability
 from ctxbench.steps.price import Price
 

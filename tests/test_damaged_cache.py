@@ -13,15 +13,15 @@ import pytest
 
 from ctxbench import tokens
 from ctxbench.cache import cache_dir
+from ctxbench.core.requests import Batch
+from ctxbench.data.datasets import store
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.labelling import pool
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.embedding.weights import file_sha256
-from ctxbench.evaluation.datasets import store
-from ctxbench.evaluation.datasets.reading import read_dataset
-from ctxbench.evaluation.labelling import pool
 from ctxbench.index.resources import LocalResources
-from ctxbench.requests import Batch
 from ctxbench.selectors.external import External
 from ctxbench.selectors.protocol import Reply
 from ctxbench.sources.catalogs import read_catalog

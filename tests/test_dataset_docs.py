@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench.evaluation.datasets import read_dataset, split_of, validate
-from ctxbench.evaluation.datasets.files import CARD_FIELDS, QRELS_HEADER
-from ctxbench.evaluation.datasets.rows import QUERY_FIELDS
-from ctxbench.evaluation.metrics import Evidence, Offered, evaluate, parse_metrics
-from ctxbench.pipeline import Pipeline
+from ctxbench.bench.metrics import Evidence, Offered, evaluate, parse_metrics
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.data.datasets import read_dataset, split_of, validate
+from ctxbench.data.datasets.files import CARD_FIELDS, QRELS_HEADER
+from ctxbench.data.datasets.rows import QUERY_FIELDS
 from ctxbench.sources.catalogs import ITEM_FIELDS
 
 ROOT = Path(__file__).parents[1]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.fileio import (
     atomic_folder,
     exclusive,

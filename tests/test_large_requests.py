@@ -11,7 +11,7 @@ import pytest
 
 from tests.children import LIMIT
 
-CORPUS = Path(__file__).parent / "data" / "tiny" / "corpus.jsonl"
+CORPUS = Path(__file__).parent / "fixtures" / "tiny" / "corpus.jsonl"
 MOST = 500  # MB, with all that is imported
 SIZE = 1_000_000  # characters
 SENTENCE = "Please list every open issue of the payments team and tell me who works on it. "
@@ -56,10 +56,10 @@ from pathlib import Path
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.labelling.pool import open_selectors
+from ctxbench.data.labelling.pool import open_selectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog
-from ctxbench.requests import Batch, Request
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch, Request
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.tokens import open_counter
 

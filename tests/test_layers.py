@@ -16,37 +16,34 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # A module may import what stands in a lower layer, and in its own layer what stands to the left of it. A name
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
-    "visible console errors arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
-    "cache checked_rows items candidates requests query selection registry stages pipeline",
+    "visible console core.errors core.arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
+    (
+        "cache checked_rows core.items core.candidates core.requests core.query core.selection core.registry "
+        "core.stages core.pipeline core"
+    ),
     "text chunking tokens calibrations redaction_rules redaction encodings secrets embedding index features sources",
     "steps",
-    "selectors config session",
-    "evaluation",
+    "selectors bench.config session",
+    (
+        "bench.progress bench.metrics bench.stats bench.machine data.datasets.labels data.datasets.checks "
+        "data.datasets.dataset data.datasets.sampling data.datasets.rows data.datasets.files "
+        "data.datasets.reading data.datasets.writing data.importers data.datasets.store data.datasets "
+        "data.fetching data.labelling.exposure data.labelling.weights data.labelling.regrading "
+        "data.labelling.answers data.traces data.usage bench.provenance bench.slices bench.evidence "
+        "bench.results data.curation bench.preparing bench.summary bench.dataset_run bench.runner "
+        "bench.latency data.labelling data tune.sweep bench tune gate"
+    ),
     "reporting",
     "cli testing pytest_plugin server __main__",
 )
-INSIDE_EVALUATION = (
-    "progress metrics stats machine datasets.labels datasets.checks datasets.dataset datasets.sampling datasets.rows "
-    "datasets.files datasets.reading datasets.writing importers datasets.store datasets fetching labelling.exposure "
-    "labelling.weights "
-    "labelling.regrading labelling.answers traces usage provenance slices evidence results curation preparing "
-    "summary dataset_run runner latency labelling sweep"
-)
 
 
-def layer_order(layers: tuple[str, ...], inside: dict[str, str]) -> dict[str, tuple[int, int]]:
+def layer_order(layers: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     """The (layer, place) of every name."""
-    order = {}
-    for layer, line in enumerate(layers):
-        place = 0
-        for name in line.split():
-            for full in [*(f"{name}.{part}" for part in inside.get(name, "").split()), name]:
-                order[full] = (layer, place)
-                place += 1
-    return order
+    return {name: (layer, place) for layer, line in enumerate(layers) for place, name in enumerate(line.split())}
 
 
-ORDER = layer_order(LAYERS, {"evaluation": INSIDE_EVALUATION})
+ORDER = layer_order(LAYERS)
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -122,9 +119,9 @@ def test_imports_go_down_only() -> None:
 
 def test_every_module_is_read() -> None:
     modules = modules_of(ROOT)
-    assert {"", "errors", "pipeline", "steps.cut", "evaluation.metrics.kernels"} <= set(modules)
-    edges = dict(imports_of("pipeline", modules["pipeline"], "ctxbench", set(modules)))
-    assert {"registry", "candidates", "requests"} <= set(edges)
+    assert {"", "core.errors", "core.pipeline", "steps.cut", "bench.metrics.kernels"} <= set(modules)
+    edges = dict(imports_of("core.pipeline", modules["core.pipeline"], "ctxbench", set(modules)))
+    assert {"core.registry", "core.candidates", "core.requests"} <= set(edges)
 
 
 @pytest.fixture
@@ -146,7 +143,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-SMALL = layer_order(("low next", "steps", "top"), {})
+SMALL = layer_order(("low next", "steps", "top"))
 
 
 def test_a_package_in_order_has_no_fault(tree: Path) -> None:
@@ -196,7 +193,8 @@ def test_a_cycle_inside_one_name_is_found(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["ctxbench", "ctxbench.registry", "ctxbench.errors", "ctxbench.items", "ctxbench.pytest_plugin"]
+    "module",
+    ["ctxbench", "ctxbench.core.registry", "ctxbench.core.errors", "ctxbench.core.items", "ctxbench.pytest_plugin"],
 )
 def test_light_modules_load_no_numpy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{'numpy', 'pandas', 'onnxruntime', 'typer'}} & set(sys.modules)))"

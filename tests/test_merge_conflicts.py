@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import Fault, InputError
+from ctxbench.core.errors import Fault, InputError
 from ctxbench.jsonio import iter_jsonl, parse_json
 from ctxbench.yamlio import load_yaml
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from ctxbench.data.datasets import Dataset, read_dataset
+from ctxbench.data.importers.livemcpbench import LiveMCPBench
+from ctxbench.data.importers.locomo import LoCoMo
+from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.data.importers.toollens import ToolLens
+from ctxbench.data.labelling.agreement import agreement, read_labelling
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.datasets import Dataset, read_dataset
-from ctxbench.evaluation.importers.livemcpbench import LiveMCPBench
-from ctxbench.evaluation.importers.locomo import LoCoMo
-from ctxbench.evaluation.importers.metatool import MetaTool
-from ctxbench.evaluation.importers.toollens import ToolLens
-from ctxbench.evaluation.labelling.agreement import agreement, read_labelling
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector

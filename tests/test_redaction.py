@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from ctxbench.errors import InputError, ParameterError, StorageError
+from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.redaction import Redactor, known_keys, masked, read_rules, redactor
 from ctxbench.redaction_rules import is_name, is_random, passes_iban, passes_luhn
 from tests.planted import GITHUB, KEYS, PEM

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ctxbench.evaluation.usage import Enough
-from ctxbench.evaluation.usage.references import RUN
+from ctxbench.data.usage import Enough
+from ctxbench.data.usage.references import RUN
 from ctxbench.session.exchange import FIELDS
 
 PAGE = (Path(__file__).parents[1] / "datasets" / "sessions.md").read_text("utf-8")

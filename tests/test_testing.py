@@ -9,12 +9,12 @@ import sys
 import numpy as np
 import pytest
 
-from ctxbench import registry
-from ctxbench.candidates import Candidates
-from ctxbench.errors import ParameterError, UnknownNameError, UserError
-from ctxbench.items import ITEM_TYPES, Catalog
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch
+from ctxbench.core import registry
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError, UnknownNameError, UserError
+from ctxbench.core.items import ITEM_TYPES, Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch
 from ctxbench.selectors.base import Answers
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External
@@ -163,9 +163,9 @@ BAD = """
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 import numpy as np
-from ctxbench.candidates import Candidates, brought_in
-from ctxbench.query import Query
-from ctxbench.selection import Prompt
+from ctxbench.core.candidates import Candidates, brought_in
+from ctxbench.core.query import Query
+from ctxbench.core.selection import Prompt
 from ctxbench.steps.cut import First
 from ctxbench.steps.retrieve import Dense, Everything
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.text import JS_WHITESPACE, item_chunks, js_trim, query_chunks, utf16_len
 
-DESK = Path(__file__).parent / "data" / "desk"
+DESK = Path(__file__).parent / "fixtures" / "desk"
 CHUNKS = json.loads((DESK / "chunks.json").read_text("utf-8"))
 ITEMS = json.loads((DESK / "items.json").read_text("utf-8"))["items"]
 QUERIES = json.loads((DESK / "queries.json").read_text("utf-8"))

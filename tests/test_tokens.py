@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxbench.tokens
-from ctxbench.errors import InputError, StorageError, UnknownNameError
+from ctxbench.core.errors import InputError, StorageError, UnknownNameError
 from ctxbench.tokens import CharsCounter, FileCounter, O200kCounter, TokenCache, TokenCounter, open_counter
 
 quick = settings(database=None, deadline=None, derandomize=True, max_examples=200)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.evaluation.labelling.exposure import SIGNALS, Exposure
-from ctxbench.evaluation.traces.importing import TraceSource, import_traces, redactor_for
-from ctxbench.evaluation.traces.lines import TURN_FIELDS
-from ctxbench.evaluation.traces.names import Names
-from ctxbench.evaluation.traces.records import STATUSES
-from ctxbench.evaluation.traces.report import _WORDS, COUNTS
-from ctxbench.evaluation.traces.settings import TraceSettings
-from ctxbench.evaluation.traces.signals import SEARCHES, SHELLS, is_search, is_shell
-from ctxbench.items import Catalog, Item
+from ctxbench.core.items import Catalog, Item
+from ctxbench.data.labelling.exposure import SIGNALS, Exposure
+from ctxbench.data.traces.importing import TraceSource, import_traces, redactor_for
+from ctxbench.data.traces.lines import TURN_FIELDS
+from ctxbench.data.traces.names import Names
+from ctxbench.data.traces.records import STATUSES
+from ctxbench.data.traces.report import _WORDS, COUNTS
+from ctxbench.data.traces.settings import TraceSettings
+from ctxbench.data.traces.signals import SEARCHES, SHELLS, is_search, is_shell
 from ctxbench.redaction import KINDS, read_rules, redactor
 from ctxbench.sources.catalogs import read_catalog
 

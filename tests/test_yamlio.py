@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import InputError
+from ctxbench.core.errors import InputError
 from ctxbench.yamlio import dump_yaml, line_of, load_yaml
 
 

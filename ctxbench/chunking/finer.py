@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from ctxbench.chunking.lines import blocks
 from ctxbench.chunking.rules import check_least
 from ctxbench.chunking.sentences import closed_spans, sentences
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.text import CHUNK_LIMIT, JS_WHITESPACE
 
 Span: TypeAlias = tuple[int, int]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxbench.chunking.rules import Paragraphs, Rule, chunk_rule
-from ctxbench.items import Item
+from ctxbench.core.items import Item
 
 
 @dataclass(frozen=True)

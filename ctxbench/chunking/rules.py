@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ctxbench import registry
-from ctxbench.errors import ParameterError, UserError
+from ctxbench.core import registry
+from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.text import CHUNK_LIMIT, item_chunks, js_trim, query_chunks
 
 Rule: TypeAlias = Callable[[str], list[str]]

@@ -11,7 +11,7 @@ from ctxbench.cli.progress import progress
 from ctxbench.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.labelling.agreement import Agreement
+    from ctxbench.data.labelling.agreement import Agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,8 @@ class Drawn:
 def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path) -> None:
     """Write the pairs that a second person is to judge, one query a line, without any label."""
     from ctxbench.cli.label import make_pool_for
-    from ctxbench.evaluation.datasets.store import open_dataset
-    from ctxbench.evaluation.labelling.agreement import pooled_pairs, sample_queries
+    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.labelling.agreement import pooled_pairs, sample_queries
     from ctxbench.fileio import write_atomic
     from ctxbench.jsonio import dump_jsonl
 
@@ -62,7 +62,7 @@ def _only(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 def compare(first: Path, second: Path, *, as_json: bool) -> None:
     """Print how far two labellings of the same pairs agree."""
-    from ctxbench.evaluation.labelling.agreement import agreement, read_labelling
+    from ctxbench.data.labelling.agreement import agreement, read_labelling
 
     found = agreement(read_labelling(first), read_labelling(second))
     if as_json:

@@ -14,7 +14,7 @@ import typer.main
 
 from ctxbench.cli.light import NO_ROOM, Command, Group, JsonFlag
 from ctxbench.console import drop_output, guarded, say
-from ctxbench.errors import UserError
+from ctxbench.core.errors import UserError
 from ctxbench.visible import message_lines
 
 app = typer.Typer(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
+    from ctxbench.bench.stats import Estimate
     from ctxbench.calibrations import Fit
-    from ctxbench.evaluation.calibrating.measuring import FoldFigures
-    from ctxbench.evaluation.stats import Estimate
+    from ctxbench.tune.calibrating.measuring import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -52,21 +52,21 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
 
     Raises:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
-        UserError: as of `ctxbench.evaluation.calibrating.fitting.fit`.
+        UserError: as of `ctxbench.tune.calibrating.fitting.fit`.
     """
     from ctxbench.cache import cache_dir
     from ctxbench.calibrations import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
+    from ctxbench.data.datasets.store import open_dataset
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
     from ctxbench.embedding.vectors import Vectors
-    from ctxbench.evaluation.calibrating.examples import examples, labelled
-    from ctxbench.evaluation.calibrating.fitting import fit
-    from ctxbench.evaluation.calibrating.measuring import measure
-    from ctxbench.evaluation.datasets.store import open_dataset
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.tokens import open_counter
+    from ctxbench.tune.calibrating.examples import examples, labelled
+    from ctxbench.tune.calibrating.fitting import fit
+    from ctxbench.tune.calibrating.measuring import measure
 
     if asked.what not in KINDS:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")

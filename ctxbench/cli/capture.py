@@ -10,7 +10,7 @@ from typing import Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
 from ctxbench.visible import message_lines, one_line
 

@@ -17,12 +17,12 @@ from ctxbench.cli.light import NO_ROOM
 from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
 from ctxbench.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
-from ctxbench.errors import InputError, ParameterError, StorageError, UserError, faults_of
+from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.fileio import write_atomic
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.gate.gate import Checked
-    from ctxbench.evaluation.gate.model import Check
+    from ctxbench.gate.gate import Checked
+    from ctxbench.gate.model import Check
     from ctxbench.reporting.gate.blocks import Document
     from ctxbench.reporting.gate.places import Places
 
@@ -90,7 +90,7 @@ def run(asked: Asked, outputs: Outputs) -> None:
         if outputs.json and not outputs.annotations:
             _tell_refusal(error, asked, Outputs(json=True))
         raise
-    from ctxbench.evaluation.gate.plugins import without_another_end
+    from ctxbench.gate.plugins import without_another_end
 
     if asked.accept:
         try:
@@ -170,7 +170,7 @@ def _refuse_folders(outputs: Outputs) -> None:
 
 
 def _accept(asked: Asked, *, as_json: bool) -> None:
-    from ctxbench.evaluation.gate.gate import accept
+    from ctxbench.gate.gate import accept
 
     with progress() as shown, printing_to_stderr():
         done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
@@ -234,7 +234,7 @@ class _Found:
 
 def _checked(asked: Asked) -> _Found:
     """Check. Plugins that print do so on stderr. What is held against a baseline without texts is told without."""
-    from ctxbench.evaluation.gate.gate import check_gate, check_runs
+    from ctxbench.gate.gate import check_gate, check_runs
     from ctxbench.reporting.gate.places import Places
     from ctxbench.reporting.gate.texts import without_texts
 
@@ -259,7 +259,7 @@ def _first(done: Checked) -> str:
 
     if not acceptable(done.check):
         return ""
-    from ctxbench.evaluation.gate.edited import open_edited  # most checks find nothing to accept
+    from ctxbench.gate.edited import open_edited  # most checks find nothing to accept
 
     try:
         for reference in done.file.experiment.datasets:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.gate.gate import Checked
+    from ctxbench.gate.gate import Checked
     from ctxbench.reporting.gate.places import Place, Places
 
 
 def places_of(done: Checked) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
-    from ctxbench.evaluation.datasets.lines import DatasetLines
-    from ctxbench.evaluation.datasets.store import dataset_folder
+    from ctxbench.data.datasets.lines import DatasetLines
+    from ctxbench.data.datasets.store import dataset_folder
     from ctxbench.reporting.gate.places import Places
     from ctxbench.yamlio import line_of
 

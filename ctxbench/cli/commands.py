@@ -12,20 +12,20 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
 from ctxbench.console import say, show_json
-from ctxbench.errors import ParameterError, SelectorError, StorageError
+from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.fileio import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.datasets.dataset import Dataset
-    from ctxbench.evaluation.preparing import Prepared
-    from ctxbench.evaluation.results import RunFolder
-    from ctxbench.evaluation.summary import RunSummary
+    from ctxbench.bench.preparing import Prepared
+    from ctxbench.bench.results import RunFolder
+    from ctxbench.bench.summary import RunSummary
+    from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.tokens import TokenCounter
 
 
 def run_experiment(path: Path, *, out: Path | None, markdown: Path | None, fresh: bool, as_json: bool) -> None:
     """Run an experiment, print its table, write its page, and if asked its report in Markdown."""
-    from ctxbench.evaluation.preparing import open_experiment
+    from ctxbench.bench.preparing import open_experiment
 
     with progress() as shown:
         prepared = open_experiment(path, notify=shown.say)
@@ -36,8 +36,8 @@ def score_answers(
     answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, as_json: bool
 ) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
-    from ctxbench.config import scoring
-    from ctxbench.evaluation.preparing import prepare
+    from ctxbench.bench.config import scoring
+    from ctxbench.bench.preparing import prepare
 
     with progress() as shown:
         prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)
@@ -59,10 +59,10 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
         StorageError: it is no finished run.
         ParameterError: a dataset has changed since.
     """
+    from ctxbench.bench.results import RunFolder
     from ctxbench.cache import cache_dir
-    from ctxbench.evaluation.datasets.sampling import asked
-    from ctxbench.evaluation.datasets.store import open_dataset
-    from ctxbench.evaluation.results import RunFolder
+    from ctxbench.data.datasets.sampling import asked
+    from ctxbench.data.datasets.store import open_dataset
     from ctxbench.tokens import open_counter
 
     folder = RunFolder(path)
@@ -86,8 +86,8 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
 def _run(
     prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bool = True, markdown: Path | None = None
 ) -> None:
-    from ctxbench.evaluation.results import RunFolder
-    from ctxbench.evaluation.runner import run
+    from ctxbench.bench.results import RunFolder
+    from ctxbench.bench.runner import run
 
     with _goes_on(kept=page):
         with progress() as shown:
@@ -160,7 +160,7 @@ def _report(
     page: bool = True,
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
-    from ctxbench.evaluation.summary import summarise_run
+    from ctxbench.bench.summary import summarise_run
     from ctxbench.jsonio import dump_json
 
     summary = summarise_run(folder)
@@ -197,7 +197,7 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
 
 def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool) -> None:
     """Measure latency and print it."""
-    from ctxbench.evaluation.latency import LatencySettings, measure
+    from ctxbench.bench.latency import LatencySettings, measure
     from ctxbench.reporting.latency import latency_json, print_latency, write_latency
 
     settings = LatencySettings(embedder=embedder)

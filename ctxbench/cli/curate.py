@@ -10,11 +10,11 @@ from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, spl
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.curation.carrying import Carried
-    from ctxbench.evaluation.datasets.dataset import Dataset
+    from ctxbench.data.curation.carrying import Carried
+    from ctxbench.data.datasets.dataset import Dataset
 
 
 def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | None, every: bool, as_json: bool) -> None:
@@ -29,7 +29,7 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
         as_json: print JSON, which lists everything.
     """
     from ctxbench.cache import cache_dir
-    from ctxbench.evaluation.curation.stats import dataset_stats
+    from ctxbench.data.curation.stats import dataset_stats
     from ctxbench.tokens import open_counter
 
     dataset = _opened(name)
@@ -84,7 +84,7 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place.
     """
-    from ctxbench.evaluation.curation.splitting import split_dataset
+    from ctxbench.data.curation.splitting import split_dataset
 
     if out is not None and in_place:
         raise ParameterError("--out and --in-place exclude each other")
@@ -102,7 +102,7 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
 
 def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
     """Print how two datasets differ; the exit code is 0 if they do not, else 1."""
-    from ctxbench.evaluation.curation.diff import diff_datasets
+    from ctxbench.data.curation.diff import diff_datasets
 
     found = diff_datasets(_opened(first), _opened(second))
     if as_json:
@@ -114,8 +114,8 @@ def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
 
 def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: bool) -> None:
     """Carry a dataset to a changed catalog; written to `out`, else only reported."""
-    from ctxbench.evaluation.curation.rebase import rebase_dataset
-    from ctxbench.evaluation.curation.renames import read_renames
+    from ctxbench.data.curation.rebase import rebase_dataset
+    from ctxbench.data.curation.renames import read_renames
     from ctxbench.sources.catalogs import read_catalog
 
     mapping = None if how.renames is None else read_renames(how.renames)
@@ -132,7 +132,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
 
 def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as_json: bool) -> None:
     """Write a dataset in another program's format, and say what that cannot hold."""
-    from ctxbench.evaluation.curation.export import export_dataset
+    from ctxbench.data.curation.export import export_dataset
 
     found = export_dataset(_opened(name), out, form=form, plain=plain, run=run)
     if as_json:
@@ -143,9 +143,9 @@ def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:
     """Write a dataset made of another, in its place or with what labelling left beside that one."""
-    from ctxbench.evaluation.curation.carrying import Carried, carry_labelling
-    from ctxbench.evaluation.datasets.store import dataset_folder
-    from ctxbench.evaluation.datasets.writing import create_dataset, write_dataset
+    from ctxbench.data.curation.carrying import Carried, carry_labelling
+    from ctxbench.data.datasets.store import dataset_folder
+    from ctxbench.data.datasets.writing import create_dataset, write_dataset
 
     if in_place:
         write_dataset(dataset, folder)
@@ -159,7 +159,7 @@ def _carried(written: Carried | None) -> dict[str, Any]:
 
 
 def _opened(name: str) -> Dataset:
-    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.data.datasets.store import open_dataset
 
     with progress() as shown:
         return open_dataset(name, notify=shown.say)

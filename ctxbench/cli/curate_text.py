@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.curation.diff import Difference, Parts
-    from ctxbench.evaluation.curation.export import Exported
-    from ctxbench.evaluation.curation.rebase import Rebased
-    from ctxbench.evaluation.curation.splitting import Resplit
-    from ctxbench.evaluation.curation.stats import DatasetStats
+    from ctxbench.data.curation.diff import Difference, Parts
+    from ctxbench.data.curation.export import Exported
+    from ctxbench.data.curation.rebase import Rebased
+    from ctxbench.data.curation.splitting import Resplit
+    from ctxbench.data.curation.stats import DatasetStats
 
 _REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
 
@@ -60,7 +60,7 @@ def stats_lines(found: DatasetStats, *, shown: int | None = 10) -> list[str]:
 
 
 def _rule() -> str:
-    from ctxbench.evaluation.curation.naming import RULE
+    from ctxbench.data.curation.naming import RULE
 
     return RULE
 
@@ -137,7 +137,7 @@ def _part_lines(parts: Parts) -> list[str]:
 
 
 def _label_line(change: Any) -> str:
-    from ctxbench.evaluation.curation.diff import GRADES
+    from ctxbench.data.curation.diff import GRADES
 
     sign = {"added": "+", "removed": "-", "changed": "~"}[change.kind]
     sides = [side for side in (change.before, change.after) if side is not None]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import InputError
+from ctxbench.core.errors import InputError
 from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.datasets.dataset import Dataset
+    from ctxbench.data.datasets.dataset import Dataset
 
 
 def list_datasets(*, as_json: bool) -> None:
     """Print every dataset that has a name."""
-    from ctxbench.evaluation.datasets.store import list_datasets as listed
+    from ctxbench.data.datasets.store import list_datasets as listed
 
     rows = listed()
     if as_json:
@@ -37,7 +37,7 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     Raises:
         UnknownNameError: there is no such dataset or query.
     """
-    from ctxbench.evaluation.datasets.store import open_dataset
+    from ctxbench.data.datasets.store import open_dataset
 
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
@@ -80,7 +80,7 @@ def validate(name: str, *, as_json: bool) -> int:
         UnknownNameError: it is neither a folder nor the name of a dataset.
         StorageError: its source is not installed.
     """
-    from ctxbench.evaluation.datasets.reading import validate as faults_of
+    from ctxbench.data.datasets.reading import validate as faults_of
 
     folder = _folder_of(name)
     faults = faults_of(folder)
@@ -100,7 +100,7 @@ def validate(name: str, *, as_json: bool) -> int:
 
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
-    from ctxbench.evaluation.datasets.reading import read_dataset
+    from ctxbench.data.datasets.reading import read_dataset
 
     counts = read_dataset(folder).counts
     text = f"{counts['items']:,} items, {counts['queries']:,} queries, {counts['labels']:,} labels"
@@ -112,8 +112,8 @@ def _counts(folder: Path) -> str:
 
 def _folder_of(name: str) -> Path:
     """The folder that a dataset is in; what an importer provides is imported first, as by `show`."""
-    from ctxbench.evaluation.datasets.dataset import name_fault
-    from ctxbench.evaluation.datasets.store import dataset_folder, open_dataset
+    from ctxbench.data.datasets.dataset import name_fault
+    from ctxbench.data.datasets.store import dataset_folder, open_dataset
 
     if not Path(name).is_dir() and not name_fault(name):
         with progress() as shown, suppress(InputError):  # its faults are what is asked for
@@ -123,9 +123,9 @@ def _folder_of(name: str) -> Path:
 
 def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -> None:
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
-    from ctxbench.evaluation.datasets.store import import_dataset as imported
-    from ctxbench.evaluation.datasets.store import open_dataset
-    from ctxbench.evaluation.datasets.writing import create_dataset
+    from ctxbench.data.datasets.store import import_dataset as imported
+    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.writing import create_dataset
 
     with progress() as shown:
         if out is None or source is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.importers.formats.conversion import Converted, Settings
+    from ctxbench.data.importers.formats.conversion import Converted, Settings
 
 
 def settings(
@@ -23,7 +23,7 @@ def settings(
     Raises:
         ParameterError: the name, the type or the mapping of grades is none.
     """
-    from ctxbench.evaluation.importers.formats.conversion import Settings, read_grades
+    from ctxbench.data.importers.formats.conversion import Settings, read_grades
 
     mapping = None if grades is None else read_grades(grades)
     return Settings(name=name, version=version, type=item_type, grades=mapping, licence=licence)
@@ -31,7 +31,7 @@ def settings(
 
 def import_beir(folder: Path, how: Settings, *, out: Path, as_json: bool) -> None:
     """Make a dataset of a BEIR folder."""
-    from ctxbench.evaluation.importers.formats.beir import import_beir as imported
+    from ctxbench.data.importers.formats.beir import import_beir as imported
 
     _written(lambda: imported(folder, how), out, as_json=as_json)
 
@@ -42,7 +42,7 @@ def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: P
     Raises:
         ParameterError: two files are given for one split.
     """
-    from ctxbench.evaluation.importers.formats.trec import import_trec as imported
+    from ctxbench.data.importers.formats.trec import import_trec as imported
 
     files: dict[str, Path] = {}
     for text in qrels:
@@ -58,15 +58,15 @@ def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: P
 
 def import_autorag(qa: Path, how: Settings, *, corpus: Path, out: Path, as_json: bool) -> None:
     """Make a dataset of AutoRAG's questions and corpus."""
-    from ctxbench.evaluation.importers.formats.autorag import import_autorag as imported
+    from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
     _written(lambda: imported(qa, corpus=corpus, settings=how), out, as_json=as_json)
 
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
     """Write a TREC run as answers that `ctxbench score` reads."""
-    from ctxbench.evaluation.datasets.store import open_dataset
-    from ctxbench.evaluation.importers.formats.trec import answers_of_run, read_run
+    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.importers.formats.trec import answers_of_run, read_run
     from ctxbench.fileio import write_atomic
     from ctxbench.jsonio import dump_jsonl
 
@@ -85,7 +85,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
 def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
     """Make a dataset, write it, and print what was counted on the way."""
-    from ctxbench.evaluation.datasets.writing import create_dataset
+    from ctxbench.data.datasets.writing import create_dataset
 
     converted = make()
     dataset = converted.dataset

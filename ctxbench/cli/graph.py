@@ -10,7 +10,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
 from ctxbench.console import say
-from ctxbench.errors import StorageError
+from ctxbench.core.errors import StorageError
 
 if TYPE_CHECKING:
     from ctxbench.index.graph import GraphSpec

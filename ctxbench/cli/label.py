@@ -15,16 +15,16 @@ from ctxbench.cli.keys import Keys
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.datasets.dataset import Dataset
-    from ctxbench.evaluation.labelling.exposure import Exposure
-    from ctxbench.evaluation.labelling.pool import Pool
-    from ctxbench.evaluation.labelling.report import Report
-    from ctxbench.evaluation.labelling.session import Candidate, Prompt, Reply, Session
-    from ctxbench.items import Item
+    from ctxbench.core.items import Item
+    from ctxbench.data.datasets.dataset import Dataset
+    from ctxbench.data.labelling.exposure import Exposure
+    from ctxbench.data.labelling.pool import Pool
+    from ctxbench.data.labelling.report import Report
+    from ctxbench.data.labelling.session import Candidate, Prompt, Reply, Session
 
 SHOWN = 9  # candidates on one screen
 WIDTH = 100
@@ -36,9 +36,9 @@ def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
     """Ask for `minutes`, then say what the figures are."""
-    from ctxbench.evaluation.labelling.exposure import read_exposures
-    from ctxbench.evaluation.labelling.folder import opened
-    from ctxbench.evaluation.labelling.predict import Predictor
+    from ctxbench.data.labelling.exposure import read_exposures
+    from ctxbench.data.labelling.folder import opened
+    from ctxbench.data.labelling.predict import Predictor
 
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
@@ -68,10 +68,10 @@ def label(
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
     """What selectors (the usual three if none is named) offer for a dataset's queries."""
     from ctxbench.cache import cache_dir
+    from ctxbench.data.labelling.pool import SELECTORS, make_pool, open_selectors
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
     from ctxbench.embedding.vectors import Vectors
-    from ctxbench.evaluation.labelling.pool import SELECTORS, make_pool, open_selectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.tokens import open_counter
 
@@ -154,7 +154,7 @@ class _Conversation:
             return True
 
     def _reply(self, prompt: Prompt, key: str) -> Reply | None:
-        from ctxbench.evaluation.labelling.session import Reply
+        from ctxbench.data.labelling.session import Reply
 
         if key == "s":
             return Reply("skip")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxbench.console import show_json
-from ctxbench.errors import InputError, UserError
+from ctxbench.core.errors import InputError, UserError
 
 
 def print_json(value: Any) -> None:

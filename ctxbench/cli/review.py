@@ -13,19 +13,19 @@ from ctxbench.cli.label import ALWAYS, item_line, make_pool_for, number_of, tell
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.datasets.dataset import Dataset
-    from ctxbench.evaluation.labelling.review import Correction, Finding
-    from ctxbench.items import ItemKey
+    from ctxbench.core.items import ItemKey
+    from ctxbench.data.datasets.dataset import Dataset
+    from ctxbench.data.labelling.review import Correction, Finding
 
 
 def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
     """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
-    from ctxbench.evaluation.datasets.store import open_dataset
-    from ctxbench.evaluation.labelling.review import findings, write_patch
+    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.labelling.review import findings, write_patch
 
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
@@ -61,7 +61,7 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
 
 def apply_patch(folder: Path, patch: Path) -> None:
     """Apply a patch to the dataset in a folder; nobody labels it meanwhile."""
-    from ctxbench.evaluation.labelling.folder import opened
+    from ctxbench.data.labelling.folder import opened
 
     with opened(folder) as work:
         tell(*work.notes)
@@ -116,7 +116,7 @@ class _Review:
         return [one for number in sorted(self.made) for one in self.made[number]]
 
     def _take(self, place: int, key: str) -> bool:
-        from ctxbench.evaluation.labelling.review import alternative, regraded
+        from ctxbench.data.labelling.review import alternative, regraded
 
         one = self.found[place]
         if key in ("k", "s"):

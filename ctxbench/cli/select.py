@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.sessions import Chat, open_session, read_history
 from ctxbench.console import say
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
-    from ctxbench.items import Catalog
+    from ctxbench.core.items import Catalog
     from ctxbench.selectors.definitions import Definition
     from ctxbench.selectors.explain import Explained, Explanation
     from ctxbench.selectors.parameters import Value
@@ -54,11 +54,11 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     from ctxbench.cache import cache_dir
     from ctxbench.calibrations import fit_notices
     from ctxbench.cli.progress import embedding_progress
+    from ctxbench.core.requests import Request
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
     from ctxbench.embedding.vectors import Vectors
     from ctxbench.index.resources import LocalResources
-    from ctxbench.requests import Request
     from ctxbench.selectors.explain import explain
     from ctxbench.tokens import open_counter
 
@@ -138,7 +138,7 @@ def find_catalog(name: str) -> Catalog:
         return read_catalog(name)
     except StorageError:
         from ctxbench.cli.progress import progress
-        from ctxbench.evaluation.datasets.store import importers, open_dataset
+        from ctxbench.data.datasets.store import importers, open_dataset
 
         if name not in importers() or Path(name).exists():
             raise

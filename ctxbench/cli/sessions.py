@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ctxbench.items import Catalog
-    from ctxbench.requests import Message
+    from ctxbench.core.items import Catalog
+    from ctxbench.core.requests import Message
     from ctxbench.selectors.definitions import Definition
     from ctxbench.selectors.parameters import Value
     from ctxbench.session import Session

@@ -11,7 +11,7 @@ from pathlib import Path
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError, UserError
+from ctxbench.core.errors import ParameterError, UserError
 
 DEFAULT = "learned"
 """The selector that a budget is set on unless another is named."""
@@ -85,15 +85,15 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     """
     from ctxbench.cache import cache_dir
     from ctxbench.cli.select import find_catalog
+    from ctxbench.core.requests import Batch
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import VectorStore
     from ctxbench.embedding.vectors import Vectors
-    from ctxbench.evaluation.tuning.token_budget import budget_setting, read_requests
     from ctxbench.index.resources import LocalResources
-    from ctxbench.requests import Batch
     from ctxbench.selectors.definitions import find_definition, is_file
     from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
     from ctxbench.tokens import open_counter
+    from ctxbench.tune.token_budget import budget_setting, read_requests
 
     if not (math.isfinite(asked.tokens) and asked.tokens > 0):
         raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")

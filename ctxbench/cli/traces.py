@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.traces.settings import TraceSettings
+    from ctxbench.data.traces.settings import TraceSettings
 
 NEXT_MINUTES = 20
 
@@ -40,8 +40,8 @@ def import_traces(
     Raises:
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
-    from ctxbench.evaluation.datasets.store import dataset_folder
-    from ctxbench.evaluation.traces import importing
+    from ctxbench.data.datasets.store import dataset_folder
+    from ctxbench.data.traces import importing
     from ctxbench.sources.catalogs import read_catalog
 
     importing.refuse_overwriting(out)
@@ -68,8 +68,8 @@ def settings_for(out: Path, *, name: str | None, licence: str | None, history: i
     Raises:
         ParameterError: the name is none for a dataset, or the history is negative.
     """
-    from ctxbench.evaluation.datasets.dataset import name_fault
-    from ctxbench.evaluation.traces.settings import TraceSettings
+    from ctxbench.data.datasets.dataset import name_fault
+    from ctxbench.data.traces.settings import TraceSettings
 
     chosen = name if name is not None else re.sub(r"[^A-Za-z0-9._-]+", "-", out.resolve().name).strip("-._") or "traces"
     fault = name_fault(chosen)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import is_plain, say
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
-    from ctxbench.evaluation.tuning.opening import Ready
-    from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+    from ctxbench.tune.opening import Ready
+    from ctxbench.tune.results import Contender, DatasetTuning, Outcome, Tuning
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    from ctxbench.evaluation.tuning.own_fits import fit_files, open_fitted
-    from ctxbench.evaluation.tuning.policy_file import read_policies
-    from ctxbench.evaluation.tuning.presets import write_presets_of
-    from ctxbench.evaluation.tuning.tuner import tune
     from ctxbench.reporting.tuning import console_table, write_markdown, write_report
+    from ctxbench.tune.own_fits import fit_files, open_fitted
+    from ctxbench.tune.policy_file import read_policies
+    from ctxbench.tune.presets import write_presets_of
+    from ctxbench.tune.tuner import tune
 
     markdown = places.markdown
     with progress() as shown:
@@ -144,7 +144,7 @@ def _dataset(one: DatasetTuning) -> dict[str, Any]:
 
 
 def _contender(one: Contender) -> dict[str, Any]:
-    from ctxbench.evaluation.summary import estimate_dict
+    from ctxbench.bench.summary import estimate_dict
 
     splits = {"tuning": one.tuning, "test": one.test} if one.test else {"all": one.tuning}
     figures = {split: {name: estimate_dict(each) for name, each in found.items()} for split, found in splits.items()}
@@ -152,9 +152,9 @@ def _contender(one: Contender) -> dict[str, Any]:
 
 
 def _outcome(dataset: DatasetTuning, one: Outcome) -> dict[str, Any]:
-    from ctxbench.evaluation.summary import comparison_dict
-    from ctxbench.evaluation.tuning.presets import policy_block, verdict_block
+    from ctxbench.bench.summary import comparison_dict
     from ctxbench.reporting.tuning.advice import advice
+    from ctxbench.tune.presets import policy_block, verdict_block
 
     chosen = one.recommended
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ctxbench.evaluation.usage import Suggestion, Suggestions, Usage
+    from ctxbench.data.usage import Suggestion, Suggestions, Usage
 
 _WAITING = 5  # items without evidence enough that are named
 
@@ -27,7 +27,7 @@ def report_usage(
     from ctxbench.cache import cache_dir
     from ctxbench.cli.progress import progress
     from ctxbench.cli.select import find_catalog
-    from ctxbench.evaluation.usage import Enough, count_usage, read_replies, suggest_less
+    from ctxbench.data.usage import Enough, count_usage, read_replies, suggest_less
     from ctxbench.reporting.wording import count
     from ctxbench.tokens import open_counter
 

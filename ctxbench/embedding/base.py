@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from ctxbench.arrays import Float32Array
-from ctxbench.errors import EmbeddingError
+from ctxbench.core.arrays import Float32Array
+from ctxbench.core.errors import EmbeddingError
 
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ctxbench.arrays import Float32Array
+from ctxbench.core.arrays import Float32Array
+from ctxbench.core.errors import ParameterError
 from ctxbench.embedding.base import EmbedderIdentity, OnDone, well_formed
-from ctxbench.errors import ParameterError
 
 _WORD = re.compile(r"\w+")
 _WORD_WEIGHT = 4  # a shared word says more than a shared trigram, of which a word has several

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ctxbench import registry
-from ctxbench.errors import ParameterError, UnknownNameError
+from ctxbench.core import registry
+from ctxbench.core.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
     from ctxbench.embedding.base import Embedder

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import Float32Array
+from ctxbench.core.arrays import Float32Array
 from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.weights import file_sha256, offline
 

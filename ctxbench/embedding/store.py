@@ -10,9 +10,9 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array
 from ctxbench.cache import cache_dir
 from ctxbench.checked_rows import CheckedRows
+from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.embedding.base import EmbedderIdentity
 
 UNIT_TOLERANCE = 1e-3  # of a squared length; float32 rounding stays below 1e-6

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array
+from ctxbench.core.arrays import BoolArray, Float32Array
+from ctxbench.core.errors import EmbeddingError, StorageError
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import UNIT_TOLERANCE, Store, text_hash
-from ctxbench.errors import EmbeddingError, StorageError
 
 COMMIT_TEXTS = 64
 COMMIT_SECONDS = 1.0

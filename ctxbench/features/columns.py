@@ -11,13 +11,13 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from ctxbench import registry
-from ctxbench.arrays import FloatArray
-from ctxbench.candidates import Candidates
-from ctxbench.errors import UnknownNameError
+from ctxbench.core import registry
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import UnknownNameError
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.features.found import Found
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 VERSION = 4
 """Of the definitions of all shipped features; a fit of another one is refused."""

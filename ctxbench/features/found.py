@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
-from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, Origin
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.features.item_words import ItemWords, item_words
 from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 RETRIEVED = "retrieved.score"
 """Column: the score of retrieval, where a rank step has put another one in its place."""

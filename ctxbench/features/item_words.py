@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.stages import Resources
 from ctxbench.index.fields import field_words
 from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
-from ctxbench.items import Catalog, Item
-from ctxbench.stages import Resources
 
 RULE = WordRule(split=True, stop=True, stem=True)
 """Which words count: parts of identifiers, without common English words, stemmed."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
-from ctxbench.errors import ParameterError
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError
 from ctxbench.features.columns import VERSION
 
 

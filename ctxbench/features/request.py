@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.items import Item
 from ctxbench.features.found import Found
 from ctxbench.features.item_words import ItemWords, query_stems
 from ctxbench.index.words import name_parts
-from ctxbench.items import Item
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _QUOTED = re.compile(r"\"[^\"]+\"|'[^']{2,}'|“[^”]+”|`[^`]+`")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
-from ctxbench.candidates import Candidates
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.features.columns import feature_rows
 from ctxbench.features.request import Items, RequestText, Slots
 from ctxbench.features.words import Words
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 _BEST = (
     "retrieved.score",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray
 from ctxbench.features.found import Found, log1p, places
 
 RANK = 60  # k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)

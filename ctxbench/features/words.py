@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray
 from ctxbench.features.found import Found, log1p
 from ctxbench.features.item_words import ItemWords, query_stems
 

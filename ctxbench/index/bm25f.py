@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.items import Catalog
 from ctxbench.index.fields import field_words
 from ctxbench.index.postings import counted, logarithms
 from ctxbench.index.words import name_words, weighted_words
-from ctxbench.items import Catalog
 
 
 class Bm25fIndex:

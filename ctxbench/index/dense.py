@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
-from ctxbench.candidates import MARGIN
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import EmbeddingError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.embedding.base import ModelError
-from ctxbench.errors import EmbeddingError
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives

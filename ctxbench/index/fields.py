@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ctxbench.core.items import Item
 from ctxbench.index.words import name_words, words
-from ctxbench.items import Item
 
 FIELDS = ("server", "name", "description", "parameters", "text")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords of JSON Schema: names to schemas

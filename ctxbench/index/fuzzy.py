@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ctxbench.arrays import Float32Array, FloatArray, IntArray, starts
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, starts
+from ctxbench.core.items import Catalog, Item
 from ctxbench.index.words import name_parts, words
-from ctxbench.items import Catalog, Item
 
 FIELDS = ("name", "description")
 

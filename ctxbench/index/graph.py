@@ -16,12 +16,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray, frozen, owners, starts
-from ctxbench.candidates import MARGIN
-from ctxbench.errors import ParameterError
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
 from ctxbench.index.dense import BLOCK, ChunkMatrix, multiply
 from ctxbench.index.pairs import best_pairs, dots, every_pair, heads, spans
-from ctxbench.items import Catalog
 
 T = TypeVar("T", bound=np.generic)
 Prints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ctxbench.chunking.items import DOCUMENTS
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.items import Catalog
+from ctxbench.core.stages import Resources
 from ctxbench.fileio import read_bytes, write_atomic
 from ctxbench.index.dense import dense_index
 from ctxbench.index.graph import Graph, GraphSpec, build_graph, update_graph
-from ctxbench.items import Catalog
-from ctxbench.stages import Resources
 
 FORMAT = 1
 CHUNKING = repr(DOCUMENTS)

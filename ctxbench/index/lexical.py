@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.stages import Resources
 from ctxbench.index.postings import Postings, counted, logarithms
 from ctxbench.index.words import WordRule, weighted_words
-from ctxbench.items import Catalog, Item
-from ctxbench.stages import Resources
 
 VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
 PLAIN = WordRule()

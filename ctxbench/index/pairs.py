@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.arrays import Float32Array, FloatArray, IntArray, owners, starts
-from ctxbench.candidates import MARGIN
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, owners, starts
+from ctxbench.core.candidates import MARGIN
 from ctxbench.index.dense import ChunkMatrix, row_dots
 
 _AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions

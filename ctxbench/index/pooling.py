@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from ctxbench.candidates import MARGIN
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.core.candidates import MARGIN
 from ctxbench.index.dense import ChunkMatrix, Hits, products, row_dots
 
 Pool: TypeAlias = Literal["max", "mean", "top"]

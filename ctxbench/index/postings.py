@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray, owners, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray
-from ctxbench.candidates import Candidates
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.candidates import Candidates
 
 DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
 

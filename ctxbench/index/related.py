@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from ctxbench.candidates import MARGIN
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.core.candidates import MARGIN
 from ctxbench.index.dense import ChunkMatrix, multiply
 from ctxbench.index.graph import Graph
 from ctxbench.index.pairs import best_pairs, every_pair, heads, spans

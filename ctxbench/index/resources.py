@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from ctxbench.arrays import Float32Array, IntArray, frozen
+from ctxbench.core.arrays import Float32Array, IntArray, frozen
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog
 from ctxbench.tokens import TokenCounter
 
 T = TypeVar("T")

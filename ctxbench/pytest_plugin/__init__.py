@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ctxbench.errors import UserError
+from ctxbench.core.errors import UserError
 from ctxbench.pytest_plugin.asserting import AssertOffers
 from ctxbench.pytest_plugin.opening import Opened, Setup, open_setup
 from ctxbench.pytest_plugin.recording import Place, Recorder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ctxbench.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.fileio import read_bytes, read_text, write_atomic
 from ctxbench.yaml_form import YamlForm
 from ctxbench.yamlio import dump_yaml, load_yaml

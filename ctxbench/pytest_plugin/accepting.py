@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ctxbench.errors import ParameterError
-from ctxbench.evaluation.gate.swaps import margin_of, still, tied_pairs
+from ctxbench.core.errors import ParameterError
+from ctxbench.gate.swaps import margin_of, still, tied_pairs
 from ctxbench.pytest_plugin import messages
 from ctxbench.pytest_plugin.accepted_file import DIGITS, Accepted, Key
 from ctxbench.pytest_plugin.asking import Asked

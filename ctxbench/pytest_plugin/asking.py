@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ctxbench.errors import SelectorError
-from ctxbench.evaluation.gate.snapshots import content_hash
-from ctxbench.evaluation.provenance import code_hash
-from ctxbench.items import Catalog
+from ctxbench.bench.provenance import code_hash
+from ctxbench.core.errors import SelectorError
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.selection import Offered, Selection, selections
+from ctxbench.gate.snapshots import content_hash
 from ctxbench.pytest_plugin.opening import Opened
-from ctxbench.requests import Batch, Request
-from ctxbench.selection import Offered, Selection, selections
 from ctxbench.selectors.explain import Explained, explain
 from ctxbench.selectors.pipelines import PipelineSelector
 

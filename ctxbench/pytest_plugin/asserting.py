@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ctxbench.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.pytest_plugin.opening import Opened, Setup
 from ctxbench.pytest_plugin.recording import Place, Recorder
 
 if TYPE_CHECKING:
-    from ctxbench.items import Catalog
+    from ctxbench.core.items import Catalog
+    from ctxbench.core.requests import Request
+    from ctxbench.core.selection import Selection
     from ctxbench.pytest_plugin.asking import Asked
-    from ctxbench.requests import Request
-    from ctxbench.selection import Selection
 
 
 class AssertOffers:
@@ -122,9 +122,9 @@ class AssertOffers:
         return AssertOffers(setup, self._open, place=self._place, recorder=self._recorder)
 
     def _ask(self, opened: Opened, text: str | Request, session: Iterable[str] | None) -> Asked:
-        from ctxbench.items import ItemKey
+        from ctxbench.core.items import ItemKey
+        from ctxbench.core.requests import Request, SessionItem
         from ctxbench.pytest_plugin.asking import ask
-        from ctxbench.requests import Request, SessionItem
 
         if isinstance(text, Request):
             if session is not None:

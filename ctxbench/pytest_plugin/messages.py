@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ctxbench.cli.select import candidate_lines, winning_pair
-from ctxbench.errors import UserError
+from ctxbench.core.errors import UserError
 from ctxbench.pytest_plugin.asking import Asked
 from ctxbench.selectors.explain import Explained
 from ctxbench.visible import joined, message_lines

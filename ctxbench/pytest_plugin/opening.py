@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.errors import ParameterError, UnknownNameError
+from ctxbench.core.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
+    from ctxbench.core.items import Catalog
     from ctxbench.index.resources import LocalResources
-    from ctxbench.items import Catalog
     from ctxbench.selectors.base import Selector
     from ctxbench.selectors.definitions import Definition
 
@@ -141,9 +141,9 @@ def _refuse_outside(path: Path, selector: str) -> None:
 
 def _of_gate(setup: Setup, path: Path) -> Opened:
     """One selector of a gate file on the catalog of one of its datasets."""
-    from ctxbench.evaluation.datasets.store import open_dataset
-    from ctxbench.evaluation.gate.baseline_layout import VECTORS
-    from ctxbench.evaluation.gate.gate_file import read_gate
+    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.gate.baseline_layout import VECTORS
+    from ctxbench.gate.gate_file import read_gate
 
     gate = read_gate(path)
     experiment = gate.experiment
@@ -183,7 +183,7 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import Store, VectorStore
     from ctxbench.embedding.vectors import Vectors
-    from ctxbench.evaluation.gate.stored_vectors import LayeredStore, accepted_vectors
+    from ctxbench.gate.stored_vectors import LayeredStore, accepted_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.tokens import open_counter
 

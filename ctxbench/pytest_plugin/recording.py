@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ctxbench.errors import UserError
+from ctxbench.core.errors import UserError
 from ctxbench.visible import joined, message_lines
 
 if TYPE_CHECKING:

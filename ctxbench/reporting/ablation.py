@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ctxbench.evaluation.ablation import Ablation, DatasetAblation, Standing, recommended
-from ctxbench.evaluation.equal_tokens import AtTokens
-from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.evaluation.stats import Comparison
-from ctxbench.evaluation.summary import SelectorSummary
+from ctxbench.bench.ablation import Ablation, DatasetAblation, Standing, recommended
+from ctxbench.bench.equal_tokens import AtTokens
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.stats import Comparison
+from ctxbench.bench.summary import SelectorSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.steps_text import parameter_values, pipeline_text, stages_of, steps_text
 from ctxbench.selectors.parameters import shown

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ctxbench.evaluation.ablation import Ablation
-from ctxbench.evaluation.latency import Summary
-from ctxbench.evaluation.latency.in_turns import InTurns
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.bench.ablation import Ablation
+from ctxbench.bench.latency import Summary
+from ctxbench.bench.latency.in_turns import InTurns
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.reporting import wording
 
 _COMPLETE = parse_metric("completeness")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
+from ctxbench.bench.summary import RunSummary
 from ctxbench.console import is_plain, show_tables
-from ctxbench.evaluation.summary import RunSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import Column, ComparisonTable, Row, comparison_table
 from ctxbench.reporting.wording import said

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray, owners
-from ctxbench.candidates import Candidates, Mode, Origin, place_among
+from ctxbench.bench.metrics import Grade
+from ctxbench.bench.results import Part
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
-from ctxbench.errors import StorageError
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery
-from ctxbench.evaluation.metrics import Grade
-from ctxbench.evaluation.results import Part
-from ctxbench.items import Item
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
+from ctxbench.core.errors import StorageError
+from ctxbench.core.items import Item
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery
 from ctxbench.reporting import wording
 from ctxbench.selectors.pairs import Chunkings
 

@@ -9,8 +9,8 @@ from html import escape
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
-from ctxbench.errors import ParameterError
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError
 from ctxbench.reporting.axes import LETTER
 
 _ROW, _NARROW = 24.0, 30.0  # of cells

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from ctxbench.bench.latency import PARTS_OF_A_STEP, STATES, WHOLE, LatencyResult, Summary, needed_for
 from ctxbench.console import show_tables
-from ctxbench.evaluation.latency import PARTS_OF_A_STEP, STATES, WHOLE, LatencyResult, Summary, needed_for
 from ctxbench.fileio import write_atomic
 from ctxbench.jsonio import dump_json
 from ctxbench.reporting.wording import NONE, count

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from ctxbench.arrays import FloatArray
-from ctxbench.errors import ParameterError
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError
 from ctxbench.reporting.axes import LETTER, Axis, Frame, log_ticks, nice_step
 from ctxbench.reporting.placing import Box, Spot, placed
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.metrics.inputs import Grade
-from ctxbench.evaluation.summary import DatasetSummary, RunSummary
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.bench.summary import DatasetSummary, RunSummary
+from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
 

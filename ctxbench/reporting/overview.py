@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from ctxbench.evaluation.ablation import Ablation, verdict
-from ctxbench.evaluation.equal_tokens import AtTokens
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.bench.ablation import Ablation, verdict
+from ctxbench.bench.equal_tokens import AtTokens
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.reporting import wording
 
 _ROW, _CELL, _HEAD, _LETTER = 20, 62, 118, 6.6

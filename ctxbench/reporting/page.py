@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.arrays import IntArray
-from ctxbench.errors import StorageError
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.results import Part, RunFolder
-from ctxbench.evaluation.summary import DatasetSummary, RunSummary, summarise_run
+from ctxbench.bench.results import Part, RunFolder
+from ctxbench.bench.summary import DatasetSummary, RunSummary, summarise_run
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.errors import StorageError
+from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.reporting import wording
 from ctxbench.reporting.drill import dataset_payload, script_json, without_surrogates

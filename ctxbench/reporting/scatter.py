@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ctxbench.evaluation.metrics import Metric, parse_metric
-from ctxbench.evaluation.stats import Estimate
-from ctxbench.evaluation.summary import DatasetSummary, SelectorSummary
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Estimate
+from ctxbench.bench.summary import DatasetSummary, SelectorSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.axes import Axis, Frame, Tick, log_ticks, nice_step
 from ctxbench.reporting.placing import Box, Label, Spot, placed

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.arrays import FloatArray
-from ctxbench.candidates import SEARCHED, Candidates, Origin
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.metrics import Grade
-from ctxbench.evaluation.results import Part
+from ctxbench.bench.metrics import Grade
+from ctxbench.bench.results import Part
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import SEARCHED, Candidates, Origin
+from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
 from ctxbench.reporting.axes import nice_step
 from ctxbench.reporting.drill import Labels

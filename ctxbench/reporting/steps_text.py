@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ctxbench import registry
-from ctxbench.errors import UserError
-from ctxbench.evaluation.equal_tokens import refining
+from ctxbench.bench.equal_tokens import refining
+from ctxbench.core import registry
+from ctxbench.core.errors import UserError
 
 
 def pipeline_text(description: Mapping[str, Any]) -> str:

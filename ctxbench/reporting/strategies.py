@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench import registry
-from ctxbench.errors import ParameterError
+from ctxbench.core import registry
+from ctxbench.core.errors import ParameterError
 from ctxbench.fileio import write_atomic
 
 KINDS = {

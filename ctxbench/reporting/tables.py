@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.evaluation.metrics import Metric, parse_metric
-from ctxbench.evaluation.stats import Comparison, Estimate
-from ctxbench.evaluation.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.steps_text import parameter_values, pipeline_text
 from ctxbench.selectors.parameters import shown

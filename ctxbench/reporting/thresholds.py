@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ctxbench import registry
-from ctxbench.errors import UserError
-from ctxbench.evaluation.equal_tokens import refining
-from ctxbench.items import ITEM_TYPES
+from ctxbench.bench.equal_tokens import refining
+from ctxbench.core import registry
+from ctxbench.core.errors import UserError
+from ctxbench.core.items import ITEM_TYPES
 
 QUANTITIES = {
     "score": "",

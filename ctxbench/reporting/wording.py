@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.visible import one_line
 
 MINUS, DASH = "\u2212", "\u2013"

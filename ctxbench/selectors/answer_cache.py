@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ctxbench.cache import checksum
-from ctxbench.requests import Batch
+from ctxbench.core.requests import Batch
 from ctxbench.selectors.protocol import MalformedError, loads
 
 _log = logging.getLogger(__name__)

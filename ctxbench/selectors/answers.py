@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, concatenated
-from ctxbench.errors import SelectorError, suggest
-from ctxbench.items import Catalog
-from ctxbench.pipeline import session_rows
-from ctxbench.requests import Batch
+from ctxbench.core.candidates import Candidates, concatenated
+from ctxbench.core.errors import SelectorError, suggest
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import session_rows
+from ctxbench.core.requests import Batch
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, Reply, quoted
 
 NOT_CHOSEN = "ranked by the selector, not chosen"

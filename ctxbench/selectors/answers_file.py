@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError
+from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.requests import Batch
 from ctxbench.fileio import iter_lines, read_bytes, readable
-from ctxbench.requests import Batch
 from ctxbench.selectors.protocol import MalformedError, Reply, loads, quoted, shown_path
 
 

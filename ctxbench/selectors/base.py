@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ctxbench.arrays import FloatArray
-from ctxbench.candidates import Candidates
-from ctxbench.query import Query
-from ctxbench.requests import Batch
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch
 
 EXTERNAL_KINDS = ("answers", "callable", "command", "url")  # keys that name a selector outside ctxbench
 

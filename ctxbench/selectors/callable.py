@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.requests import Batch
 from ctxbench.fileio import read_bytes
-from ctxbench.requests import Batch
 from ctxbench.selectors.foreign import EndedError, confined
 from ctxbench.selectors.protocol import Reply, catalog_items, check_send, quoted, shown_path
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import ParameterError
-from ctxbench.requests import Batch
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.requests import Batch
 from ctxbench.secrets import shown_arguments
 from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.process import Event, LineProcess

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
-from ctxbench.pipeline import Pipeline, PipelineError, SpecFault
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.core.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.oracle import NEEDS_LABELS, ORACLE
 from ctxbench.selectors.parameters import Parameter, Value, faults_between, read_parameter, set_values, shown
 from ctxbench.yamlio import line_of, load_yaml

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.candidates import Candidates
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch, Request
-from ctxbench.selection import Offered, Prompt, Selection, selections
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.selection import Offered, Prompt, Selection, selections
+from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.pairs import Chunkings
-from ctxbench.stages import Resources, Step
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ctxbench.cache import cache_dir
-from ctxbench.errors import ParameterError, SelectorError, UserError, suggest
-from ctxbench.query import Query
-from ctxbench.registry import check_type
-from ctxbench.requests import Batch
+from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.core.query import Query
+from ctxbench.core.registry import check_type
+from ctxbench.core.requests import Batch
 from ctxbench.secrets import shown_arguments, shown_url
 from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from ctxbench.calibrations import PROBABILITY
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Parameter, Value

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch
 from ctxbench.httpio import BODY_LIMIT
-from ctxbench.items import Catalog
-from ctxbench.requests import Batch
 from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
 from ctxbench.selectors.http_connection import (
     Connection,

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, concatenated
-from ctxbench.errors import ParameterError
-from ctxbench.items import ItemKey
-from ctxbench.pipeline import session_rows
-from ctxbench.query import Query
-from ctxbench.requests import Batch
+from ctxbench.core.candidates import Candidates, concatenated
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import ItemKey
+from ctxbench.core.pipeline import session_rows
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch
+from ctxbench.core.stages import Resources
 from ctxbench.selectors.base import Answers
-from ctxbench.stages import Resources
 from ctxbench.text import js_trim
 
 ORACLE = "oracle"

@@ -42,13 +42,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench import registry
-from ctxbench.arrays import IntArray
-from ctxbench.candidates import Candidates
+from ctxbench.core import registry
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import EmbeddingError, ParameterError
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.embedding.base import ModelError
-from ctxbench.errors import EmbeddingError, ParameterError
 from ctxbench.index.dense import ChunkMatrix, chunks_of, multiply, nearest
-from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.steps.cut import Standard, offered_length
 from ctxbench.steps.retrieve import best_of_items, joined_keys
 from ctxbench.text import query_chunks
@@ -74,7 +74,7 @@ class OriginalEngine:
             cannot be embedded it must raise an EmbeddingError.
         vectors: vectors that the items bring along; changed in place.
 
-    Source: the documents, "Semantic Search Integration", and the engine as observed (tests/data/desk/README.md).
+    Source: the documents, "Semantic Search Integration", and the engine as observed (tests/fixtures/desk/README.md).
     """
 
     def __init__(

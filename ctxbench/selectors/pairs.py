@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import IntArray
-from ctxbench.candidates import Candidates
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
-from ctxbench.items import Catalog
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Catalog
 
 
 @dataclass(frozen=True)

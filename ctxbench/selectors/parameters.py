@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
-from ctxbench.errors import ParameterError, suggest
-from ctxbench.registry import check_type
+from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.registry import check_type
 
 Value: TypeAlias = bool | int | float | str
 

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ctxbench.arrays import IntArray
-from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.errors import SelectorError
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import SelectorError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch
+from ctxbench.core.stages import Resources
 from ctxbench.selectors.base import Answers, Selector
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, eq=False)

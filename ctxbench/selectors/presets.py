@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, suggest
+from ctxbench.core.pipeline import PipelineError
 from ctxbench.fileio import read_text, write_atomic
-from ctxbench.pipeline import PipelineError
 from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
 from ctxbench.selectors.parameters import Parameter, Value, shown
 from ctxbench.yamlio import YamlPath, dump_yaml, line_of, load_yaml

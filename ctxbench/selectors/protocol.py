@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from ctxbench.errors import ParameterError, SelectorError
-from ctxbench.items import Catalog
-from ctxbench.requests import Batch
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes

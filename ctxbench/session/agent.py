@@ -8,8 +8,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
 
-from ctxbench.errors import ParameterError, suggest
-from ctxbench.items import INCLUDE_MODES, Catalog, Item, ItemKey
+from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey
 from ctxbench.selectors.definitions import Definition, definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.format import Messages

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.candidates import MARGIN
-from ctxbench.errors import ParameterError
-from ctxbench.requests import Request
-from ctxbench.selection import Prompt
+from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.requests import Request
+from ctxbench.core.selection import Prompt
+from ctxbench.core.stages import Resources
 from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import Exchange, content_hash, prompt_hash, text_hash
 from ctxbench.session.session import RequestContext, Session
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,11 +13,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from ctxbench.candidates import Mode
-from ctxbench.errors import ParameterError
-from ctxbench.items import Item, ItemKey
-from ctxbench.requests import Message, SessionItem
-from ctxbench.selection import Prompt
+from ctxbench.core.candidates import Mode
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item, ItemKey
+from ctxbench.core.requests import Message, SessionItem
+from ctxbench.core.selection import Prompt
 from ctxbench.session.session import RequestContext
 from ctxbench.sources.rows import Row, read_key, read_text_value
 

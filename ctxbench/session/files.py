@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, UserError
+from ctxbench.core.errors import Fault, InputError, UserError
+from ctxbench.core.pipeline import PipelineError
+from ctxbench.core.requests import SessionItem
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.jsonio import dump_json, parse_json
-from ctxbench.pipeline import PipelineError
-from ctxbench.requests import SessionItem
 from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import is_format
 from ctxbench.session.session import Session

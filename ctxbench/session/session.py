@@ -13,15 +13,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from ctxbench.candidates import Candidates
-from ctxbench.errors import ParameterError
-from ctxbench.items import ItemKey
-from ctxbench.pipeline import Pipeline, session_rows
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Message, Request, SessionItem
-from ctxbench.selection import Prompt, Selection, selections
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import ItemKey
+from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Message, Request, SessionItem
+from ctxbench.core.selection import Prompt, Selection, selections
+from ctxbench.core.stages import Resources
 from ctxbench.session.agent import Agent, settled
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True, kw_only=True)

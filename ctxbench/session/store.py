@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ctxbench.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.core.requests import Message
 from ctxbench.fileio import exclusive, readable, write_atomic
 from ctxbench.jsonio import dump_json, parse_json
-from ctxbench.requests import Message
 from ctxbench.session.exchange import Exchange, by_hash, read_exchange
 from ctxbench.sources.rows import Row
 

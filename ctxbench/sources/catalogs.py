@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from ctxbench.cache import altered, cache_dir
-from ctxbench.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey
 from ctxbench.fileio import recover_folder
-from ctxbench.items import INCLUDE_MODES, Catalog, Item, ItemKey
 from ctxbench.jsonio import iter_jsonl
 from ctxbench.sources.rows import Row
 

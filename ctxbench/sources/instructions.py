@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import CtxbenchError, StorageError
+from ctxbench.core.errors import CtxbenchError, StorageError
+from ctxbench.core.items import Item
 from ctxbench.fileio import read_text
-from ctxbench.items import Item
 from ctxbench.sources.frontmatter import Page, read_page, text_of, texts, truth
 from ctxbench.sources.snapshots import Part, Source
 

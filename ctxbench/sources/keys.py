@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ctxbench.items import Item
+from ctxbench.core.items import Item
 from ctxbench.redaction import Redactor, known_keys, shortened
 
 SHOWN = 20  # places that a note lists

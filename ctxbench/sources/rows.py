@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ctxbench.errors import Fault, ParameterError, suggest
-from ctxbench.items import ItemKey
+from ctxbench.core.errors import Fault, ParameterError, suggest
+from ctxbench.core.items import ItemKey
 from ctxbench.yamlio import YamlPath
 
 T = TypeVar("T")

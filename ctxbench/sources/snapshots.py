@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ctxbench.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.fileio import atomic_folder
-from ctxbench.items import Catalog, Item, ItemKey
 from ctxbench.jsonio import dump_jsonl
 from ctxbench.redaction import Redactor, masked
 from ctxbench.redaction_rules import KNOWN_KEYS

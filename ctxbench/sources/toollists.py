@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, InputError, ParameterError
-from ctxbench.items import Item
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.items import Item
 from ctxbench.sources.jsonc import entry_lines, read_jsonc
 from ctxbench.sources.snapshots import Part, Source
 from ctxbench.sources.tools import SERVER_KEYS, HostedToolError, is_definition, read_definition

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.errors import ParameterError
-from ctxbench.items import Item
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item
 from ctxbench.jsonio import dump_json
 
 SCHEMA_KEYS = {"inputSchema": "mcp", "input_schema": "anthropic", "parameters": "openai"}

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from ctxbench.chunking import rules
 from ctxbench.chunking.rules import Rule, chunk_rule
-from ctxbench.errors import ParameterError
-from ctxbench.query import ChunkKind, Query
-from ctxbench.registry import foreign_code
-from ctxbench.requests import Batch, Request
-from ctxbench.stages import Resources
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.query import ChunkKind, Query
+from ctxbench.core.registry import foreign_code
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.stages import Resources
 from ctxbench.text import CHUNK_LIMIT
 
 

@@ -10,15 +10,15 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
-from ctxbench.candidates import Candidates, Origin, place_among, rescored
-from ctxbench.errors import ParameterError
+from ctxbench.core.candidates import Candidates, Origin, place_among, rescored
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.features.columns import families_of, feature_rows, resources_of
 from ctxbench.features.found import RETRIEVED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
-from ctxbench.items import Catalog
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 
 class _FromFile:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, IntArray
-from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.errors import ParameterError
-from ctxbench.query import Query
-from ctxbench.stages import Resources
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 
 
 @dataclass(frozen=True)

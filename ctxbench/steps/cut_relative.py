@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
-from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.errors import ParameterError
-from ctxbench.query import Query
-from ctxbench.stages import Resources
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 
 
 @dataclass(frozen=True)

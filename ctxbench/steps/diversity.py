@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import Float32Array, FloatArray, IntArray
-from ctxbench.candidates import Candidates, Origin
 from ctxbench.chunking.items import ItemChunking
 from ctxbench.chunking.rules import chunk_rule
-from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.query import Query
+from ctxbench.core.registry import foreign_code
+from ctxbench.core.stages import Resources
 from ctxbench.index.dense import dense_index
-from ctxbench.query import Query
-from ctxbench.registry import foreign_code
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

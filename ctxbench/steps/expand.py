@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, IntArray
-from ctxbench.candidates import Candidates, Mode, Origin, brought_in
-from ctxbench.errors import ParameterError, suggest
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.items import ITEM_TYPES, Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.fileio import read_bytes
 from ctxbench.index.dense import dense_index
-from ctxbench.items import ITEM_TYPES, Catalog
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 # imported where used: `semantic` names this step also where it is off, and starts with every `select`
 if TYPE_CHECKING:

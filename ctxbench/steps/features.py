@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ctxbench.candidates import Candidates
-from ctxbench.errors import ParameterError
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.features.columns import TEXT, families_of, resources_of, with_features
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

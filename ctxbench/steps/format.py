@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
-from ctxbench.candidates import Candidates
-from ctxbench.items import Item
-from ctxbench.query import Query
-from ctxbench.requests import Request
-from ctxbench.selection import Prompt
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Request
+from ctxbench.core.selection import Prompt
 
 _TURN = {"reference": 0, "rule": 2}  # references come before rules; whatever else there is stands between
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from ctxbench.candidates import Candidates
-from ctxbench.errors import ParameterError, suggest
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.index.bm25f import Bm25fIndex, query_words
 from ctxbench.index.fields import FIELDS
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
@@ -17,8 +19,6 @@ from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.lexical import VARIANTS, bm25_index
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.words import WordRule
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, IntArray
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.errors import ParameterError
-from ctxbench.query import Query
-from ctxbench.stages import Resources
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, Origin, rescored
-from ctxbench.errors import ParameterError
-from ctxbench.query import Query
-from ctxbench.stages import Resources
+from ctxbench.core.candidates import Candidates, Origin, rescored
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 
 PROBABILITY = "probability.score"
 """Column: the probability that the price was made of."""

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
 from ctxbench.calibrations import WEIGHTS, Calibrations, read_calibrations
-from ctxbench.candidates import MARGIN, SEARCHED, Candidates, Origin, rescored
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog
-from ctxbench.query import Query
-from ctxbench.stages import Resources
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, Origin, rescored
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 
 
 @dataclass(frozen=True)

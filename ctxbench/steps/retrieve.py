@@ -10,18 +10,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.candidates import Candidates
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.chunking.rules import chunk_rule
-from ctxbench.errors import ParameterError
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.registry import foreign_code
+from ctxbench.core.stages import Resources
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
-from ctxbench.items import Catalog
-from ctxbench.query import Query
-from ctxbench.registry import foreign_code
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

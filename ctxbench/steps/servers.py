@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.candidates import Candidates
-from ctxbench.errors import ParameterError
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index
 from ctxbench.index.ranked import DEPTH
-from ctxbench.items import Catalog
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 
 
 @dataclass(frozen=True)

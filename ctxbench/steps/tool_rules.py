@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, Mode, Origin, brought_in
-from ctxbench.errors import ParameterError, suggest
-from ctxbench.items import Catalog
-from ctxbench.query import Query
-from ctxbench.stages import Resources
+from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
 
 
 @dataclass(frozen=True)

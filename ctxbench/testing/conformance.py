@@ -22,15 +22,15 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ctxbench import registry
-from ctxbench.arrays import Float32Array, IntArray
-from ctxbench.candidates import Candidates
-from ctxbench.errors import UserError
-from ctxbench.items import Catalog
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch, Request
+from ctxbench.core import registry
+from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import UserError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.base import Selector
-from ctxbench.stages import Resources, Step
 from ctxbench.testing.contract import (
     prompt_faults,
     query_faults,

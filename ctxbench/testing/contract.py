@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.arrays import BoolArray, IntArray
-from ctxbench.candidates import Candidates, Mode, Origin
-from ctxbench.query import ChunkKind, Query
-from ctxbench.requests import Batch
-from ctxbench.selection import Prompt
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.query import ChunkKind, Query
+from ctxbench.core.requests import Batch
+from ctxbench.core.selection import Prompt
 
 _KEPT_BY_CUTS = ("score", "chunk_rank", "origin", "mode", "query_chunk", "item_chunk", "via_item")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.candidates import MARGIN, Origin
+from ctxbench.core.candidates import MARGIN, Origin
 
 _SAME_SCORE = 1e-9  # sums over a catalog in another order may differ in the last bits
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.requests import Message, Request, SessionItem
 from ctxbench.tokens import CharsCounter
 
 _LONG = (

@@ -14,12 +14,12 @@ from functools import cache
 import numpy as np
 from gate_world import shipped
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.evaluation.gate.judging import Pair, compare_all
-from ctxbench.evaluation.gate.model import Verdict
-from ctxbench.evaluation.gate.settings import METRICS, Settings
-from ctxbench.evaluation.gate.snapshots import Identity, QueryFact, Snapshot
-from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.gate.judging import Pair, compare_all
+from ctxbench.gate.model import Verdict
+from ctxbench.gate.settings import METRICS, Settings
+from ctxbench.gate.snapshots import Identity, QueryFact, Snapshot
 
 NS = (30, 100, 300)
 SIMULATED = 1000

@@ -22,12 +22,8 @@ from gate_page import table, text
 from gate_world import HERE
 from threadpoolctl import threadpool_limits
 
-from ctxbench.arrays import FloatArray, IntArray
-from ctxbench.evaluation.gate.judging import compare_all
-from ctxbench.evaluation.gate.model import Judged, Verdict
-from ctxbench.evaluation.gate.settings import Settings
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.stats import (
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import (
     Comparison,
     Interval,
     Scale,
@@ -36,7 +32,11 @@ from ctxbench.evaluation.stats import (
     gain_loss_interval,
     grouped_compare,
 )
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.fileio import write_atomic
+from ctxbench.gate.judging import compare_all
+from ctxbench.gate.model import Judged, Verdict
+from ctxbench.gate.settings import Settings
 
 PAGE = HERE.parents[1] / "reports" / "gate-intervals.md"
 DATASETS = ("workbench", "freight")

@@ -8,15 +8,15 @@ from typing import Any
 
 from gate_world import HERE, Loss, accepted, check, data_of, opened, with_data
 
-from ctxbench.errors import Fault
-from ctxbench.evaluation.curation.rebase import rebase_dataset
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.gate.model import Cause, CauseKind, Check
-from ctxbench.evaluation.gate.settings import Settings
-from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.taking import take
-from ctxbench.evaluation.metrics import Grade
-from ctxbench.items import Catalog, Item, ItemKey
+from ctxbench.bench.metrics import Grade
+from ctxbench.core.errors import Fault
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.data.curation.rebase import rebase_dataset
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.gate.model import Cause, CauseKind, Check
+from ctxbench.gate.settings import Settings
+from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.taking import take
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 from ctxbench.yamlio import load_yaml

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from gate_world import accepted, check, data_of, opened, reworded, shipped, with_data, with_more
 
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.gate.model import Cause, CauseKind
-from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.table_answers import offered_ids
-from ctxbench.evaluation.gate.taking import take
-from ctxbench.evaluation.metrics import Grade
-from ctxbench.items import Item
+from ctxbench.bench.metrics import Grade
+from ctxbench.core.items import Item
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.gate.model import Cause, CauseKind
+from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.table_answers import offered_ids
+from ctxbench.gate.taking import take
 from ctxbench.jsonio import dump_jsonl
 from ctxbench.selectors.definitions import definition
 

@@ -28,18 +28,18 @@ from gate_world import (
 )
 from threadpoolctl import threadpool_limits
 
-from ctxbench.arrays import Float32Array
-from ctxbench.candidates import Candidates
+from ctxbench.core.arrays import Float32Array
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
+from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.gate.model import Check, Verdict
-from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.taking import take
+from ctxbench.gate.model import Check, Verdict
+from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.taking import take
 from ctxbench.index.resources import LocalResources
-from ctxbench.query import Query
-from ctxbench.stages import Resources
 from ctxbench.steps.retrieve import Dense
 from ctxbench.yamlio import load_yaml
 

@@ -11,8 +11,8 @@ import numpy as np
 from gate_faults import FAULTS, Fault
 from gate_world import ALLOWANCES, Loss, check, draw, found_once, only
 
-from ctxbench.evaluation.gate.model import Check, SelectorCheck, Verdict
-from ctxbench.evaluation.gate.snapshots import Snapshot
+from ctxbench.gate.model import Check, SelectorCheck, Verdict
+from ctxbench.gate.snapshots import Snapshot
 
 NS = (30, 100, 300)
 DRAWS = 100

@@ -15,8 +15,8 @@ from gate_power import DRAWS, Cell, Power
 from gate_price import ROUNDS, Price
 from gate_world import ALLOWANCES, OWN
 
-from ctxbench.evaluation.gate.model import Verdict
-from ctxbench.evaluation.gate.settings import ALLOWED
+from ctxbench.gate.model import Verdict
+from ctxbench.gate.settings import ALLOWED
 
 ENOUGH = 95  # of 100 draws
 FALSE = 0.05  # of rewordings that may be called worse

@@ -13,19 +13,19 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ctxbench.config import experiment_of
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.gate import causes, checking
-from ctxbench.evaluation.gate.baseline import read_baseline, write_baseline
-from ctxbench.evaluation.gate.comparability import Comparable
-from ctxbench.evaluation.gate.differences import Differences
-from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
-from ctxbench.evaluation.gate.settings import METRICS, Settings
-from ctxbench.evaluation.gate.snapshots import Snapshot
-from ctxbench.evaluation.gate.table_answers import TableAnswers
-from ctxbench.evaluation.gate.taking import take
-from ctxbench.evaluation.preparing import Prepared, count_tokens, prepare
-from ctxbench.items import Catalog, Item
+from ctxbench.bench.config import experiment_of
+from ctxbench.bench.preparing import Prepared, count_tokens, prepare
+from ctxbench.core.items import Catalog, Item
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.gate import causes, checking
+from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.differences import Differences
+from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.gate.settings import METRICS, Settings
+from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.table_answers import TableAnswers
+from ctxbench.gate.taking import take
 
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")

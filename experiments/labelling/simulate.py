@@ -11,10 +11,10 @@ from trial import Goal, What, World, answer, answers_until, draw, figure, make_w
 from world import SETTINGS, Annotator, asks, catalog
 
 from ctxbench.cache import cache_dir
+from ctxbench.data.labelling.pool import SELECTORS, open_selectors
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.labelling.pool import SELECTORS, open_selectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import open_counter
 

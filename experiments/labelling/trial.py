@@ -11,20 +11,20 @@ from pathlib import Path
 import numpy as np
 from world import FIRST, Annotator, Ask, Log, Setting, log_of, true_shares
 
-from ctxbench.evaluation.datasets.dataset import Dataset, split_of
-from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.labelling.answers import MemoryLog
-from ctxbench.evaluation.labelling.estimate import Figure, Sample
-from ctxbench.evaluation.labelling.exposure import Exposure
-from ctxbench.evaluation.labelling.pool import Offers, Pool, make_pool
-from ctxbench.evaluation.labelling.predict import Predictor
-from ctxbench.evaluation.labelling.queue import Queue, make_queue
-from ctxbench.evaluation.labelling.session import Session
-from ctxbench.evaluation.stats import Interval, wilson
-from ctxbench.evaluation.traces.importing import TraceSource, import_traces
-from ctxbench.evaluation.traces.settings import TraceSettings
-from ctxbench.items import Catalog
-from ctxbench.requests import Request
+from ctxbench.bench.stats import Interval, wilson
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.labelling.answers import MemoryLog
+from ctxbench.data.labelling.estimate import Figure, Sample
+from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.labelling.pool import Offers, Pool, make_pool
+from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.queue import Queue, make_queue
+from ctxbench.data.labelling.session import Session
+from ctxbench.data.traces.importing import TraceSource, import_traces
+from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.selectors.base import Selector
 
 What = int | tuple[int, int, int]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.evaluation.labelling.pool import Pool
-from ctxbench.evaluation.labelling.session import Prompt, Reply
-from ctxbench.items import Catalog, Item
+from ctxbench.core.items import Catalog, Item
+from ctxbench.data.labelling.pool import Pool
+from ctxbench.data.labelling.session import Prompt, Reply
 
 SHELL = "run_command"
 

@@ -21,16 +21,16 @@ from labels import N_LABELS, OwnLabels, own_labels
 from page import write_page
 from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resources
 
-from ctxbench.arrays import BoolArray, FloatArray
-from ctxbench.evaluation.calibrating.fitting import fit_around, fit_pool
-from ctxbench.evaluation.equal_tokens import Curve, at_equal_tokens
-from ctxbench.evaluation.stats import Comparison, compare
-from ctxbench.evaluation.tuning.first_items import first_items_curve
-from ctxbench.evaluation.tuning.token_budget import Prices
-from ctxbench.evaluation.tuning.uncut import found_by
+from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
+from ctxbench.bench.stats import Comparison, compare
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.logistic import Logistic
-from ctxbench.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition
+from ctxbench.tune.calibrating.fitting import fit_around, fit_pool
+from ctxbench.tune.first_items import first_items_curve
+from ctxbench.tune.token_budget import Prices
+from ctxbench.tune.uncut import found_by
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")

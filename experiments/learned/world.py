@@ -9,30 +9,30 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.bench.metrics import Metric, evaluate, parse_metric
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import PROBABILITY, Fit, in_front
-from ctxbench.candidates import Candidates
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.pipeline import Outcome, Pipeline
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.calibrating.examples import Examples, examples
-from ctxbench.evaluation.calibrating.fitting import fit_pooled
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.sampling import asked
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
-from ctxbench.evaluation.tuning.sides import Side
-from ctxbench.evaluation.tuning.token_budget import Prices
-from ctxbench.evaluation.tuning.uncut import found_by
 from ctxbench.features.columns import TEXT
 from ctxbench.features.logistic import Logistic
 from ctxbench.index.resources import LocalResources
-from ctxbench.pipeline import Outcome, Pipeline
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.tokens import open_counter
+from ctxbench.tune.calibrating.examples import Examples, examples
+from ctxbench.tune.calibrating.fitting import fit_pooled
+from ctxbench.tune.sides import Side
+from ctxbench.tune.token_budget import Prices
+from ctxbench.tune.uncut import found_by
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

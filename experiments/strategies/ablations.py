@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctxbench.evaluation.ablation import Ablation, ablate
-from ctxbench.evaluation.latency.in_turns import warm_in_turns
-from ctxbench.evaluation.machine import blas, machine
-from ctxbench.evaluation.preparing import Prepared, open_experiment
-from ctxbench.evaluation.results import RunFolder
+from ctxbench.bench.ablation import Ablation, ablate
+from ctxbench.bench.latency.in_turns import warm_in_turns
+from ctxbench.bench.machine import blas, machine
+from ctxbench.bench.preparing import Prepared, open_experiment
+from ctxbench.bench.results import RunFolder
 from ctxbench.fileio import write_atomic
 from ctxbench.reporting.ablation import ablation_report
 from ctxbench.reporting.ablation_latency import latency_report

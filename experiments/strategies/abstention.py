@@ -20,16 +20,30 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "learned"))
 import numpy as np
 from world import FAMILIES, fitted
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.bench.stats import Comparison, correct
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, Fit, write_calibrations
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import Step
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.calibrating.curves import CutCurve, CutPoint, area, area_interval, recall_of_first
-from ctxbench.evaluation.calibrating.examples import ALL, Examples, examples, joined_groups, labelled
-from ctxbench.evaluation.calibrating.fitting import fit
-from ctxbench.evaluation.calibrating.trials import (
+from ctxbench.features.logistic import Logistic
+from ctxbench.fileio import write_atomic
+from ctxbench.index.resources import LocalResources
+from ctxbench.reporting import calibration as tables
+from ctxbench.reporting.line_chart import Ring, Scale, line_chart
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.steps.calibrated import Abstain
+from ctxbench.tokens import open_counter
+from ctxbench.tune.calibrating.curves import CutCurve, CutPoint, area, area_interval, recall_of_first
+from ctxbench.tune.calibrating.examples import ALL, Examples, examples, joined_groups, labelled
+from ctxbench.tune.calibrating.fitting import fit
+from ctxbench.tune.calibrating.trials import (
     Silence,
     SilenceTrial,
     calibrated,
@@ -37,20 +51,6 @@ from ctxbench.evaluation.calibrating.trials import (
     silence_trial,
     similarity,
 )
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.stats import Comparison, correct
-from ctxbench.features.logistic import Logistic
-from ctxbench.fileio import write_atomic
-from ctxbench.index.resources import LocalResources
-from ctxbench.pipeline import Pipeline
-from ctxbench.reporting import calibration as tables
-from ctxbench.reporting.line_chart import Ring, Scale, line_chart
-from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.stages import Step
-from ctxbench.steps.calibrated import Abstain
-from ctxbench.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"

@@ -16,20 +16,20 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from ctxbench.arrays import IntArray
+from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
 from ctxbench.cache import cache_dir
-from ctxbench.candidates import Candidates, Origin, concatenated, stacked
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.requests import Batch
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.sampling import asked
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
 from ctxbench.fileio import write_atomic
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources
-from ctxbench.items import Catalog
-from ctxbench.pipeline import Pipeline, session_rows
-from ctxbench.requests import Batch
 from ctxbench.selectors.definitions import definition
 from ctxbench.text import query_chunks
 from ctxbench.tokens import open_counter

@@ -14,21 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray
+from ctxbench.bench.dataset_run import answered
+from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import evaluate, parse_metric
+from ctxbench.bench.preparing import count_tokens
+from ctxbench.bench.stats import Comparison, compare, correct
 from ctxbench.cache import cache_dir
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.dataset_run import answered
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.equal_tokens import Curve, at_equal_tokens
-from ctxbench.evaluation.evidence import Labels
-from ctxbench.evaluation.metrics import evaluate, parse_metric
-from ctxbench.evaluation.preparing import count_tokens
-from ctxbench.evaluation.stats import Comparison, compare, correct
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.pipeline import Pipeline
 from ctxbench.reporting.line_chart import Panel, Scale, line_charts
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tokens import open_counter

@@ -10,16 +10,16 @@ from typing import Any
 
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.calibrating.fitting import fit
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.sampling import asked
-from ctxbench.evaluation.datasets.store import open_dataset
 from ctxbench.index.resources import LocalResources
-from ctxbench.pipeline import Pipeline
 from ctxbench.tokens import open_counter
+from ctxbench.tune.calibrating.fitting import fit
 from ctxbench.yamlio import load_yaml
 
 HERE = Path(__file__).parents[1]

@@ -15,25 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
+from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.cache import cache_dir
-from ctxbench.candidates import Candidates, Origin, stacked
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin, stacked
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.sampling import sampled
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.sampling import sampled
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
-from ctxbench.evaluation.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
-from ctxbench.evaluation.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import Query
-from ctxbench.requests import Batch
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.tokens import open_counter
+from ctxbench.tune.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
 
 ROOT = Path(__file__).parents[2]
 BAR = ("livemcpbench", "metatool-single", "metatool-multi", "toollens", "locomo", "bfcl-live", "datasets/workbench")

@@ -27,7 +27,7 @@ from coverage_exact import CELLS, GRID_N, LOW, METHODS, NS, PS, Overall, coverag
 from coverage_groups_page import groups
 from coverage_page import cells, counted, inside, percent, span, table, text
 
-from ctxbench.evaluation.stats import LEVEL
+from ctxbench.bench.stats import LEVEL
 from ctxbench.fileio import write_atomic
 
 ROOT = Path(__file__).parents[2]

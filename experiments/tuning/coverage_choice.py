@@ -12,23 +12,23 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ctxbench.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.candidates import Candidates, Mode, Origin
-from ctxbench.evaluation.datasets import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.evidence import Labels
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.stats import LEVEL, estimate
-from ctxbench.evaluation.sweep.families import Counts, FixedK, Span, StandardMargin
-from ctxbench.evaluation.sweep.ladders import Ladders
-from ctxbench.evaluation.sweep.measures import Measure
-from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.limits import measures_of
-from ctxbench.evaluation.tuning.optima import Optimum
-from ctxbench.evaluation.tuning.policies import Constraint, Policy
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Request
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import LEVEL, estimate
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.selectors.parameters import Value
+from ctxbench.tune.limits import measures_of
+from ctxbench.tune.optima import Optimum
+from ctxbench.tune.policies import Constraint, Policy
+from ctxbench.tune.sweep.families import Counts, FixedK, Span, StandardMargin
+from ctxbench.tune.sweep.ladders import Ladders
+from ctxbench.tune.sweep.measures import Measure
+from ctxbench.tune.sweep.sweeping import sweep
 
 Cuts: TypeAlias = FixedK | StandardMargin
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from coverage_drawn import REQUIRED
 
-from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.bench.dataset_run import answered
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import evaluate, parse_metric
+from ctxbench.bench.preparing import count_tokens
+from ctxbench.bench.stats import by_group, grouped_compare, grouped_estimate, wilson_bounds, worth
+from ctxbench.bench.stats.intervals import hall_bounds
 from ctxbench.cache import cache_dir
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.data.datasets import Dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.dataset_run import answered
-from ctxbench.evaluation.datasets import Dataset
-from ctxbench.evaluation.evidence import Labels
-from ctxbench.evaluation.metrics import evaluate, parse_metric
-from ctxbench.evaluation.preparing import count_tokens
-from ctxbench.evaluation.stats import by_group, grouped_compare, grouped_estimate, wilson_bounds, worth
-from ctxbench.evaluation.stats.intervals import hall_bounds
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector

@@ -30,22 +30,22 @@ from domains_types import (
     unit_of,
 )
 
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
 from ctxbench.cache import cache_dir
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.stats import LEVEL, Comparison, compare, correct, estimate, holm
-from ctxbench.evaluation.sweep.lines import Measure
-from ctxbench.evaluation.sweep.reuse import single
-from ctxbench.evaluation.tuning.limits import COMPLETENESS, TOKENS
-from ctxbench.evaluation.tuning.optima import Optimum
-from ctxbench.evaluation.tuning.policies import Constraint, Policy
-from ctxbench.evaluation.tuning.together import CommonSettings, sweep_together
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition
 from ctxbench.tokens import open_counter
+from ctxbench.tune.limits import COMPLETENESS, TOKENS
+from ctxbench.tune.optima import Optimum
+from ctxbench.tune.policies import Constraint, Policy
+from ctxbench.tune.sweep.lines import Measure
+from ctxbench.tune.sweep.reuse import single
+from ctxbench.tune.together import CommonSettings, sweep_together
 
 DATASETS = ("workbench", "freight")
 BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults

@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 from domains_types import MODES, TARGETS, Drawn, Values, optimum_of
 
-from ctxbench.arrays import BoolArray, FloatArray
-from ctxbench.candidates import Candidates
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.equal_tokens import AtTokens, Curve, at_equal_tokens
-from ctxbench.evaluation.sweep.domains import Domain, alone, domains_of, held_by
-from ctxbench.evaluation.sweep.families import Counts, Span, StandardMargin
-from ctxbench.evaluation.sweep.keepers import Front
-from ctxbench.evaluation.sweep.ladders import Ladders
-from ctxbench.evaluation.sweep.lines import Measure
-from ctxbench.evaluation.sweep.reuse import measured
-from ctxbench.evaluation.sweep.shared import Shared
-from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.limits import COMPLETENESS, TOKENS, measures_of
-from ctxbench.evaluation.tuning.sides import Side
-from ctxbench.evaluation.tuning.uncut import Uncut, found_by
+from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition, definition
+from ctxbench.tune.limits import COMPLETENESS, TOKENS, measures_of
+from ctxbench.tune.sides import Side
+from ctxbench.tune.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.tune.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tune.sweep.keepers import Front
+from ctxbench.tune.sweep.ladders import Ladders
+from ctxbench.tune.sweep.lines import Measure
+from ctxbench.tune.sweep.reuse import measured
+from ctxbench.tune.sweep.shared import Shared
+from ctxbench.tune.sweep.sweeping import sweep
+from ctxbench.tune.uncut import Uncut, found_by
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")

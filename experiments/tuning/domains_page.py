@@ -19,7 +19,7 @@ from domains_types import (
     Values,
 )
 
-from ctxbench.evaluation.stats import Comparison
+from ctxbench.bench.stats import Comparison
 from ctxbench.reporting.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
 from ctxbench.reporting.wording import difference_interval, estimate_interval, number, signed, verdict
 from ctxbench.selectors.parameters import shown

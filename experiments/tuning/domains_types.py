@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ctxbench.arrays import FloatArray
-from ctxbench.evaluation.equal_tokens import AtTokens
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.stats import Comparison, Estimate
-from ctxbench.evaluation.tuning.optima import Optimum
-from ctxbench.evaluation.tuning.policies import Constraint, Of, Policy
+from ctxbench.bench.equal_tokens import AtTokens
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Value
+from ctxbench.tune.optima import Optimum
+from ctxbench.tune.policies import Constraint, Of, Policy
 
 HELD = ("tools", "rules")  # the domains, in the order of the definition
 MODES = ("aggressive", "normal", "conservative")

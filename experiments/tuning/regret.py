@@ -20,23 +20,24 @@ from typing import TypeAlias
 import numpy as np
 from regret_page import Team, page
 
-from ctxbench.arrays import BoolArray, FloatArray
+from ctxbench.bench.metrics import Metric
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import write_calibrations
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.data.datasets.sampling import sampled
+from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.evaluation.calibrating.fitting import fit_pool, shipped_fit
-from ctxbench.evaluation.datasets.sampling import sampled
-from ctxbench.evaluation.datasets.store import open_dataset
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.sweep.ladders import Ladders
-from ctxbench.evaluation.sweep.measures import Measure
-from ctxbench.evaluation.sweep.needs import needed_types
-from ctxbench.evaluation.sweep.pairing import Pairing
-from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.choosing import choose
-from ctxbench.evaluation.tuning.limits import (
+from ctxbench.fileio import write_atomic
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.fitted import write_fitted
+from ctxbench.selectors.parameters import Value
+from ctxbench.tokens import open_counter
+from ctxbench.tune.calibrating.fitting import fit_pool, shipped_fit
+from ctxbench.tune.choosing import choose
+from ctxbench.tune.limits import (
     CAUTION,
     COMPLETENESS,
     DEAR,
@@ -45,17 +46,16 @@ from ctxbench.evaluation.tuning.limits import (
     limits_of,
     measures_of,
 )
-from ctxbench.evaluation.tuning.optima import Optimum
-from ctxbench.evaluation.tuning.policies import Constraint, Policy
-from ctxbench.evaluation.tuning.policy_file import SelectorEntry
-from ctxbench.evaluation.tuning.sides import ALL, TUNING, Side
-from ctxbench.evaluation.tuning.tunables import Swept, Tunable, coarse
-from ctxbench.fileio import write_atomic
-from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.fitted import write_fitted
-from ctxbench.selectors.parameters import Value
-from ctxbench.tokens import open_counter
+from ctxbench.tune.optima import Optimum
+from ctxbench.tune.policies import Constraint, Policy
+from ctxbench.tune.policy_file import SelectorEntry
+from ctxbench.tune.sides import ALL, TUNING, Side
+from ctxbench.tune.sweep.ladders import Ladders
+from ctxbench.tune.sweep.measures import Measure
+from ctxbench.tune.sweep.needs import needed_types
+from ctxbench.tune.sweep.pairing import Pairing
+from ctxbench.tune.sweep.sweeping import sweep
+from ctxbench.tune.tunables import Swept, Tunable, coarse
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments" / "learned"))

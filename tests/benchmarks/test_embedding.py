@@ -26,7 +26,7 @@ from ctxbench.embedding.weights import find_weights
 THREADS = 2
 ROUNDS = 5
 LAYERS, HIDDEN, INNER = 6, 384, 1536
-DESK = Path(__file__).parents[1] / "data" / "desk"
+DESK = Path(__file__).parents[1] / "fixtures" / "desk"
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch, Request
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Request
 from ctxbench.testing import mock_resources
 
 ITEMS, CHUNKS, TOPICS, DIMENSIONS = 1_000, 3, 60, 384

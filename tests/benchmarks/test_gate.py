@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctxbench.bench.preparing import prepare
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
-from ctxbench.evaluation.gate.gate_file import read_gate
-from ctxbench.evaluation.gate.taking import take
-from ctxbench.evaluation.preparing import prepare
+from ctxbench.gate.gate_file import read_gate
+from ctxbench.gate.taking import take
 from ctxbench.index.resources import LocalResources
 
 ROOT = Path(__file__).parents[2]

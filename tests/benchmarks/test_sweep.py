@@ -15,23 +15,23 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.evidence import Labels
-from ctxbench.evaluation.metrics import Metric, evaluate
-from ctxbench.evaluation.slices import Slice
-from ctxbench.evaluation.sweep.families import Counts, Span, StandardMargin
-from ctxbench.evaluation.sweep.keepers import Front
-from ctxbench.evaluation.sweep.ladders import Ladders
-from ctxbench.evaluation.sweep.measures import Measure
-from ctxbench.evaluation.sweep.sweeping import sweep
-from ctxbench.evaluation.tuning.optima import Optimum
-from ctxbench.evaluation.tuning.policies import Constraint, Policy
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Request
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import Metric, evaluate
+from ctxbench.bench.slices import Slice
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.steps.cut import Standard
+from ctxbench.tune.optima import Optimum
+from ctxbench.tune.policies import Constraint, Policy
+from ctxbench.tune.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tune.sweep.keepers import Front
+from ctxbench.tune.sweep.ladders import Ladders
+from ctxbench.tune.sweep.measures import Measure
+from ctxbench.tune.sweep.sweeping import sweep
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20

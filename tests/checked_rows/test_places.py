@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ctxbench import checked_rows
-from ctxbench.errors import StorageError
+from ctxbench.core.errors import StorageError
 from tests.checked_rows.rows_cases import MANY, NO_DATABASE, changed, killed_inside_a_transaction, locked_out, said
 from tests.children import LIMIT
 

@@ -17,7 +17,7 @@ import pytest
 
 from ctxbench import checked_rows
 from ctxbench.checked_rows import CheckedRows
-from ctxbench.errors import StorageError
+from ctxbench.core.errors import StorageError
 from ctxbench.fileio import exclusive
 from tests.checked_rows.rows_cases import NO_DATABASE, OPEN, killed_inside_a_transaction
 from tests.children import LIMIT, child

@@ -5,9 +5,9 @@ import pytest
 from ctxbench.chunking.finer import Marked, Windows
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.chunking.rules import Sentences
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item
 from ctxbench.index.dense import chunks_of
-from ctxbench.items import Item
 
 TOOL = Item(type="tool", name="send", description=" Send it. Now. ")
 RULE = Item(type="rule", name="mail", description="How to write.", text="Be brief. Be kind.\n\nSign.")

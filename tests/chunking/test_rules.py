@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench import registry
 from ctxbench.chunking.finer import Clauses, Marked, Windows, tells_something
 from ctxbench.chunking.rules import Paragraphs, Sentences, Whole, chunk_rule
-from ctxbench.errors import ParameterError
+from ctxbench.core import registry
+from ctxbench.core.errors import ParameterError
 from ctxbench.text import JS_WHITESPACE
 
 RULES = [registry.build("chunk", name, {}) for name in registry.names("chunk")]

@@ -14,7 +14,7 @@ import pytest
 from ctxbench.cli.app import main
 
 ROOT = Path(__file__).parents[2]
-TINY = ROOT / "tests" / "data" / "tiny"
+TINY = ROOT / "tests" / "fixtures" / "tiny"
 _HOOK = """
 import atexit, os, sys
 atexit.register(lambda: print(*sys.modules, sep="\\n", file=open(os.environ["CTXBENCH_TEST_MODULES"], "w")))

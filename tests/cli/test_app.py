@@ -12,7 +12,7 @@ import typer
 
 import ctxbench
 from ctxbench.cli.app import app
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from tests.children import child
 
 HEAVY = {"numpy", "pandas", "onnxruntime", "pydantic", "httpx", "rich", "tokenizers", "yaml", "scipy", "jsonschema"}

@@ -429,8 +429,8 @@ def test_no_room_for_a_run_and_then_the_same_command_goes_on(cli, process, exper
 def test_no_room_for_an_imported_dataset(process, place, tiny, cache):
     start = NO_ROOM.format(size=100) + (
         "import sys\n"
-        "from ctxbench.evaluation.datasets import store\n"
-        "from ctxbench.evaluation.datasets.reading import read_dataset\n"
+        "from ctxbench.data.datasets import store\n"
+        "from ctxbench.data.datasets.reading import read_dataset\n"
         "class Far:\n"
         "    provides, version, install = ('far',), '1', ''\n"
         "    def available(self): return True\n"

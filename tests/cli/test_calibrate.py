@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.calibrations import read_calibrations
 from ctxbench.cli.calibrate import Calibrated, calibrate
-from ctxbench.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
 
 
 @pytest.fixture

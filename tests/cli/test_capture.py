@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ctxbench.cli.capture import Wanted, capture_all, import_tools
-from ctxbench.errors import InputError, ParameterError
+from ctxbench.core.errors import InputError, ParameterError
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 TOOLS = [

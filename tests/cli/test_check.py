@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ctxbench.cli.progress import progress
-from ctxbench.evaluation.gate.baseline_layout import head_hash
+from ctxbench.gate.baseline_layout import head_hash
 
 NEEDED = "reference:guides%2Fon%20call"  # what q08 needs, and is offered for its description and text
 
@@ -160,7 +160,7 @@ def test_a_bug_is_no_verdict(cli, accepted, gate, place, monkeypatch):
     def broken(*_arguments, **_named):
         raise RuntimeError("deep inside")
 
-    monkeypatch.setattr("ctxbench.evaluation.gate.gate.check", broken)
+    monkeypatch.setattr("ctxbench.gate.gate.check", broken)
     done = cli("check", "--markdown", "s.md")
     assert done.code == 2
     assert "ctxbench has a bug: RuntimeError: deep inside" in (place / "s.md").read_text()
@@ -521,8 +521,8 @@ def test_a_reader_that_leaves_changes_no_verdict(process, accepted, gate, place)
 
 def test_a_step_that_prints_spoils_no_output(process, accepted):
     start = """
-import ctxbench.evaluation.gate.asking as asking
-import ctxbench.evaluation.gate.gate as gate
+import ctxbench.gate.asking as asking
+import ctxbench.gate.gate as gate
 taken = asking.take
 def take(*given, **named):
     print("::set-output name=a::b")

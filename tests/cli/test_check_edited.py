@@ -9,7 +9,7 @@ import shutil
 import pytest
 import yaml
 
-from ctxbench.evaluation.datasets import read_dataset
+from ctxbench.data.datasets import read_dataset
 
 NEEDED = "reference:guides%2Fon%20call"  # by q08, which is offered it
 

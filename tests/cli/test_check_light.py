@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctxbench.bench.preparing import open_experiment
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
-from ctxbench.evaluation.gate.taking import take
-from ctxbench.evaluation.preparing import open_experiment
+from ctxbench.gate.taking import take
 from ctxbench.index.resources import LocalResources
 
 WORKBENCH = Path(__file__).parents[2] / "datasets" / "workbench"

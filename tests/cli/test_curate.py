@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ctxbench.cli import curate
-from ctxbench.errors import ParameterError
-from ctxbench.evaluation.datasets import read_dataset
-from ctxbench.evaluation.labelling.answers import Answer, state_of
-from ctxbench.evaluation.labelling.folder import opened
-from ctxbench.evaluation.labelling.queue import Queue
-from ctxbench.evaluation.labelling.weights import read_weights, write_weights
+from ctxbench.core.errors import ParameterError
+from ctxbench.data.datasets import read_dataset
+from ctxbench.data.labelling.answers import Answer, state_of
+from ctxbench.data.labelling.folder import opened
+from ctxbench.data.labelling.queue import Queue
+from ctxbench.data.labelling.weights import read_weights, write_weights
 
 
 def splitting(**given):

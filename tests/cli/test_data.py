@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from ctxbench.evaluation.datasets.reading import read_dataset
+from ctxbench.data.datasets.reading import read_dataset
 
 COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 
@@ -15,7 +15,7 @@ COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 @pytest.fixture
 def far(monkeypatch, tiny):
     """An importer of one dataset, `far`, which is the tiny one."""
-    from ctxbench.evaluation.datasets import store
+    from ctxbench.data.datasets import store
 
     class Importer:
         provides = ("far",)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from ctxbench.bench.config import examine
 from ctxbench.cli.app import app
-from ctxbench.config import examine
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -153,7 +153,7 @@ def test_the_commands_of_own_selector_work_as_written(cli, place):
 
 
 def test_the_readme_names_every_shipped_selector_and_dataset():
-    from ctxbench.evaluation.datasets.store import importers
+    from ctxbench.data.datasets.store import importers
     from ctxbench.selectors.definitions import shipped
 
     for name in (*shipped(), *importers()):

@@ -13,13 +13,13 @@ import pytest
 
 from ctxbench.cli.data import import_dataset
 from ctxbench.cli.fetch import fetch_source
-from ctxbench.errors import StorageError
-from ctxbench.evaluation import fetching
-from ctxbench.evaluation.datasets.reading import read_dataset
-from ctxbench.evaluation.datasets.store import list_datasets, open_dataset
-from ctxbench.evaluation.importers.livemcpbench import LiveMCPBench
-from ctxbench.evaluation.importers.metatool import MetaTool
-from ctxbench.evaluation.importers.toollens import ToolLens
+from ctxbench.core.errors import StorageError
+from ctxbench.data import fetching
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.store import list_datasets, open_dataset
+from ctxbench.data.importers.livemcpbench import LiveMCPBench
+from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.data.importers.toollens import ToolLens
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 METATOOL = {

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ctxbench.cli import curate, formats
-from ctxbench.errors import InputError, ParameterError
-from ctxbench.evaluation.datasets import read_dataset
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.data.datasets import read_dataset
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import time
 
 import pytest
 
-from ctxbench import registry
 from ctxbench.cli import progress
 from ctxbench.cli.app import main
+from ctxbench.core import registry
 from tests.children import child
 from tests.cli.hostile_cases import Asked, World
 

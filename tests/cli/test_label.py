@@ -14,13 +14,13 @@ import pytest
 from ctxbench.cli.keys import Keys
 from ctxbench.cli.label import label
 from ctxbench.cli.review import apply_patch, review
-from ctxbench.errors import InputError, ParameterError
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.datasets.reading import read_dataset
-from ctxbench.evaluation.datasets.writing import write_dataset
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Request
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.writing import write_dataset
 from tests.children import child
 
 RUN = """

@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """As little as can be measured; the command is the same."""
-    from ctxbench.evaluation import latency
+    from ctxbench.bench import latency
 
     small = functools.partial(latency.LatencySettings, sizes=(4,), repeats=1, requests=2)
     monkeypatch.setattr(latency, "LatencySettings", small)

@@ -51,7 +51,7 @@ main()
 @posix
 def test_ctrl_c_inside_a_text_that_is_executed_ends_with_our_code_and_not_by_the_signal(place):
     (place / "mine.py").write_text("exec('raise KeyboardInterrupt')\n")
-    tiny = ROOT / "tests" / "data" / "tiny"
+    tiny = ROOT / "tests" / "fixtures" / "tiny"
     (place / "e.yaml").write_text(f"datasets: [{tiny}]\nselectors: [{{name: mine, callable: 'mine.py:f'}}]\n")
     command = [sys.executable, "-m", "ctxbench", "run", "e.yaml"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)

@@ -10,10 +10,10 @@ import shutil
 import pytest
 
 from ctxbench.cli.select import parse_values
+from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.requests import Batch, Request
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 from ctxbench.sources.catalogs import read_catalog
@@ -156,8 +156,8 @@ def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache,
 
 
 def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
-    from ctxbench.evaluation.datasets import store
-    from ctxbench.evaluation.datasets.reading import read_dataset
+    from ctxbench.data.datasets import store
+    from ctxbench.data.datasets.reading import read_dataset
 
     class Importer:
         provides = ("far",)
@@ -179,7 +179,7 @@ def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeyp
 
 
 def test_a_source_that_is_not_installed_is_named(cli, monkeypatch):
-    from ctxbench.evaluation.importers.bfcl import BFCL
+    from ctxbench.data.importers.bfcl import BFCL
 
     monkeypatch.setattr(BFCL, "available", lambda self: False)
     done = cli("select", "area", "-c", "bfcl-simple", "--embedder", "hashing")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ctxbench.items import ItemKey
-from ctxbench.requests import Message
+from ctxbench.core.items import ItemKey
+from ctxbench.core.requests import Message
 from ctxbench.session import ConversationStore, Exchange
 from ctxbench.session.exchange import Held
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.cli.token_budget import Budgeted, checked_budget, tune_to_budget
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 
 POLICY = Path("policy.yaml")
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ctxbench.cli.traces import import_traces, settings_for
-from ctxbench.errors import ParameterError, StorageError
-from ctxbench.evaluation.datasets.reading import read_dataset
-from ctxbench.evaluation.labelling.exposure import read_exposures
+from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.labelling.exposure import read_exposures
 
 TURN = {
     "conversation": "c",

@@ -8,12 +8,12 @@ import shutil
 import pytest
 import yaml
 
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.datasets.writing import write_dataset
-from ctxbench.evaluation.tuning.work import Work
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Request
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.tune.work import Work
 
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ctxbench.items import ItemKey
+from ctxbench.core.items import ItemKey
 from ctxbench.session import ConversationStore, Exchange
 from ctxbench.session.exchange import Held
 

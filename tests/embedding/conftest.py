@@ -10,7 +10,7 @@ import pytest
 
 from ctxbench.embedding.minilm import MiniLM
 
-DESK = Path(__file__).parents[1] / "data" / "desk"
+DESK = Path(__file__).parents[1] / "fixtures" / "desk"
 
 
 @pytest.fixture(autouse=True)

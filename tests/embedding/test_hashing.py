@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import ParameterError
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.errors import ParameterError
 
 TEXTS = ["", "  ", "deploy the service", "Deploy The Service!", "read the logs", "\ud800", "\x00", "x" * 5000]
 

@@ -57,7 +57,7 @@ def _count(store):
 @pytest.mark.parametrize("kills", [4, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing_that_was_committed(kills, minilm, desk_texts, tmp_path):
     moments = random.Random(kills)
-    texts_file = Path(__file__).parents[1] / "data" / "desk" / "embedding_texts.json"
+    texts_file = Path(__file__).parents[1] / "fixtures" / "desk" / "embedding_texts.json"
     expected = minilm.embed(desk_texts).tobytes()
     fills = 0
     held = 0

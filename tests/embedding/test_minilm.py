@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import ParameterError
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.minilm import MAX_PIECES, MiniLM, _batches
-from ctxbench.errors import ParameterError
 
 VARIED = [
     "",

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.embedding import open_embedder
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
-from ctxbench.errors import ParameterError, UnknownNameError
 
 
 @pytest.mark.parametrize(

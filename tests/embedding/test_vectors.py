@@ -10,13 +10,13 @@ import sqlite3
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import EmbeddingError, StorageError
 from ctxbench.embedding import vectors as vectors_module
 from ctxbench.embedding.base import EmbedderIdentity, ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors, VectorStats
-from ctxbench.errors import EmbeddingError, StorageError
 
 
 class Recorder(HashingEmbedder):

@@ -12,10 +12,10 @@ import sys
 
 import pytest
 
+from ctxbench.core.errors import ParameterError
 from ctxbench.embedding import weights
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.weights import file_sha256, find_weights, offline
-from ctxbench.errors import ParameterError
 
 
 @pytest.fixture

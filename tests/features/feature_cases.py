@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.features.columns import with_features
 from ctxbench.features.found import Found
 from ctxbench.index.dense import chunks_of
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
 
 SCHEMA = {
     "type": "object",

@@ -9,9 +9,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from ctxbench import registry, testing
-from ctxbench.candidates import Candidates
-from ctxbench.errors import UnknownNameError
+from ctxbench import testing
+from ctxbench.core import registry
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import UnknownNameError
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch
 from ctxbench.features.columns import (
     TEXT,
     column_names,
@@ -22,9 +26,6 @@ from ctxbench.features.columns import (
     with_features,
 )
 from ctxbench.features.found import Found
-from ctxbench.items import Catalog, ItemKey
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch
 from tests.features.feature_cases import asked, table
 
 RETRIEVERS = ("dense", "everything", {"merge": ["dense", "bm25"]})

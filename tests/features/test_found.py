@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.candidates import SEARCHED, Candidates
+from ctxbench.core.candidates import SEARCHED, Candidates
+from ctxbench.core.query import Query
 from ctxbench.features.found import RETRIEVED, Found, best_of_chunks, log1p, places
 from ctxbench.index.dense import ChunkMatrix
-from ctxbench.query import Query
 from tests.features.feature_cases import CATALOG, asked, table
 
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch
 from tests.features.feature_cases import asked, table
 
 

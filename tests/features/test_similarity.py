@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.features.similarity import by_sentence, standing
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
 from tests.features.feature_cases import Plane, asked, rows_of, table
 
 SIMILARITY = ("similarity.score", "similarity.margin", "similarity.rank")

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from tests.features.feature_cases import CATALOG, asked, rows_of, table
 
 OVERLAPS = tuple(

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxbench.core.errors import EmbeddingError
+from ctxbench.core.items import Catalog, Item
 from ctxbench.embedding.base import ModelError
-from ctxbench.errors import EmbeddingError
 from ctxbench.index import dense
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, multiply, row_dots, search
-from ctxbench.items import Catalog, Item
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.core.items import Item
 from ctxbench.index.fields import field_words
-from ctxbench.items import Item
 
 
 def test_each_field_has_its_own_words():

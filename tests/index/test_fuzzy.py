@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ctxbench.core.items import Catalog, Item
 from ctxbench.index.fuzzy import FuzzyIndex
-from ctxbench.items import Catalog, Item
 
 
 def index(*names: str, fields=("name",), near=0.8, **item) -> FuzzyIndex:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import ctxbench.index.graph_store as store
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.items import Catalog
 from ctxbench.index.graph import Graph, GraphSpec
 from ctxbench.index.graph_store import CHUNKING, check_graph, kept_graph, make_graph, read_graph, read_meta, write_graph
-from ctxbench.items import Catalog
 from ctxbench.testing import mock_catalog, mock_resources
 
 SPEC = GraphSpec(threshold=0.2, neighbours=3)

@@ -5,9 +5,9 @@ from math import log
 import numpy as np
 import pytest
 
+from ctxbench.core.items import Catalog, Item
 from ctxbench.index.lexical import VARIANTS, Bm25Index
 from ctxbench.index.words import WordRule, words
-from ctxbench.items import Catalog, Item
 
 TEXTS = ["apple", "apple banana banana", "cherry apple", "date elder"]  # 1, 3, 2 and 2 words: 2 on average
 CATALOG = Catalog([Item(type="rule", name=text) for text in TEXTS])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.errors import EmbeddingError
+from ctxbench.core.errors import EmbeddingError
 from ctxbench.index import dense
 from ctxbench.index.dense import ChunkMatrix, search
 from ctxbench.index.pooling import Pooling, pooled_search

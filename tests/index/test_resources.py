@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import ParameterError
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item
 from ctxbench.tokens import CharsCounter
 
 CATALOG = Catalog([Item(type="rule", name="a", text="four"), Item(type="file", name="b", text="12345")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.errors import InputError
+from ctxbench.core.errors import InputError
 from ctxbench.pytest_plugin.accepted_file import Accepted, Key, read_accepted, write_accepted
 
 

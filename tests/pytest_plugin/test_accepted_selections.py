@@ -227,7 +227,7 @@ def test_a_damaged_file_is_an_error_that_says_where_and_is_left_alone(team, acce
     done = team.pytest("--ctxbench-accept")
     done.assert_outcomes(failed=2)
     said = "a merge stopped here and left both sides in the file; keep one*, line 1)"
-    done.stdout.fnmatch_lines(["E       ctxbench.errors.InputError: 2 faults", f"E  *{said}", "error: *", f" *{said}"])
+    done.stdout.fnmatch_lines(["E       *errors.InputError: 2 faults", f"E  *{said}", "error: *", f" *{said}"])
     assert accepted.read_bytes() == before
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.pytest_plugin.accepted_file import Accepted, Key
 from ctxbench.pytest_plugin.accepting import differences
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.errors import UserError
-from ctxbench.items import ItemKey
+from ctxbench.core.errors import UserError
+from ctxbench.core.items import ItemKey
+from ctxbench.core.requests import Request
 from ctxbench.pytest_plugin.asking import ask
-from ctxbench.requests import Request
 from tests.pytest_plugin.plugin_cases import put
 
 

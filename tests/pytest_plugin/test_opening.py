@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import UserError
+from ctxbench.core.errors import UserError
+from ctxbench.core.requests import Request
 from ctxbench.pytest_plugin import Setup
 from ctxbench.pytest_plugin.asking import ask
 from ctxbench.pytest_plugin.opening import open_setup
-from ctxbench.requests import Request
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 from tests.pytest_plugin.plugin_cases import ONE

@@ -80,7 +80,7 @@ def test_a_gate_file_says_what_is_asked(gated):
             "E       AssertionError: not offered as demanded: own on desk, asked “refund an order”",
             "E         missing: rule:refunds",
             "E             the selector did not answer it",
-            "E       ctxbench.errors.UnknownNameError: unknown selector 'owm' of gate file gate.yaml; did you *'own'*",
+            "E       *errors.UnknownNameError: unknown selector 'owm' of gate file gate.yaml; did you *'own'*",
         ]
     )
 
@@ -97,7 +97,7 @@ def test_a_selector_of_the_teams_that_fails_is_an_error_with_the_reason(gated):
     )
     done = gated.pytest()
     done.assert_outcomes(failed=3)
-    start = "E       ctxbench.errors.SelectorError: selector"
+    start = "E       *errors.SelectorError: selector"
     done.stdout.fnmatch_lines(
         [
             f"{start} raises gave no answer to 'refund': *the callable raised ValueError: no index*",

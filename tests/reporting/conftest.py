@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.arrays import IntArray
-from ctxbench.candidates import Candidates, Mode, Origin
-from ctxbench.evaluation.datasets.dataset import Dataset
-from ctxbench.evaluation.datasets.labels import DatasetQuery, Label
-from ctxbench.evaluation.results import FORMAT, Part, RunFolder, Slice
-from ctxbench.items import Catalog, Item, ItemKey
+from ctxbench.bench.results import FORMAT, Part, RunFolder, Slice
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Message, Request
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.reporting.page import write_report
-from ctxbench.requests import Message, Request
 
 CHROMIUM = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = (

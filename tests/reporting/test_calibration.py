@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.evaluation.calibrating.examples import Examples
-from ctxbench.evaluation.calibrating.trials import Silence, SilenceTrial
-from ctxbench.evaluation.stats import Interval
+from ctxbench.bench.stats import Interval
 from ctxbench.reporting.calibration import (
     area_table,
     figure,
@@ -20,6 +18,8 @@ from ctxbench.reporting.calibration import (
     silence_table,
     trade_table,
 )
+from ctxbench.tune.calibrating.examples import Examples
+from ctxbench.tune.calibrating.trials import Silence, SilenceTrial
 
 NEEDS = np.array([True, True, False, False])
 MADE = Examples(

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval
-from ctxbench.evaluation.summary import DatasetSummary, RunSummary, SelectorSummary, summarise_run
+from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.bench.summary import DatasetSummary, RunSummary, SelectorSummary, summarise_run
 from ctxbench.reporting.console import console_tables, print_summary
 from ctxbench.reporting.tables import comparison_table
 

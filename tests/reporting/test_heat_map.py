@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.reporting.heat_map import HeatMap, heat_maps
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import StorageError
-from ctxbench.evaluation.latency import LatencyResult, Timings, Trial
+from ctxbench.bench.latency import LatencyResult, Timings, Trial
+from ctxbench.core.errors import StorageError
 from ctxbench.reporting.latency import latency_sections, print_latency, write_latency
 
 MACHINE = {

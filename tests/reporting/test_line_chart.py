@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.reporting.line_chart import Panel, Ring, Scale, Stroke, line_chart, line_charts
 
 X, Y = Scale("items <mean>", 0.0, 8.0), Scale("recall", 0.5, 1.0)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.evaluation.datasets import Dataset, read_dataset
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval
-from ctxbench.evaluation.summary import DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.bench.summary import DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.core.stages import Step
+from ctxbench.data.datasets import Dataset, read_dataset
 from ctxbench.reporting.markdown import markdown_report
-from ctxbench.stages import Step
 from ctxbench.steps.lexical import Bm25
 
-TINY = Path(__file__).parents[1] / "data" / "tiny"
+TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 
 
 def estimate(value: float, low: float, high: float) -> Estimate:

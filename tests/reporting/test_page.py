@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.candidates import Candidates, Mode, Origin, brought_in
-from ctxbench.errors import StorageError
-from ctxbench.evaluation.summary import summarise_run
-from ctxbench.items import Catalog, Item
+from ctxbench.bench.summary import summarise_run
+from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.errors import StorageError
+from ctxbench.core.items import Catalog, Item
 from ctxbench.reporting.drill import dataset_payload, script_json
 from ctxbench.reporting.page import render_page
 from ctxbench.reporting.scores import score_groups

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from ctxbench.evaluation.stats import Estimate, Interval
-from ctxbench.evaluation.summary import DatasetSummary, SelectorSummary
+from ctxbench.bench.stats import Estimate, Interval
+from ctxbench.bench.summary import DatasetSummary, SelectorSummary
 from ctxbench.reporting.axes import LETTER, Axis, nice_step
 from ctxbench.reporting.scatter import Scatter, scatter
 

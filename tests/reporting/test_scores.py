@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.candidates import Mode, brought_in
-from ctxbench.pipeline import Pipeline
+from ctxbench.core.candidates import Mode, brought_in
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.reporting.histogram import histogram
 from ctxbench.reporting.scores import ScoreGroup, score_groups
 from ctxbench.reporting.thresholds import Bound, bounds_of, threshold_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxbench.pipeline import Pipeline
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.reporting.steps_text import parameter_values, pipeline_text
 from ctxbench.reporting.tables import SEEN, about_selector
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench import registry
-from ctxbench.errors import ParameterError
+from ctxbench.core import registry
+from ctxbench.core.errors import ParameterError
 from ctxbench.reporting.strategies import KINDS, described, strategies, table
 
 FILE = Path(__file__).parents[2] / "experiments" / "strategies.md"

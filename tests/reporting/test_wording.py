@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.reporting import wording
 
 

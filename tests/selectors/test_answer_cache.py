@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctxbench.cache import checksum
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Batch, Request
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.answer_cache import AnswerCache
 
 BATCH = Batch.of(Catalog([Item(type="tool", name="a")]), [Request(id=f"q{row}", text="a") for row in range(3)])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.pipeline import Pipeline, PipelineError
-from ctxbench.requests import Batch
+from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.requests import Batch
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin

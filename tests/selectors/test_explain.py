@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import InputError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Request, SessionItem
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import InputError
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Request, SessionItem
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.explain import explain
 from ctxbench.tokens import CharsCounter

@@ -11,9 +11,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from ctxbench.errors import InputError, ParameterError, StorageError
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.requests import Batch, Message, Request, SessionItem
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External, external_from_config, schema
 from ctxbench.selectors.protocol import catalog_message, request_message

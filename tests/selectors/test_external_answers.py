@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.errors import SelectorError
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.requests import Batch, Request, SessionItem
-from ctxbench.selection import selections
+from ctxbench.core.errors import SelectorError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Batch, Request, SessionItem
+from ctxbench.core.selection import selections
 from ctxbench.selectors.answers import AnswerReader, table
 from ctxbench.selectors.protocol import MalformedError, Reply, dumps, loads, quoted, schema
 
@@ -54,7 +54,7 @@ def chosen_and_left(batch, answers):
 
 
 def selections_of(batch, answers):
-    from ctxbench.query import Query
+    from ctxbench.core.query import Query
 
     reader = AnswerReader(batch)
     read_all = {row: reader.read(row, Reply(answer=answer)) for row, answer in answers.items()}

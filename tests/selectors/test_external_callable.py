@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Batch, Request
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.external import External, external_from_config
 
@@ -181,8 +181,8 @@ def test_what_it_prints_does_not_reach_standard_output(tmp_path):
     program = textwrap.dedent(
         """
         from pathlib import Path
-        from ctxbench.items import Catalog
-        from ctxbench.requests import Batch, Request
+        from ctxbench.core.items import Catalog
+        from ctxbench.core.requests import Batch, Request
         from ctxbench.selectors.external import external_from_config
         print("before")
         selector = external_from_config({"callable": "mine.py:select"}, base=Path())

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Batch, Request
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.command import CommandOptions, CommandSource
 from ctxbench.selectors.external import External, external_from_config
 from tests.children import child
@@ -458,8 +458,8 @@ def test_ctrl_c_ends_the_process_at_once(tmp_path):
     selector = command(f"open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
     program = textwrap.dedent(
         f"""
-        from ctxbench.items import Catalog
-        from ctxbench.requests import Batch, Request
+        from ctxbench.core.items import Catalog
+        from ctxbench.core.requests import Batch, Request
         from ctxbench.selectors.external import external_from_config
         from pathlib import Path
         selector = external_from_config({{"command": {selector!r}}}, base=Path())
@@ -481,8 +481,8 @@ def test_a_forgotten_process_ends_with_ours(tmp_path):
     selector = command(f"open({str(pids)!r}, 'w').write(str(os.getpid()))\nfor one in requests(): say(*one)")
     program = textwrap.dedent(
         f"""
-        from ctxbench.items import Catalog
-        from ctxbench.requests import Batch, Request
+        from ctxbench.core.items import Catalog
+        from ctxbench.core.requests import Batch, Request
         from ctxbench.selectors.external import external_from_config
         from pathlib import Path
         selector = external_from_config({{"command": {selector!r}}}, base=Path())

@@ -14,9 +14,9 @@ import jsonschema
 import pytest
 import yaml
 
-from ctxbench.config import read_experiment
-from ctxbench.evaluation.datasets.reading import read_dataset
-from ctxbench.selection import selections
+from ctxbench.bench.config import read_experiment
+from ctxbench.core.selection import selections
+from ctxbench.data.datasets.reading import read_dataset
 from ctxbench.selectors.command import CommandOptions
 from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
 from ctxbench.selectors.http import HttpOptions

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.errors import InputError, StorageError
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Batch, Request
+from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.external import FileSelector
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])

@@ -17,9 +17,9 @@ import jsonschema
 import numpy as np
 import pytest
 
-from ctxbench.errors import ParameterError, SelectorError
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Batch, Request
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.external import External, external_from_config
 from ctxbench.selectors.http import HttpOptions, HttpSource
 from ctxbench.selectors.protocol import schema

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from ctxbench.errors import ParameterError, SelectorError
+from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.selectors.external import External, external_from_config
 from ctxbench.selectors.http import HttpOptions, HttpSource
 from tests.planted import GITHUB, holds, places

@@ -134,8 +134,8 @@ def test_streams_in_memory_are_redirected_too(capsys):
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 CALLED = """
 import os, signal, sys, threading
-from ctxbench.items import Catalog
-from ctxbench.requests import Batch, Request
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External
 

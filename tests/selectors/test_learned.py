@@ -10,12 +10,12 @@ import pytest
 
 from ctxbench import calibrations
 from ctxbench.calibrations import SHIPPED, open_calibrations
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.evaluation.datasets.store import importers
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch, Request
+from ctxbench.data.datasets.store import importers
 from ctxbench.features.columns import TEXT
 from ctxbench.features.found import RETRIEVED
-from ctxbench.items import Catalog
-from ctxbench.requests import Batch, Request
 from ctxbench.selectors.definitions import definition
 from ctxbench.steps.price import PROBABILITY
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Batch, Request, SessionItem
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.oracle import Oracle
 

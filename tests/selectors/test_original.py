@@ -1,4 +1,4 @@
-"""`semantic-original` and the engine beside it against what the original engine answered (tests/data/desk/)."""
+"""`semantic-original` and the engine beside it against what the original engine answered (tests/fixtures/desk/)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import EmbeddingError, ParameterError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.selection import selections
 from ctxbench.embedding.base import EmbedderIdentity, ModelError
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import EmbeddingError, ParameterError
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.pipeline import Pipeline, PipelineError
-from ctxbench.requests import Batch, Request
-from ctxbench.selection import selections
 from ctxbench.selectors import original
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.original import OriginalEngine
 from ctxbench.tokens import open_counter
 
-DESK = Path(__file__).parent.parent / "data" / "desk"
+DESK = Path(__file__).parent.parent / "fixtures" / "desk"
 
 
 def load(name):

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.candidates import Candidates, Mode, Origin, concatenated, joined
 from ctxbench.chunking.finer import Marked, Windows
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.chunking.rules import Whole
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
+from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, joined
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.selectors.pairs import Chunkings
 
 CATALOG = Catalog(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch
 from ctxbench.selectors.base import Answers
 from ctxbench.selectors.definitions import definition, shipped
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes

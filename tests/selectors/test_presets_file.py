@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.selectors.definitions import definition, read_definition, shipped
 from ctxbench.selectors.presets import (
     TunedPreset,

@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import EmbeddingError, InputError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Message, Request, SessionItem
+from ctxbench.core.selection import selections
 from ctxbench.embedding.base import EmbedderIdentity, ModelError
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import EmbeddingError, InputError
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.pipeline import Pipeline
-from ctxbench.requests import Batch, Message, Request, SessionItem
-from ctxbench.selection import selections
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.original import OriginalEngine
 from ctxbench.testing.contract import shown

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.core.items import Catalog, Item
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item
 from ctxbench.session import Agent, Session
 from ctxbench.tokens import CharsCounter
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.errors import InputError, ParameterError
-from ctxbench.items import Catalog, Item
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.items import Catalog, Item
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.session import Agent, tool_modes
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.errors import EmbeddingError, ParameterError
-from ctxbench.items import Catalog, Item
-from ctxbench.requests import Message
+from ctxbench.core.errors import EmbeddingError, ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Message
 from ctxbench.selectors.definitions import definition
 from ctxbench.session import Agent, ConversationStore, Exchange, Session, compare, rebuild
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ctxbench.errors import InputError, StorageError
+from ctxbench.core.errors import InputError, StorageError
 from ctxbench.session import read_session, write_session
 
 

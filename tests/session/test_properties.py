@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import INCLUDE_MODES, Catalog, Item
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import ParameterError
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import INCLUDE_MODES, Catalog, Item
 from ctxbench.session import Agent, Exchange, Session, rebuild
 from ctxbench.tokens import CharsCounter
 

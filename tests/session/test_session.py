@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.errors import EmbeddingError, ParameterError
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.pipeline import PipelineError
-from ctxbench.requests import Message, SessionItem
+from ctxbench.core.errors import EmbeddingError, ParameterError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.pipeline import PipelineError
+from ctxbench.core.requests import Message, SessionItem
 from ctxbench.selectors.definitions import definition
 from ctxbench.session import Agent, Session
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from ctxbench.errors import InputError, ParameterError, StorageError
-from ctxbench.requests import Message
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.core.requests import Message
 from ctxbench.session import ConversationStore, Exchange
 from tests.children import child
 

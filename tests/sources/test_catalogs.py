@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import Fault, InputError, StorageError
-from ctxbench.items import Item
+from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.core.items import Item
 from ctxbench.sources.catalogs import read_catalog, read_items
 
 RULE = {"_id": "rule:a", "text": "Write tests."}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import InputError, StorageError
-from ctxbench.items import Item
+from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.items import Item
 from ctxbench.sources.instructions import references_folder, rules_folder
 from ctxbench.sources.snapshots import Part, capture
 from tests.planted import GITHUB, STRIPE

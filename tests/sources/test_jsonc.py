@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import InputError
+from ctxbench.core.errors import InputError
 from ctxbench.sources.jsonc import entry_lines, plain_json, read_jsonc
 
 

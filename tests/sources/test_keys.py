@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxbench.items import Item
+from ctxbench.core.items import Item
 from ctxbench.redaction import Redactor
 from ctxbench.redaction_rules import KNOWN_KEYS
 from ctxbench.sources.keys import hidden, key_places

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import Fault, ParameterError
-from ctxbench.items import ItemKey
+from ctxbench.core.errors import Fault, ParameterError
+from ctxbench.core.items import ItemKey
 from ctxbench.sources.rows import Row, read_key, read_text_value
 
 PATH = Path("a.jsonl")

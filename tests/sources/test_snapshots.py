@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.errors import InputError, ParameterError
-from ctxbench.items import Item
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.items import Item
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.snapshots import Part, capture, refuse_other, write_snapshot
 from ctxbench.yamlio import load_yaml

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import InputError, StorageError
+from ctxbench.core.errors import InputError, StorageError
 from ctxbench.sources.snapshots import capture
 from ctxbench.sources.toollists import read_tool_list, tool_list
 

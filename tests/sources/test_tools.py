@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.sources.tools import HostedToolError, read_definition
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

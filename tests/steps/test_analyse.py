@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from ctxbench import testing
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import ChunkKind
-from ctxbench.requests import Batch, Message, Request
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import ChunkKind
+from ctxbench.core.requests import Batch, Message, Request
 from ctxbench.steps.analyse import Clauses, History, Sentences, ToolResults, Whole, Windows
 
 OF_TEXT = [Sentences(), Sentences(rule="marked"), Clauses(), Windows(), Whole()]

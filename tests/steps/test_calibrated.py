@@ -13,15 +13,15 @@ import pytest
 
 from ctxbench import testing
 from ctxbench.calibrations import SHIPPED, Fit, read_calibrations, write_calibrations
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.registry import build
+from ctxbench.core.requests import Batch, Request
 from ctxbench.features.columns import TEXT, VERSION
 from ctxbench.features.found import RETRIEVED
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import Query
-from ctxbench.registry import build
-from ctxbench.requests import Batch, Request
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 
 RESOURCES = testing.mock_resources()

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog
-from ctxbench.query import Query
-from ctxbench.requests import Batch
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch
 from ctxbench.steps.cut import First, Standard, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog
-from ctxbench.pipeline import Pipeline, PipelineError
-from ctxbench.query import Query
-from ctxbench.requests import Batch
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch
 from ctxbench.steps.cut_relative import Gap, Margin, fallen
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates, Origin, place_among
-from ctxbench.errors import ParameterError, SelectorError
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.steps.diversity import Mmr, picked
 
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.candidates import SEARCHED, Candidates, Mode, Origin
-from ctxbench.errors import ParameterError, StorageError
+from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin
+from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request, SessionItem
+from ctxbench.core.stages import Step
 from ctxbench.index import graph_store
 from ctxbench.index.graph import GraphSpec
 from ctxbench.index.graph_store import make_graph, write_graph
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline, PipelineError
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request, SessionItem
-from ctxbench.stages import Step
 from ctxbench.steps.expand import Expansion
 from ctxbench.testing import check_step, mock_catalog, mock_requests, mock_resources
 from ctxbench.testing.conformance import process_faults

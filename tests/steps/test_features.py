@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.errors import ParameterError, UnknownNameError
+from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.registry import build
+from ctxbench.core.requests import Batch
 from ctxbench.features.columns import TEXT, column_names
-from ctxbench.pipeline import Pipeline
-from ctxbench.registry import build
-from ctxbench.requests import Batch
 from ctxbench.steps.features import Features
 
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())

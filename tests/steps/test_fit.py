@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.steps.fit import Budget
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctxbench.candidates import Candidates, Origin
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Message, Request
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Message, Request
 from ctxbench.steps.format import Messages
 
 SCHEMA = {"type": "object"}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.index.fields import FIELDS
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 
 

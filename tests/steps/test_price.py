@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.candidates import Candidates
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.steps.price import PROBABILITY, Price
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three", "four")])

@@ -5,14 +5,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.base import EmbedderIdentity
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import ParameterError
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item
-from ctxbench.pipeline import Pipeline
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
 from ctxbench.steps.retrieve import Dense, Everything, Random
 from ctxbench.testing import check_step
 from ctxbench.tokens import CharsCounter

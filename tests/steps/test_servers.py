@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.base import EmbedderIdentity
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.errors import ParameterError
 from ctxbench.index.resources import LocalResources
-from ctxbench.items import Catalog, Item
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request
 from ctxbench.steps.retrieve import Dense
 from ctxbench.steps.servers import Servers, best_servers
 from ctxbench.tokens import CharsCounter

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.candidates import Candidates, Mode, Origin, concatenated
-from ctxbench.errors import ParameterError
-from ctxbench.items import Catalog, Item, ItemKey
-from ctxbench.pipeline import session_rows
-from ctxbench.query import Query
-from ctxbench.requests import Batch, Request, SessionItem
+from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.pipeline import session_rows
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.steps.tool_rules import ToolRules
 from ctxbench.testing import check_step, mock_resources
 

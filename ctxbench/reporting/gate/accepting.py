@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctxbench.evaluation.gate.model import Check, SelectorCheck, Verdict
+from ctxbench.gate.model import Check, SelectorCheck, Verdict
 from ctxbench.reporting.gate import texts
 
 _SHOWN = 5  # lines of the gate file that are named

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ctxbench.errors import Fault
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import Fault
+from ctxbench.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.places import Place, Places, unknown

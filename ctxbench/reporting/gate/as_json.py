@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ctxbench.errors import Fault, faults_of
-from ctxbench.evaluation.gate.baseline_head import Worth
-from ctxbench.evaluation.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
-from ctxbench.evaluation.summary import comparison_dict, estimate_dict, finite
+from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
+from ctxbench.core.errors import Fault, faults_of
+from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.places import Place, Places
 

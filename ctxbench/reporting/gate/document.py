@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from ctxbench.errors import SHOWN, faults_of
-from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import SHOWN, faults_of
+from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.accepting import acceptable, pins_told

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from ctxbench.errors import SHOWN, Fault
-from ctxbench.evaluation.gate.model import Change, Check, SelectorCheck, Verdict
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import SHOWN, Fault
+from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.places import Places, said
 from ctxbench.reporting.gate.short import blamed

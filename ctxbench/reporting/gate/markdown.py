@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ctxbench.items import ITEM_TYPES
+from ctxbench.core.items import ITEM_TYPES
 from ctxbench.reporting.drill import without_surrogates
 from ctxbench.reporting.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Table, Text, Weight
 from ctxbench.reporting.tuning.markdown import escaped

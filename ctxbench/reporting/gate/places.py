@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ctxbench.evaluation.gate.model import Cause, CauseKind, SelectorCheck
+from ctxbench.gate.model import Cause, CauseKind, SelectorCheck
 
 _NOWHERE = ("", 0)
 _CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.OUTSIDE)  # causes that lie in a selector, not in an item

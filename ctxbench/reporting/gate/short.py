@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, Judged, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, Judged, SelectorCheck, Verdict
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate import texts
 

@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ctxbench.evaluation.gate.baseline_head import Worth
-from ctxbench.evaluation.gate.model import (
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.model import (
     Cause,
     Change,
     Check,
@@ -19,8 +21,6 @@ from ctxbench.evaluation.gate.model import (
     Unmet,
     Verdict,
 )
-from ctxbench.evaluation.metrics import Metric, parse_metric
-from ctxbench.evaluation.stats import Comparison, Estimate
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate.blocks import Cell, Quoted
 
@@ -226,7 +226,7 @@ def sentence(text: str) -> str:
 
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
-    from ctxbench.evaluation.gate.mending import FOUND_BY
+    from ctxbench.gate.mending import FOUND_BY
 
     quoting = re.compile(rf'(?:, or )?{re.escape(FOUND_BY)}".*"', re.DOTALL)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ctxbench.evaluation.stats import Comparison
-from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome
+from ctxbench.bench.stats import Comparison
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.texts import COMPLETENESS, TOKENS
+from ctxbench.tune.results import Contender, DatasetTuning, Outcome
 
 
 def advice(dataset: DatasetTuning, outcome: Outcome) -> str:

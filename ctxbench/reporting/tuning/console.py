@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from ctxbench.evaluation.tuning.results import DatasetTuning, Outcome, Tuning
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.advice import advice
 from ctxbench.reporting.tuning.tables import reading
 from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.reporting.wording import said
+from ctxbench.tune.results import DatasetTuning, Outcome, Tuning
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures

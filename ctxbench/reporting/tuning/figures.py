@@ -9,19 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.tuning.results import (
-    DEFAULTS,
-    EVERYTHING,
-    FIXED,
-    PRESET,
-    RECOMMENDED,
-    Contender,
-    DatasetTuning,
-    Heat,
-    Outcome,
-    Trace,
-)
+from ctxbench.bench.metrics import Metric
 from ctxbench.reporting import wording
 from ctxbench.reporting.heat_map import HeatMap, heat_maps
 from ctxbench.reporting.line_chart import MEDIUM, SMALL, Panel, Ring, Scale, Stroke, line_charts
@@ -41,6 +29,18 @@ from ctxbench.reporting.tuning.geometry import (
 from ctxbench.reporting.tuning.tables import compared
 from ctxbench.reporting.tuning.texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
+from ctxbench.tune.results import (
+    DEFAULTS,
+    EVERYTHING,
+    FIXED,
+    PRESET,
+    RECOMMENDED,
+    Contender,
+    DatasetTuning,
+    Heat,
+    Outcome,
+    Trace,
+)
 
 _BEYOND = 1.6  # an axis goes on before the first contender and behind the last by this factor
 _CELLS = 10  # rows and columns of a heat map at most

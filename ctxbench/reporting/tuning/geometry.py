@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ctxbench.arrays import FloatArray, IntArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.reporting.axes import nice_step
 from ctxbench.reporting.line_chart import Scale
 

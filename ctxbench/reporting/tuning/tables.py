@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ctxbench.evaluation.metrics import GroupMean
-from ctxbench.evaluation.stats import Comparison
-from ctxbench.evaluation.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+from ctxbench.bench.metrics import GroupMean
+from ctxbench.bench.stats import Comparison
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.document import Cell, Table
 from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
+from ctxbench.tune.results import Contender, DatasetTuning, Outcome, Tuning
 
 MANY = 20  # so many requests made worse are named
 _SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)

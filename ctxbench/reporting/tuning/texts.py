@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from ctxbench.evaluation.metrics import Metric, parse_metric
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval
-from ctxbench.evaluation.tuning.policies import Policy
-from ctxbench.evaluation.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Contender, Outcome
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.reporting import wording
 from ctxbench.selectors.parameters import Value, shown
+from ctxbench.tune.policies import Policy
+from ctxbench.tune.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Contender, Outcome
 
 COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}

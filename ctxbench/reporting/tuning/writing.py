@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxbench.evaluation.tuning.results import Tuning
 from ctxbench.fileio import write_atomic
 from ctxbench.reporting.drill import without_surrogates
 from ctxbench.reporting.tuning.contents import document
 from ctxbench.reporting.tuning.document import Document
 from ctxbench.reporting.tuning.markdown import markdown
 from ctxbench.reporting.tuning.page import page
+from ctxbench.tune.results import Tuning
 
 _FIGURES = "figures"
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ctxbench.errors import ParameterError
-from ctxbench.items import Item
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item
 from ctxbench.sources.mcp.client import Limits, Listing, check_sdk, list_tools
 from ctxbench.sources.mcp.config import ServerSpec, read_mcp_config
 from ctxbench.sources.mcp.watching import Watch, WatchingLoop, quiet_sdk

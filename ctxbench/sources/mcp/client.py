@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ctxbench.errors import ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.httpio import AS_IT_IS
 from ctxbench.sources.mcp.config import ServerSpec
 from ctxbench.sources.mcp.watching import ListingError, Watch

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ctxbench.errors import Fault, InputError, suggest
+from ctxbench.core.errors import Fault, InputError, suggest
 from ctxbench.secrets import Secrets, in_arguments, in_url
 from ctxbench.sources.jsonc import entry_lines, read_jsonc
 from ctxbench.sources.mcp.variables import Variables

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.evaluation.gate.model import (
+from ctxbench.bench.stats import Estimate, Interval, compare
+from ctxbench.gate.model import (
     Cause,
     CauseGroup,
     CauseKind,
@@ -23,7 +24,6 @@ from ctxbench.evaluation.gate.model import (
     Unmet,
     Verdict,
 )
-from ctxbench.evaluation.stats import Estimate, Interval, compare
 
 HOSTILE = (
     "<script>alert(1)</script> | `rm` \\| *b* [x](http://y.z) @admin #12 ~~s~~ &lt;\n# no\x00 heading \u202e\ud800\\"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.errors import Fault
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
+from ctxbench.core.errors import Fault
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.reporting.gate.annotations import MOST, refusal, workflow_commands
 from ctxbench.reporting.gate.places import Places
 from ctxbench.visible import harmless

@@ -7,8 +7,8 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ctxbench.errors import Fault, InputError, StorageError
-from ctxbench.evaluation.gate.model import CauseGroup, Change, Check, PinFailure, SelectorCheck
+from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.gate.model import CauseGroup, Change, Check, PinFailure, SelectorCheck
 from ctxbench.jsonio import dump_json
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.as_json import check_dict, refusal_dict

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.errors import Fault, InputError, StorageError
-from ctxbench.evaluation.gate.model import Cause, CauseKind, Verdict
+from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.gate.model import Cause, CauseKind, Verdict
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.blocks import Bullets, Code, Table, Text, Weight
 from ctxbench.reporting.gate.document import document, refusal

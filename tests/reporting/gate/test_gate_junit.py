@@ -9,8 +9,8 @@ from xml.etree.ElementTree import fromstring
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.errors import Fault
-from ctxbench.evaluation.gate.model import Verdict
+from ctxbench.core.errors import Fault
+from ctxbench.gate.model import Verdict
 from ctxbench.reporting.gate.junit import junit, refusal
 from ctxbench.reporting.gate.places import Places
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.evaluation.gate.model import Cause, CauseKind, Change
+from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.reporting.gate.texts import step
 
 

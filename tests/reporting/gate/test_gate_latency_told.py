@@ -8,7 +8,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from ctxbench.evaluation.gate.model import LatencyJudged, Verdict
+from ctxbench.gate.model import LatencyJudged, Verdict
 from ctxbench.jsonio import dump_json
 from ctxbench.reporting.gate import texts
 from ctxbench.reporting.gate.annotations import workflow_commands

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.evaluation.gate.model import Cause, CauseGroup, CauseKind, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.reporting.gate.accepting import acceptable, pins_told
 from ctxbench.reporting.gate.short import costliest, in_short, though_lost
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.evaluation.equal_tokens import AtTokens
-from ctxbench.evaluation.metrics import GroupMean, Mean, parse_metric
-from ctxbench.evaluation.stats import Comparison, Estimate, Interval
-from ctxbench.evaluation.tuning.policies import Constraint, Policy
-from ctxbench.evaluation.tuning.results import (
+from ctxbench.bench.equal_tokens import AtTokens
+from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.tune.policies import Constraint, Policy
+from ctxbench.tune.results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,
@@ -29,7 +29,7 @@ from ctxbench.evaluation.tuning.results import (
     Tuning,
     Worse,
 )
-from ctxbench.evaluation.tuning.verdicts import Said, Verdict
+from ctxbench.tune.verdicts import Said, Verdict
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"

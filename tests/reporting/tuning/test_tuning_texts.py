@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.reporting.tuning import texts
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")

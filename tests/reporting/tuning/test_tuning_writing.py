@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ctxbench.errors import StorageError
+from ctxbench.core.errors import StorageError
 from ctxbench.reporting.tuning import console_table, write_markdown, write_report
 
 EDGES = ("nothing", "one", "unread", "unknown", "huge", "bare", "none", "together", "hostile")

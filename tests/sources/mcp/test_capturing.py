@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import InputError, ParameterError
+from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.sources.mcp import client
 from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
 from ctxbench.sources.mcp.client import Limits

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.errors import InputError, StorageError
+from ctxbench.core.errors import InputError, StorageError
 from ctxbench.sources.mcp.config import ServerSpec, read_mcp_config
 
 ENVIRON = {"KEY": "tiger-42", "HOST": "example.org", "EMPTY": ""}

@@ -1,0 +1,1 @@
+"""Runs: experiments, answers of selectors, metrics, statistics and latency."""

@@ -1,0 +1,219 @@
+"""All selectors of an experiment on one dataset: asks what is missing, measures, saves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
+from ctxbench.bench.preparing import Prepared
+from ctxbench.bench.progress import Progress
+from ctxbench.bench.provenance import code_hash, versions
+from ctxbench.bench.results import FORMAT, Part, RunFolder, content_key
+from ctxbench.bench.slices import Slice, joined_slices
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.requests import Batch
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.base import Answers, Selector
+from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
+
+NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
+    *("abstention", "false_inclusion", "false_items"),
+    *("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings"),
+}
+SLICE = 64  # queries between two checkpoints
+
+
+class DatasetRun:
+    """All selectors of an experiment on one dataset; slices of queries go through all of them side by side.
+
+    Answers are kept as long as nothing that decides them changes; other metrics or another token counter only have
+    them measured again, and of a part with failures only the failed queries are asked again.
+    """
+
+    def __init__(
+        self, prepared: Prepared, resources: LocalResources, store: RunFolder, *, name: str, commit: str | None
+    ) -> None:
+        self.prepared = prepared
+        self.store = store
+        self.name = name
+        self.commit = commit
+        self.dataset: Dataset = prepared.datasets[name].judged()
+        self.memo: dict[str, Any] = {}
+        self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
+        outside = {spec.name: spec.outside for spec in prepared.experiment.selectors}
+        self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
+        metrics = [str(metric) for metric in prepared.metrics]
+        self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
+
+    def _key(self, selector: Selector, outside: bool) -> str:
+        """Hash of everything that decides a selector's answers; for ours, code and libraries among it."""
+        return content_key(
+            FORMAT,
+            self.dataset.hash,
+            [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
+            selector.describe(),
+            None if outside else [code_hash(), versions()],
+        )
+
+    def unfinished(self, *, fresh: bool) -> list[str]:
+        """The selectors whose part is missing, of something else, measured otherwise, or holds failures."""
+        return [
+            name
+            for name, key in self.keys.items()
+            if fresh
+            or not self.store.has(self.name, name, key, self.values_key)
+            or self.store.error_count(self.name, name)
+        ]
+
+    def finish(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, Slice]]:
+        """Answer what is missing of the wanted parts and save them; yields name and answers of each."""
+        known = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in wanted}
+        asked = [name for name in wanted if known[name] is None]
+        self._ask(asked, progress, fresh=fresh)
+        for name in sorted(wanted, key=self._takes_sizes):
+            found = known[name]
+            answers = self.store.slices(self.name, name) if found is None else self._mended(name, found)
+            self.store.save(self._part(name, answers), self.dataset.catalog)
+            yield name, answers
+
+    def _ask(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> None:
+        """Ask for every slice that is missing; those that take another's sizes come after it."""
+        if not wanted:
+            return
+        requests = self.dataset.requests()
+        parts = [requests[first : first + SLICE] for first in range(0, len(requests), SLICE)]
+        ids = [[request.id for request in part] for part in parts]
+        have = {
+            name: self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
+            for name in wanted
+        }
+        in_turn = sorted(wanted, key=self._takes_sizes)
+        for number, part in enumerate(parts):
+            missing = [name for name in in_turn if number not in have[name]]
+            if missing:
+                batch = Batch.of(self.dataset.catalog, part)
+                for name in missing:
+                    answers = answered(self._select(name, batch), batch)
+                    self.store.add_slice(self.name, name, self.keys[name], number=number, answers=answers)
+                    have[name].add(number)
+            self.memo.clear()
+            progress(self.name, number * SLICE + len(part), len(requests))
+
+    def _mended(self, name: str, known: Slice) -> Slice:
+        """Answers that are there, with the failed queries asked again."""
+        failed = [place for place, query in enumerate(known.queries) if query in known.errors]
+        if not failed:
+            return known
+        requests = self.dataset.requests()
+        kept = known.only([place for place in range(len(known.queries)) if place not in set(failed)])
+        again = []
+        for first in range(0, len(failed), SLICE):
+            batch = Batch.of(self.dataset.catalog, [requests[place] for place in failed[first : first + SLICE]])
+            again.append(answered(self._select(name, batch), batch))
+            self.memo.clear()
+        joined = joined_slices([kept, *again])
+        place_of = {query: place for place, query in enumerate(joined.queries)}
+        return joined.only([place_of[query] for query in known.queries])
+
+    def _takes_sizes(self, name: str) -> bool:
+        return isinstance(self.selectors[name], AsManyAs)
+
+    def _select(self, name: str, batch: Batch) -> Selector:
+        """The selector for a batch. Where it takes another's sizes, that one is not asked a second time."""
+        selector = self.selectors[name]
+        if not isinstance(selector, AsManyAs):
+            return selector
+        like = selector.like.name
+        stored = self.store.stored(self.name, like, self.keys[like], batch.ids)
+        return selector if stored is None else Sized(selector, stored)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What every selector's answers are held against; made once."""
+        return Labels.of(self.dataset, self.prepared.item_tokens[self.name])
+
+    def _part(self, name: str, answers: Slice) -> Part:
+        evidence = self.labels.evidence(answers)
+        values = measured(self.prepared.metrics, evidence, answers)
+        lacking = unavailable(self.prepared.metrics, evidence)
+        return Part(
+            dataset=self.name,
+            selector=name,
+            key=self.keys[name],
+            values_key=self.values_key,
+            answers=answers,
+            made_by={"versions": versions(), "git": self.commit},
+            metrics={str(metric): value for metric, value in values.items()},
+            unavailable={str(metric): reason for metric, reason in lacking.items()},
+            notes=self._notes(name, answers),
+        )
+
+    def _notes(self, name: str, answers: Slice) -> dict[str, Any]:
+        """What the selector says of the run, and answers that belong to no query of the dataset."""
+        notes = dict(answers.notes)
+        selector = self.selectors[name]
+        if isinstance(selector, FileSelector):  # a slice alone cannot tell
+            unknown = selector.unknown([query.id for query in self.dataset.queries])
+            notes |= {"answers_not_asked_for": len(unknown), "first_not_asked_for": list(unknown[:10])}
+        return {key: value for key, value in notes.items() if value}
+
+
+@dataclass(frozen=True, eq=False)
+class Sized:
+    """`AsManyAs` over answers of the other selector that are there."""
+
+    selector: AsManyAs
+    like: Slice
+
+    @property
+    def name(self) -> str:
+        """That of the selector."""
+        return self.selector.name
+
+    def describe(self) -> dict[str, Any]:
+        """That of the selector."""
+        return self.selector.describe()
+
+    def select(self, batch: Batch) -> Answers:
+        """As many items for each request as the other selector offered."""
+        row = {query: place for place, query in enumerate(self.like.queries)}
+        errors = {row[query]: text for query, text in self.like.errors.items()}
+        return self.selector.sized(batch, offered_sizes(self.like), errors)
+
+
+def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> dict[Metric, FloatArray]:
+    """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
+    values = evaluate(metrics, evidence)
+    failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
+    for metric in values:
+        if str(metric) in NOT_OF_FAILED and failed.any():
+            values[metric] = np.where(failed, np.nan, values[metric])
+    return values
+
+
+def answered(selector: Selector, batch: Batch) -> Slice:
+    """Ask a selector; where it does not time requests itself, each takes its share of the batch."""
+    begin = time.perf_counter()
+    answers = selector.select(batch)
+    seconds = time.perf_counter() - begin
+    share = np.full(len(batch), seconds / max(len(batch), 1))
+    take_notes = getattr(selector, "take_notes", dict)
+    return Slice(
+        queries=batch.ids,
+        chunks=tuple(answers.query.chunks(row) for row in range(len(batch))),
+        candidates=answers.candidates,
+        ranked=answers.ranked,
+        scored=answers.scored,
+        errors={batch.ids[row]: text for row, text in sorted(answers.errors.items())},
+        seconds=share if answers.seconds is None else answers.seconds,
+        notes=take_notes(),
+    )

@@ -1,0 +1,64 @@
+"""What answers on a dataset are held against: labels, token counts and which items are siblings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
+from ctxbench.bench.slices import Slice
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.errors import Fault, InputError
+from ctxbench.data.datasets.dataset import Dataset
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """What answers on a dataset are held against.
+
+    Attributes:
+        dataset: with judgments for every query.
+        item_tokens: prompt tokens, shape (n_items,).
+        kinship: which items are siblings.
+        pool: how many items each query's search may offer, shape (n_queries,).
+    """
+
+    dataset: Dataset
+    item_tokens: IntArray
+    kinship: Kinship
+    pool: IntArray
+
+    @classmethod
+    def of(cls, dataset: Dataset, item_tokens: IntArray) -> Labels:
+        """Read them off a dataset."""
+        catalog = dataset.catalog
+        kinship = Kinship.of(
+            [item.name for item in catalog],
+            servers=[item.server or "" for item in catalog],
+            types=[item.type for item in catalog],
+        )
+        pool = np.asarray(dataset.batch().eligible.sum(axis=1), dtype=np.int64)
+        return cls(dataset=dataset, item_tokens=item_tokens, kinship=kinship, pool=pool)
+
+    def evidence(self, answers: Slice) -> Evidence:
+        """Join labels and answers.
+
+        Raises:
+            InputError: the answers are not those of the dataset's queries, in order.
+        """
+        if tuple(query.id for query in self.dataset.queries) != answers.queries:
+            fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
+            raise InputError([fault])
+        table = answers.candidates
+        ranked, items = table.ranking()
+        return Evidence(
+            judgments=self.dataset.judgments,
+            offered=Offered(
+                start=table.starts_of(table.chosen), item=table.item[table.chosen], origin=table.origin[table.chosen]
+            ),
+            rankings=Rankings(start=ranked, item=items) if answers.ranked else None,
+            item_tokens=self.item_tokens,
+            kinship=self.kinship,
+            pool=self.pool,
+        )

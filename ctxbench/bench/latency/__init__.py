@@ -1,0 +1,38 @@
+"""How long one request takes: by step, cold and warm, as the catalog grows; indexing and peak memory.
+
+`measure` runs every configuration in fresh child processes (`python -m ctxbench.bench.latency`, a private entry),
+several rounds of all configurations in turns, and keeps every sample.
+"""
+
+from ctxbench.bench.latency.catalogs import grown, requests_like
+from ctxbench.bench.latency.measuring import LatencySettings, Progress, measure
+from ctxbench.bench.latency.results import (
+    PARTS_OF_A_STEP,
+    STATES,
+    WHOLE,
+    Beside,
+    LatencyResult,
+    Summary,
+    Timings,
+    Trial,
+    needed_for,
+    summarise,
+)
+
+__all__ = [
+    "PARTS_OF_A_STEP",
+    "STATES",
+    "WHOLE",
+    "Beside",
+    "LatencyResult",
+    "LatencySettings",
+    "Progress",
+    "Summary",
+    "Timings",
+    "Trial",
+    "grown",
+    "measure",
+    "needed_for",
+    "requests_like",
+    "summarise",
+]

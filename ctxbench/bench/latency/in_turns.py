@@ -1,0 +1,179 @@
+"""Warm requests of many pipelines side by side in one process, in turns: what each costs beside the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.bench.latency.clock import Clock, ask
+from ctxbench.bench.latency.results import WHOLE, Summary, summarise
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.stages import Resources
+from ctxbench.embedding.base import Embedder
+from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.index.resources import LocalResources
+from ctxbench.tokens import TokenCounter
+
+_EMBEDDED = 40  # texts that the time of one is taken from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurns:
+    """Seconds of warm requests.
+
+    Attributes:
+        request: by pipeline, a request from its resolution to its prompt, all vectors stored.
+        chunks: by pipeline, the chunks of a request that are embedded if it is new, on average; 0 where none is.
+        embedding: one new chunk; None where no pipeline embeds any.
+    """
+
+    request: Mapping[str, Summary]
+    chunks: Mapping[str, float]
+    embedding: Summary | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Contender:
+    """One of those that are timed side by side.
+
+    Attributes:
+        pipeline: what is asked.
+        catalog: what its requests are over.
+        requests: at least one; each may get what it says.
+        resources: its own, so that it finds nothing that another has made.
+    """
+
+    pipeline: Pipeline
+    catalog: Catalog
+    requests: Sequence[Request]
+    resources: Resources
+
+    def seconds(self, place: int) -> float:
+        """Of one request, by its place, asked now."""
+        clock = Clock()
+        ask(self.pipeline, self.catalog, self.requests[place], resources=self.resources, clock=clock)
+        return clock.seconds[WHOLE]
+
+
+def seconds_in_turns(
+    contenders: Mapping[str, Contender],
+    *,
+    rounds: int,
+    paired: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, list[list[float]]]:
+    """Ask every contender its requests, one at a time, in several rounds.
+
+    Each has answered all requests once before it is timed. In a round one contender comes after the other, in every
+    second round backwards, so that drift of the machine hits all alike. Nothing is shared between requests but what a
+    live process keeps.
+
+    Args:
+        contenders: by name.
+        rounds: >= 1.
+        paired: take turns at every request, in every second one backwards, so that what slows the machine for a
+            moment falls on few requests and on either contender, and times of requests can be held against each
+            other. Else a contender answers all its requests in its turn, as a process that serves nothing else.
+        progress: told (what, done, all).
+
+    Returns:
+        By name, for each round, the seconds of each request from its resolution to its prompt, in the order given.
+
+    Raises:
+        ParameterError: a contender has no request, there is no round, or contenders are to be paired and have not as
+            many requests each.
+    """
+    counts = {len(one.requests) for one in contenders.values()}
+    if rounds < 1 or 0 in counts:
+        raise ParameterError("latency in turns needs one request and one round at least")
+    if paired and len(counts) > 1:
+        raise ParameterError(f"contenders that are paired need as many requests each, got {sorted(counts)}")
+    tell = progress or (lambda _what, _done, _all: None)
+    steps = (rounds + 1) * len(contenders)
+    for done, (name, one) in enumerate(contenders.items()):
+        tell(f"latency, {name}", done, steps)
+        for place in range(len(one.requests)):
+            one.seconds(place)
+    taken: dict[str, list[list[float]]] = {name: [[] for _ in range(rounds)] for name in contenders}
+    blocks = [[place] for place in range(max(counts, default=0))] if paired else [None]
+    for turn in range(rounds):
+        for number, block in enumerate(blocks):
+            for place, name in enumerate(contenders if (turn + number) % 2 == 0 else reversed(list(contenders))):
+                if not number:
+                    tell(f"latency, {name}", (turn + 1) * len(contenders) + place, steps)
+                one = contenders[name]
+                places = range(len(one.requests)) if block is None else block
+                taken[name][turn] += [one.seconds(asked) for asked in places]
+    tell("latency", steps, steps)
+    return taken
+
+
+def warm_in_turns(
+    pipelines: Mapping[str, Pipeline],
+    catalog: Catalog,
+    requests: Sequence[Request],
+    *,
+    embedder: Embedder,
+    counter: TokenCounter,
+    rounds: int = 5,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> InTurns:
+    """Time pipelines over one catalog and the same requests by `seconds_in_turns`.
+
+    Args:
+        pipelines: by name.
+        catalog: what all requests are over.
+        requests: at least one; each may get what it says.
+        embedder: of the pipelines; its texts are looked up in this machine's vector store.
+        counter: of tokens.
+        rounds: >= 1.
+        progress: told (what, done, all).
+
+    Raises:
+        ParameterError: there is no request, or no round.
+    """
+    own = {
+        name: Contender(
+            pipeline=pipeline,
+            catalog=catalog,
+            requests=requests,
+            resources=LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter),
+        )
+        for name, pipeline in pipelines.items()
+    }
+    taken = seconds_in_turns(own, rounds=rounds, progress=progress)
+    batch = Batch.of(catalog, tuple(requests))
+    chunks = {name: _chunks(one.pipeline, batch, one.resources) for name, one in own.items()}
+    summaries = {name: summarise(samples) for name, samples in taken.items()}
+    embedding = _one_chunk(embedder, requests) if any(chunks.values()) else None
+    return InTurns(
+        request={name: found for name, found in summaries.items() if found is not None},
+        chunks=chunks,
+        embedding=embedding,
+    )
+
+
+def _chunks(pipeline: Pipeline, batch: Batch, resources: Resources) -> float:
+    """Chunks of a request that a pipeline embeds, on average."""
+    if "embedder" not in pipeline.retrieve.uses:
+        return 0.0
+    return len(pipeline.analyse.call(batch, resources).text) / len(batch)
+
+
+def _one_chunk(embedder: Embedder, requests: Sequence[Request]) -> Summary | None:
+    """Seconds to embed one text that is new, the model loaded; whole requests stand for chunks."""
+    texts = [request.text for request in requests if request.text.strip()][:_EMBEDDED]
+    embedder.embed(texts[:1])
+    taken = []
+    for text in texts:
+        begin = time.perf_counter()
+        embedder.embed([text])
+        taken.append(time.perf_counter() - begin)
+    return summarise([taken]) if np.any(taken) else None

@@ -1,0 +1,287 @@
+"""Measuring latency: which configurations there are, in which order they run, and what comes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ctxbench.bench.latency.catalogs import grown, requests_like
+from ctxbench.bench.latency.children import run_child
+from ctxbench.bench.latency.jobs import Job, spec_of, write_items
+from ctxbench.bench.latency.results import STATES, LatencyResult, Timings, Trial
+from ctxbench.bench.machine import machine
+from ctxbench.cache import cache_dir
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Request
+from ctxbench.embedding.names import open_embedder
+from ctxbench.fileio import temporary_folder
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.tokens import open_counter
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+_MAX_SIZE = 1_000_000
+_SAID = {"cold": "an empty store", "restart": "a new process", "warm": "a warm process"}
+
+
+def silent(_text: str, _done: int, _total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencySettings:
+    """How much is measured.
+
+    Attributes:
+        sizes: numbers of items, 1 to 1,000,000; the catalog's own size is added where it is below the largest.
+        repeats: rounds, >= 1; each runs every configuration once in a fresh process.
+        requests: requests at most in each warm pass, >= 1. p99 needs 100 samples over all rounds, p95 20.
+        embedder, tokens: names, as `open_embedder` and `open_counter` read them.
+        time_limit_s: for one process, > 0.
+
+    Raises:
+        ParameterError: a value is out of range.
+    """
+
+    sizes: tuple[int, ...] = (10, 100, 1_000)
+    repeats: int = 5
+    requests: int = 40
+    embedder: str = "minilm"
+    tokens: str = "o200k"
+    time_limit_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        if not self.sizes or not all(1 <= size <= _MAX_SIZE for size in self.sizes):
+            raise ParameterError(
+                f"sizes must be one or more numbers of items from 1 to {_MAX_SIZE:,}, got {self.sizes}"
+            )
+        for name in ("repeats", "requests"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if not self.time_limit_s > 0:
+            raise ParameterError(f"time_limit_s must be above 0, got {self.time_limit_s}")
+
+    def full(self) -> LatencySettings:
+        """The same with 10,000 items as well."""
+        return replace(self, sizes=tuple(sorted({*self.sizes, 10_000})))
+
+
+def measure(
+    subject: str | Pipeline,
+    catalog: Catalog,
+    requests: Sequence[Request] | None = None,
+    *,
+    settings: LatencySettings | None = None,
+    name: str | None = None,
+    progress: Progress = silent,
+) -> LatencyResult:
+    """Measure how long single requests take.
+
+    Every configuration (a size, and an empty store, a restart or a warm process) runs in a fresh child process,
+    `repeats` times, in turns: one round of all configurations after the other, every second one backwards, so
+    that drift of the machine hits all alike. Requests are asked one at a time, each over the whole catalog (a
+    list of available items is dropped: the subject is time over a catalog of a size); session and explicit items
+    that a smaller catalog lacks are dropped as well. The first request with a text is the one that is asked
+    first in a process (of a restart with a new query, the next with another text); all but the first make the
+    warm passes.
+
+    The system's own file cache is not emptied: "cold" is a new process with nothing stored, on a machine that
+    has read the model's files before.
+
+    Args:
+        subject: a shipped selector, `semantic`, or with a preset, `semantic/normal`; or a pipeline.
+        catalog: at least one item; other sizes are its first items, or `grown` from it.
+        requests: at least one; from two on there are warm passes. None = `requests_like` the catalog's items.
+        settings: None = the short profile, up to 1,000 items.
+        name: what tables call it; None = `subject`, or `pipeline`.
+        progress: told (what runs, trials done, trials in all) before each trial and at the end.
+
+    Raises:
+        UserError: a name or value is wrong, there is no model, or a child process failed. Children are ended and
+            temporary files removed on every way out.
+    """
+    settings = settings or LatencySettings()
+    asked = requests_like(catalog, settings.requests + 1) if requests is None else requests
+    pipeline = subject if isinstance(subject, Pipeline) else named_pipeline(subject)
+    embedder = open_embedder(settings.embedder)
+    open_counter(settings.tokens)
+    started, host = datetime.now(UTC).isoformat(timespec="seconds"), machine()
+    with _own_folder() as folder:
+        bench = _Bench.of(pipeline, catalog, asked, settings=settings, folder=folder)
+        plan = bench.plan()
+        for order, (turn, job, size) in enumerate(plan):
+            progress(f"{_SAID[job]}, {size:,} items, round {turn + 1} of {settings.repeats}", order, len(plan))
+            bench.run(job, size, turn=turn)
+        progress("done", len(plan), len(plan))
+    return LatencyResult(
+        name=name or (subject if isinstance(subject, str) else "pipeline"),
+        pipeline=pipeline.describe(),
+        embedder=embedder.identity.as_dict(),
+        catalog={"items": len(catalog), "hash": catalog.hash},
+        reference=bench.reference,
+        sizes=bench.sizes,
+        settings=dataclasses.asdict(settings),
+        requests={"from": "items" if requests is None else "given", "n": len(asked)},
+        machine={**host, "blas": bench.blas, "versions": _versions()},
+        started=started,
+        trials=tuple(bench.trials),
+    )
+
+
+def named_pipeline(name: str) -> Pipeline:
+    """The pipeline of a selector: a shipped one, `semantic`, one of its presets, `semantic/normal`, or a YAML file.
+
+    Raises:
+        UserError: there is no such selector or preset, or the file is missing or faulty.
+    """
+    found, preset = find_definition(name)
+    return found.pipeline(found.values(preset))
+
+
+def _versions() -> dict[str, str]:
+    from ctxbench.bench.provenance import versions
+
+    return versions()
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """A folder on the disk that vectors are kept on in real use, or where that cannot be, the system's."""
+    with ExitStack() as end:
+        try:
+            folder = end.enter_context(temporary_folder(cache_dir() / "latency"))
+        except OSError:
+            folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench-latency")))
+        yield folder
+
+
+@dataclass
+class _Bench:
+    """Runs trials in a folder and collects them."""
+
+    settings: LatencySettings
+    folder: Path
+    sizes: tuple[int, ...]
+    reference: int
+    spec: Mapping[str, Any]
+    stores: bool
+    catalogs: Mapping[int, Catalog]
+    first: Request
+    second: Request | None
+    others: tuple[Request, ...]
+    trials: list[Trial] = field(default_factory=list)
+    blas: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        pipeline: Pipeline,
+        catalog: Catalog,
+        requests: Sequence[Request],
+        *,
+        settings: LatencySettings,
+        folder: Path,
+    ) -> _Bench:
+        """Make the catalogs of all sizes and choose the requests.
+
+        Raises:
+            ParameterError: there is no item, or no request.
+        """
+        if not requests:
+            raise ParameterError("there is no request; latency needs at least one, better 101 or more")
+        largest = max(settings.sizes)
+        reference = min(len(catalog), largest)
+        sizes = tuple(sorted({*settings.sizes, max(reference, 1)}))
+        catalogs = {size: grown(catalog, size) for size in sizes}
+        for size, one in catalogs.items():
+            write_items(one, folder / f"items-{size}.jsonl")
+        first = next((place for place, request in enumerate(requests) if request.text.strip()), 0)
+        second = next((r for r in requests if r.text.strip() and r.text != requests[first].text), None)
+        others = [request for place, request in enumerate(requests) if place != first]
+        return cls(
+            settings=settings,
+            folder=folder,
+            sizes=sizes,
+            reference=reference,
+            spec=spec_of(pipeline),
+            stores=any("embedder" in step.uses for step in (pipeline.retrieve, *pipeline.refine)),
+            catalogs=catalogs,
+            first=requests[first],
+            second=second,
+            others=tuple(others[: settings.requests]),
+        )
+
+    def plan(self) -> list[tuple[int, str, int]]:
+        """(round, job, size) of every trial in order; the first round makes each store before it is used."""
+        one: list[tuple[str, int]] = []
+        for size in self.sizes:
+            one.append(("cold", size))
+            if size == self.reference and self.second is not None and self.stores:
+                one.append(("restart", size))
+            one.append(("warm", size))
+        turns = range(self.settings.repeats)
+        return [(turn, job, size) for turn in turns for job, size in (one if turn % 2 == 0 else reversed(one))]
+
+    def run(self, job: str, size: int, *, turn: int) -> None:
+        """Run one trial, in a folder of its own that is removed afterwards.
+
+        Raises:
+            UserError: the child failed.
+        """
+        order = len(self.trials)
+        place = self.folder / f"trial-{order}"
+        place.mkdir()
+        filled = self.folder / f"filled-{size}"
+        store = place / "vectors"
+        if job != "cold" and filled.exists():
+            shutil.copytree(filled, store)
+        made = run_child(
+            self._job(job, size, store), place, what=f"{_SAID[job]} at {size} items", limit_s=self.settings.time_limit_s
+        )
+        if job == "cold" and store.exists() and not filled.exists():
+            store.rename(filled)
+        shutil.rmtree(place, ignore_errors=True)
+        self.blas = made.pop("blas")
+        states = {
+            state: Timings(
+                tuple(made["states"][state]["requests"]),
+                {part: tuple(values) for part, values in made["states"][state]["seconds"].items()},
+            )
+            for state in STATES
+            if state in made["states"]
+        }
+        self.trials.append(Trial(job=job, size=size, round=turn, order=order, **{**made, "states": states}))
+
+    def _job(self, job: str, size: int, store: Path) -> Job:
+        first = self.second if job == "restart" and self.second is not None else self.first
+        others = self.others if job == "warm" else ()
+        return Job(
+            job=job,
+            pipeline=self.spec,
+            embedder=self.settings.embedder,
+            tokens=self.settings.tokens,
+            items=str(self.folder / f"items-{size}.jsonl"),
+            store=str(store),
+            first=self._fitted(first, size).as_dict(),
+            others=[self._fitted(request, size).as_dict() for request in others],
+        )
+
+    def _fitted(self, request: Request, size: int) -> Request:
+        """The request over the whole of a catalog, without what the catalog lacks."""
+        catalog = self.catalogs[size]
+        session = request.session
+        return replace(
+            request,
+            available=None,
+            session=None if session is None else tuple(s for s in session if catalog.find(s.key) is not None),
+            explicit=tuple(key for key in request.explicit if catalog.find(key) is not None),
+        )

@@ -1,0 +1,209 @@
+"""Labels joined to what was offered and ranked: what every metric is computed from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.bench.metrics.inputs import DEPTH, SESSION, Evidence, Grade
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners
+
+NEVER = np.inf  # the rank of what is not in a ranking
+
+
+class Joined:
+    """Labels joined to what was offered and ranked; every part is computed once, when a metric first asks.
+
+    A group is one alternatives group of one query; groups are numbered over all queries. A group is *held* if the
+    session holds one of its items, *open* otherwise.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.labels = evidence.judgments
+        self.n = evidence.judgments.n_queries
+        tables = [evidence.judgments.item, evidence.offered.item]
+        if evidence.rankings is not None:
+            tables.append(evidence.rankings.item)
+        self._width = 1 + max((int(table.max()) for table in tables if len(table)), default=0)
+
+    def total(self, query: IntArray, weight: npt.NDArray[np.generic] | None = None) -> FloatArray:
+        """Sum `weight` (1 if none) of rows by their query, shape (n_queries,)."""
+        return np.bincount(query, weights=weight, minlength=self.n).astype(np.float64)
+
+    # labels
+
+    @cached_property
+    def label_query(self) -> IntArray:
+        """The query of each label."""
+        return owners(self.labels.start)
+
+    @cached_property
+    def _by_key(self) -> tuple[IntArray, IntArray]:
+        key = self.label_query * self._width + self.labels.item
+        by_key = np.argsort(key, kind="stable")
+        return key[by_key], by_key
+
+    @cached_property
+    def _groups(self) -> tuple[IntArray, IntArray]:
+        """The group of each label (-1 if none), and the query of each group."""
+        required = self.labels.grade == Grade.REQUIRED
+        base = int(self.labels.group.max(initial=0)) + 1
+        key = self.label_query[required] * base + self.labels.group[required]
+        keys, number = np.unique(key, return_inverse=True)
+        group = np.full(len(required), -1, dtype=np.int64)
+        group[required] = number
+        return group, keys // base
+
+    @property
+    def label_group(self) -> IntArray:
+        """The group of each label, -1 if none."""
+        return self._groups[0]
+
+    @property
+    def group_query(self) -> IntArray:
+        """The query of each group."""
+        return self._groups[1]
+
+    @cached_property
+    def need(self) -> FloatArray:
+        """How many groups each query has."""
+        return self.total(self.group_query)
+
+    def label_of(self, query: IntArray, item: IntArray) -> IntArray:
+        """The row of the label of each (query, item), -1 if there is none."""
+        keys, rows = self._by_key
+        if not len(keys):
+            return np.full(len(item), -1, dtype=np.int64)
+        key = query * self._width + item
+        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(keys[at] == key, rows[at], -1)
+
+    def _grade_of(self, label: IntArray) -> IntArray:
+        """The grade of each label row, -1 if it is not labelled."""
+        return _take(self.labels.grade, label)
+
+    # what was offered
+
+    @cached_property
+    def offered_query(self) -> IntArray:
+        """The query of each row of the prompts."""
+        return owners(self.evidence.offered.start)
+
+    @cached_property
+    def _offered_label(self) -> IntArray:
+        return self.label_of(self.offered_query, self.evidence.offered.item)
+
+    @cached_property
+    def in_session(self) -> BoolArray:
+        """True where a row of the prompts was held by the session."""
+        return np.equal(self.evidence.offered.origin, SESSION)
+
+    @cached_property
+    def added(self) -> BoolArray:
+        """True where a row of the prompts was added by the selector: found or expanded to."""
+        return ~self.in_session
+
+    @cached_property
+    def offered_grade(self) -> IntArray:
+        """The grade of each row of the prompts, -1 if it is not labelled."""
+        return self._grade_of(self._offered_label)
+
+    @cached_property
+    def n_added(self) -> FloatArray:
+        """How many items the selector added to each query."""
+        return self.total(self.offered_query[self.added])
+
+    def _touched(self, rows: BoolArray) -> BoolArray:
+        """True for each group that one of these rows of the prompts belongs to."""
+        group = _take(self.label_group, self._offered_label)[rows]
+        touched = np.zeros(len(self.group_query), dtype=np.bool_)
+        touched[group[group >= 0]] = True
+        return touched
+
+    @cached_property
+    def met(self) -> BoolArray:
+        """True for each group with an item in the prompt."""
+        return self._touched(np.ones(len(self.offered_query), dtype=np.bool_))
+
+    @cached_property
+    def held(self) -> BoolArray:
+        """True for each group with an item in the session."""
+        return self._touched(self.in_session)
+
+    @cached_property
+    def open_need(self) -> FloatArray:
+        """How many groups of each query the session leaves open."""
+        return self.total(self.group_query[~self.held])
+
+    # rankings
+
+    @cached_property
+    def _ranked(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Query, 1-based rank and label (-1 = none) of each row down to `DEPTH`, items in the session passed over."""
+        rankings = self.evidence.rankings
+        if rankings is None:
+            raise RuntimeError("a ranking metric was computed without rankings")
+        query = owners(rankings.start)
+        place = np.arange(len(query), dtype=np.int64) - rankings.start[query]
+        session = self.offered_query[self.in_session]
+        near = place < DEPTH + int(np.bincount(session, minlength=1).max())
+        query, item = query[near], rankings.item[near]
+        if len(session):
+            held = session * self._width + self.evidence.offered.item[self.in_session]
+            free = ~np.isin(query * self._width + item, held)
+            query, item = query[free], item[free]
+        first = np.searchsorted(query, np.arange(self.n))
+        rank = np.arange(1, len(query) + 1, dtype=np.int64) - first[query]
+        keep = rank <= DEPTH
+        query, rank, item = query[keep], rank[keep], item[keep]
+        return query, rank, self.label_of(query, item)
+
+    @cached_property
+    def given(self) -> BoolArray:
+        """True for each query with a ranking."""
+        rankings = self.evidence.rankings
+        if rankings is None or rankings.given is None:
+            return np.full(self.n, rankings is not None)
+        return rankings.given
+
+    @property
+    def rank_query(self) -> IntArray:
+        """The query of each ranked row."""
+        return self._ranked[0]
+
+    @property
+    def rank(self) -> IntArray:
+        """The 1-based rank of each ranked row."""
+        return self._ranked[1]
+
+    @cached_property
+    def rank_grade(self) -> IntArray:
+        """The grade of each ranked row, -1 if it is not labelled."""
+        return self._grade_of(self._ranked[2])
+
+    @cached_property
+    def first_rank(self) -> FloatArray:
+        """The rank at which each group is first met, infinite if never."""
+        group = _take(self.label_group, self._ranked[2])
+        first = np.full(len(self.group_query), NEVER)
+        ranked = group >= 0
+        np.minimum.at(first, group[ranked], self.rank[ranked].astype(np.float64))
+        return first
+
+    @cached_property
+    def label_free(self) -> BoolArray:
+        """True for each label whose item the session does not hold."""
+        free = np.ones(len(self.label_query), dtype=np.bool_)
+        label = self._offered_label[self.in_session]
+        free[label[label >= 0]] = False
+        return free
+
+
+def _take(values: IntArray, row: IntArray) -> IntArray:
+    """`values[row]`, -1 where row is -1."""
+    if not len(values):
+        return np.full(len(row), -1, dtype=np.int64)
+    return np.where(row >= 0, values[row], -1)

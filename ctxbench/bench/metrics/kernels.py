@@ -1,0 +1,218 @@
+"""One function a metric, over all queries at once: from the joined tables to an array, shape (n_queries,).
+
+NaN means that the metric does not apply to the query. Nothing here knows a metric's name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ctxbench.bench.metrics.inputs import Grade, Via
+from ctxbench.bench.metrics.joined import NEVER, Joined
+from ctxbench.core.arrays import BoolArray, FloatArray
+
+
+def _only(value: FloatArray, applies: BoolArray) -> FloatArray:
+    """NaN where the metric does not apply."""
+    return np.where(applies, value, np.nan)
+
+
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Divide part by whole; NaN where whole is 0."""
+    out = np.full(len(whole), np.nan)
+    np.divide(part, whole, out=out, where=whole > 0)
+    return out
+
+
+# Set metrics
+
+
+def completeness(j: Joined) -> FloatArray:
+    """1 where every required group is met by the session or the selector; NaN where nothing is required."""
+    return _only((j.total(j.group_query[j.met]) == j.need).astype(np.float64), j.need > 0)
+
+
+def recall(j: Joined) -> FloatArray:
+    """Groups met / groups required."""
+    return _ratio(j.total(j.group_query[j.met]), j.need)
+
+
+def _recall_via(j: Joined, via: Via) -> FloatArray:
+    """Recall over the groups needed in one way. A group with a direct item is needed directly."""
+    direct = np.zeros(len(j.group_query), dtype=np.bool_)
+    label_via = j.labels.via if j.labels.via is not None else np.zeros_like(j.labels.item)
+    group = j.label_group[label_via == Via.DIRECT]
+    direct[group[group >= 0]] = True
+    chosen = direct if via == Via.DIRECT else ~direct
+    return _ratio(j.total(j.group_query[chosen & j.met]), j.total(j.group_query[chosen]))
+
+
+def direct_recall(j: Joined) -> FloatArray:
+    """Recall over the groups that are needed directly; NaN where there are none."""
+    return _recall_via(j, Via.DIRECT)
+
+
+def dependency_recall(j: Joined) -> FloatArray:
+    """Recall over the groups that are needed as dependencies only; NaN where there are none."""
+    return _recall_via(j, Via.DEPENDENCY)
+
+
+def _precision(j: Joined, lowest: int) -> FloatArray:
+    good = j.total(j.offered_query[j.added & ((j.offered_grade >= Grade.HELPFUL) | (j.offered_grade == lowest))])
+    value = np.where((j.n_added == 0) & (j.open_need > 0), 0.0, _ratio(good, j.n_added))
+    return _only(value, j.need > 0)
+
+
+def precision(j: Joined) -> FloatArray:
+    """Items of grade >= 1 / items added, an unlabelled item counting as irrelevant: the lower bound."""
+    return _precision(j, Grade.REQUIRED)
+
+
+def precision_upper(j: Joined) -> FloatArray:
+    """The same with an unlabelled item counting as relevant: the upper bound."""
+    return _precision(j, -1)
+
+
+def unlabelled(j: Joined) -> FloatArray:
+    """How many of the items added have no label."""
+    return j.total(j.offered_query[j.added & (j.offered_grade < 0)])
+
+
+def items(j: Joined) -> FloatArray:
+    """How many items the selector added."""
+    return j.n_added
+
+
+def _tokens(j: Joined, rows: BoolArray) -> FloatArray:
+    size = np.asarray(j.evidence.item_tokens, dtype=np.float64)
+    return j.total(j.offered_query[rows], size[j.evidence.offered.item[rows]])
+
+
+def tokens(j: Joined) -> FloatArray:
+    """Prompt tokens of the items that the selector added."""
+    return _tokens(j, j.added)
+
+
+def total_tokens(j: Joined) -> FloatArray:
+    """Prompt tokens of all items in the prompt, the session's included."""
+    return _tokens(j, np.ones(len(j.added), dtype=np.bool_))
+
+
+def wrong_siblings(j: Joined) -> FloatArray:
+    """How many items added are not relevant but siblings of a required item of the query."""
+    if j.evidence.kinship is None:
+        raise RuntimeError("wrong siblings were counted without kinship")
+    wrong = j.added & (j.offered_grade < Grade.HELPFUL)
+    required = j.label_group >= 0
+    sibling = np.zeros(len(wrong), dtype=np.bool_)
+    for code in j.evidence.kinship.codes:
+        base = int(code.max(initial=0)) + 1
+        ours, theirs = code[j.evidence.offered.item], code[j.labels.item]
+        needed = required & (theirs >= 0)
+        keys = j.label_query[needed] * base + theirs[needed]
+        sibling |= (ours >= 0) & np.isin(j.offered_query * base + ours, keys)
+    return _only(j.total(j.offered_query[wrong & sibling]), j.need > 0)
+
+
+def false_items(j: Joined) -> FloatArray:
+    """How many items of no use were added where nothing is needed (a helpful one is of use)."""
+    return _only(j.total(j.offered_query[j.added & (j.offered_grade < Grade.HELPFUL)]), j.need == 0)
+
+
+def false_inclusion(j: Joined) -> FloatArray:
+    """1 where nothing is needed and an item of no use was added."""
+    useless = false_items(j)
+    return _only((useless > 0).astype(np.float64), j.need == 0)
+
+
+def abstention(j: Joined) -> FloatArray:
+    """1 where nothing is needed and nothing was added."""
+    return _only((j.n_added == 0).astype(np.float64), j.need == 0)
+
+
+# Ranking metrics
+
+
+def _found(j: Joined, k: int) -> FloatArray:
+    """How many groups of each query are held or met in the first k ranks."""
+    return j.total(j.group_query[j.held | (j.first_rank <= k)])
+
+
+def comp_at(j: Joined, k: int) -> FloatArray:
+    """1 where every required group is held by the session or met in the first k ranks."""
+    return _only((_found(j, k) == j.need).astype(np.float64), j.given & (j.need > 0))
+
+
+def recall_at(j: Joined, k: int) -> FloatArray:
+    """Groups held by the session or met in the first k ranks / groups required."""
+    return _only(_ratio(_found(j, k), j.need), j.given)
+
+
+def _first_open(j: Joined) -> FloatArray:
+    """The first rank of each query at which an open group is met, infinite if never."""
+    first = np.full(j.n, NEVER)
+    np.minimum.at(first, j.group_query[~j.held], j.first_rank[~j.held])
+    return first
+
+
+def success_at(j: Joined, k: int) -> FloatArray:
+    """1 where an open group is met in the first k ranks."""
+    return _only((_first_open(j) <= k).astype(np.float64), j.given & (j.open_need > 0))
+
+
+def reciprocal_rank(j: Joined, k: int) -> FloatArray:
+    """1 / the first rank at which an open group is met, 0 if that is beyond k."""
+    first = _first_open(j)
+    return _only(np.where(first <= k, 1.0 / first, 0.0), j.given & (j.open_need > 0))
+
+
+def average_precision(j: Joined, k: int) -> FloatArray:
+    """Sum over open groups of (groups met by the rank that first meets it / that rank) / open groups.
+
+    With one item a group this is average precision as trec_eval has it. Of two alternatives the second one
+    ranked is neither met nor forgiven: it takes up a rank.
+    """
+    rows = ~j.held & (j.first_rank <= k)
+    query, rank = j.group_query[rows], j.first_rank[rows]
+    by_rank = np.lexsort((rank, query))
+    query, rank = query[by_rank], rank[by_rank]
+    found = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
+    return _only(_ratio(j.total(query, found / rank), j.open_need), j.given)
+
+
+def precision_at(j: Joined, k: int) -> FloatArray:
+    """Items of grade >= 1 in the first k ranks / k."""
+    good = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
+    return _only(j.total(j.rank_query[good]) / k, j.given & (j.open_need > 0))
+
+
+def ndcg(j: Joined, k: int) -> FloatArray:
+    """Sum of grade / log2(rank + 1) in the first k ranks / the same of the best ranking of the labels."""
+    good = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
+    dcg = j.total(j.rank_query[good], j.rank_grade[good] / np.log2(j.rank[good] + 1.0))
+    useful = j.label_free & (j.labels.grade >= Grade.HELPFUL)
+    query, grade = j.label_query[useful], j.labels.grade[useful]
+    by_grade = np.lexsort((-grade, query))
+    query, grade = query[by_grade], grade[by_grade]
+    rank = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
+    top = rank <= k
+    ideal = j.total(query[top], grade[top] / np.log2(rank[top] + 1.0))
+    return _only(_ratio(dcg, ideal), j.given)
+
+
+def chance_at(j: Joined, k: int) -> FloatArray:
+    """The chance that k items drawn from the pool without replacement hold a required one of an open group.
+
+    1 - C(N - R, k) / C(N, k) = 1 - product over i < R of (N - k - i) / (N - i), with N the pool and R the
+    required items, which are taken to be in the pool (R <= N). 1 where k >= N.
+    """
+    group = j.label_group
+    is_open = np.zeros(len(group), dtype=np.bool_)
+    is_open[group >= 0] = ~j.held[group[group >= 0]]
+    required = j.total(j.label_query[is_open])
+    pool = np.maximum(np.asarray(j.evidence.pool, dtype=np.float64), np.maximum(required, 1.0))
+    miss = np.ones(j.n)
+    for i in range(int(required.max(initial=0))):
+        left = np.maximum(pool - k - i, 0.0)
+        miss = np.where(i < required, miss * left / np.maximum(pool - i, 1.0), miss)
+    return _only(1.0 - miss, j.given & (j.open_need > 0))

@@ -1,0 +1,387 @@
+"""The results store: a folder a run, with a manifest, and for each dataset and selector the answers and values.
+
+```
+manifest.json               what was run: versions, hashes, configuration, seed, identities, git commit
+timings.json                how long it took, and on which machine; nothing else depends on the machine
+<dataset>/<selector>/
+    answers.npz             every candidate of every query, chosen or not
+    selections.jsonl        what was chosen, one line a query, for reading
+    metrics.jsonl           every metric's value, one line a query
+    part.json               hashes that say what the folder was made from, and of the files in it
+```
+
+Each JSON file that is read again holds a checksum of itself: one that was changed is an error, and the part that it
+belongs to is made again. A folder of one dataset and selector (a part) appears whole or not at all. While it is made,
+finished slices of queries wait in `<selector>+partial`, each behind its checksum, so that an interrupted run goes on
+where it stopped. A run folder without a manifest is one of an unfinished run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.slices import DAMAGE, Slice, joined_slices
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import StorageError, UserError
+from ctxbench.core.items import Catalog
+from ctxbench.core.selection import offered_rows
+from ctxbench.fileio import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic
+from ctxbench.jsonio import dump_json, dump_jsonl, read_json
+from ctxbench.leftovers import sweep_folder
+
+_log = logging.getLogger(__name__)
+_SLICE = ".slice"  # behind the number of one; an npz file behind its SHA-256
+LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
+FORMAT = 2  # of the run folder; raised when a reader of the old one would go wrong
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """What one selector offered on one dataset, and what that is worth.
+
+    Attributes:
+        dataset, selector: names.
+        key: hash of everything that decides the answers.
+        answers: for every query.
+        metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
+        unavailable: why a metric could not be computed, by its name.
+        notes: what the selector says of this run, for example how many repeats differed.
+        values_key: hash of what else decides the values: metrics, token counts, code.
+        made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
+    """
+
+    dataset: str
+    selector: str
+    key: str
+    answers: Slice
+    metrics: Mapping[str, FloatArray]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    values_key: str = ""
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+
+
+def content_key(*parts: Any) -> str:
+    """SHA-256 over JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+class RunFolder:
+    """Reads and writes one run folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def part_path(self, dataset: str, selector: str) -> Path:
+        """The folder of a part; names are percent-encoded where a file system might object."""
+        return self.path / file_name(dataset) / file_name(selector)
+
+    @contextmanager
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Keep other processes from writing parts, and clear away what a killed one left half-written.
+
+        Args:
+            waiting: called every tenth of a second while another process writes.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        try:
+            with exclusive(self.path / ".lock", waiting=waiting):
+                for folder in (self.path, *self.path.glob("*/"), *self.path.glob("*/*+partial/")):
+                    sweep_folder(folder)
+                yield
+        finally:
+            with suppress(OSError):  # it is not empty: something came of the run
+                self.path.rmdir()
+
+    def _recovered(self, dataset: str, selector: str) -> Path:
+        """The folder of a part, brought back if a writer was killed while it put a new one in its place."""
+        folder = self.part_path(dataset, selector)
+        recover_folder(folder)
+        return folder
+
+    def answers(self, dataset: str, selector: str, key: str) -> Slice | None:
+        """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
+        folder = self._recovered(dataset, selector)
+        if not (folder / "part.json").exists():
+            return None
+        try:
+            marker = _read_checked(folder / "part.json")
+            content = read_bytes(folder / "answers.npz")
+            if marker["key"] != key or _sha256(content) != marker["files"]["answers.npz"]:
+                return None
+            return replace(Slice.from_bytes(content, folder / "answers.npz"), notes=marker["notes"])
+        except (UserError, *DAMAGE):
+            return None  # the part is made again
+
+    def stored(self, dataset: str, selector: str, key: str, queries: Sequence[str]) -> Slice | None:
+        """The answers to some queries, from the finished part or from a slice of it; None if they are not there."""
+        found = self.answers(dataset, selector, key)
+        candidates = [found] if found is not None else []
+        if found is None and _holds(self._partial(dataset, selector) / "key", key):
+            slices = map(_read_slice, sorted(self._partial(dataset, selector).glob(f"*{_SLICE}")))
+            candidates = [one for one in slices if one is not None]
+        for one in candidates:
+            place = {query: row for row, query in enumerate(one.queries)}
+            if all(query in place for query in queries):
+                return one.only([place[query] for query in queries])
+        return None
+
+    def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
+        """Whether the part is there, undamaged, made and measured from just what the keys stand for."""
+        folder = self._recovered(dataset, selector)
+        if not (folder / "part.json").exists():
+            return False
+        try:
+            marker = _read_checked(folder / "part.json")
+            if (marker["key"], marker["values_key"]) != (key, values_key):
+                return False
+            changed = [name for name in _FILES if _sha256(read_bytes(folder / name)) != marker["files"][name]]
+        except (UserError, *DAMAGE) as error:
+            _log.warning("%s: it is made again (%s)", folder, error)
+            return False
+        if changed:
+            _log.warning("%s: it is made again, as %s was changed or is damaged", folder, ", ".join(changed))
+        return not changed
+
+    def save(self, part: Part, catalog: Catalog) -> None:
+        """Write a part, whole or not at all, and drop its slices.
+
+        Raises:
+            StorageError: the disk is full or the folder cannot be written.
+        """
+        target = self.part_path(part.dataset, part.selector)
+        self.discard("manifest.json")  # from here on the parts may be of two runs
+        with atomic_folder(target) as folder:
+            hashes = {}
+            for name, make in _FILES.items():
+                content = make(part, catalog)
+                hashes[name] = _sha256(content)
+                write_atomic(folder / name, content)
+            marker = {
+                "format": FORMAT,
+                "dataset": part.dataset,
+                "selector": part.selector,
+                "key": part.key,
+                "values_key": part.values_key,
+                "made_by": dict(part.made_by),
+                "metrics": list(part.metrics),
+                "unavailable": dict(part.unavailable),
+                "notes": dict(part.notes),
+                "errors": len(part.answers.errors),
+                "files": hashes,
+            }
+            _write_checked(folder / "part.json", marker)
+        shutil.rmtree(self._partial(part.dataset, part.selector), ignore_errors=True)
+
+    def load(self, dataset: str, selector: str) -> Part:
+        """Read a part.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        folder = self._recovered(dataset, selector)
+        marker = _read_checked(folder / "part.json")
+        try:
+            names = marker["metrics"]
+            content = {name: read_bytes(folder / name) for name in ("answers.npz", "metrics.jsonl")}
+            for name, data in content.items():
+                if _sha256(data) != marker["files"][name]:
+                    raise StorageError(f"{folder / name} was changed or is damaged; run the experiment again")
+            answers = Slice.from_bytes(content["answers.npz"], folder / "answers.npz")
+            rows = [json.loads(line) for line in content["metrics.jsonl"].split(b"\n") if line]
+            values = np.array([[row["values"][name] for name in names] for row in rows], dtype=np.float64)
+            metrics = dict(zip(names, values.reshape(len(rows), len(names)).T.copy(), strict=True))
+            if tuple(row["query"] for row in rows) != answers.queries:
+                raise StorageError(f"{folder / 'metrics.jsonl'} does not fit answers.npz; run with --fresh")
+            return Part(
+                dataset=dataset,
+                selector=selector,
+                key=marker["key"],
+                values_key=marker["values_key"],
+                made_by=marker["made_by"],
+                answers=answers,
+                metrics=metrics,
+                unavailable=marker["unavailable"],
+                notes=marker["notes"],
+            )
+        except DAMAGE as error:
+            raise StorageError(f"{folder} is damaged or of another version ({error}); run again") from error
+
+    def slice_numbers(
+        self, dataset: str, selector: str, key: str, *, queries: Sequence[Sequence[str]], fresh: bool = False
+    ) -> set[int]:
+        """The slices that an unfinished part has.
+
+        Those that are damaged, or answer other queries, are dropped; all are, if they were made from something else
+        than `key`, or if `fresh`.
+
+        Args:
+            dataset, selector: names.
+            key: as `Part.key`.
+            queries: the query ids of every slice.
+            fresh: keep none.
+        """
+        folder = self._partial(dataset, selector)
+        if fresh or not _holds(folder / "key", key):
+            shutil.rmtree(folder, ignore_errors=True)
+        kept = set()
+        for path in folder.glob(f"*{_SLICE}"):
+            number = int(path.stem) if path.stem.isdecimal() else len(queries)
+            found = _read_slice(path) if number < len(queries) else None
+            if found is not None and found.queries == tuple(queries[number]):
+                kept.add(number)
+            else:
+                path.unlink(missing_ok=True)
+        return kept
+
+    def slices(self, dataset: str, selector: str) -> Slice:
+        """All slices of an unfinished part, one behind the other.
+
+        Raises:
+            StorageError: one has been changed since `slice_numbers` looked.
+        """
+        paths = sorted(self._partial(dataset, selector).glob(f"*{_SLICE}"))
+        found = {path: _read_slice(path) for path in paths}
+        for path, one in found.items():
+            if one is None:
+                raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+        return joined_slices([one for one in found.values() if one is not None])
+
+    def error_count(self, dataset: str, selector: str) -> int:
+        """How many queries a finished part failed on."""
+        return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])
+
+    def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
+        """Keep a finished slice until the part is whole."""
+        folder = self._partial(dataset, selector)
+        if not (folder / "key").exists():
+            write_atomic(folder / "key", key, durable=False)
+        data = answers.to_bytes(timed=True)
+        write_atomic(folder / _slice_name(number), f"{_sha256(data)}\n".encode() + data, durable=False)
+
+    def _partial(self, dataset: str, selector: str) -> Path:
+        part = self.part_path(dataset, selector)
+        return part.with_name(f"{part.name}+partial")
+
+    def discard(self, name: str) -> None:
+        """Remove one JSON file of the run, if it is there.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        try:
+            (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot remove {self.path / name}: {error.strerror or error}") from error
+
+    def write(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write one JSON file of the run, for example `manifest.json`."""
+        _write_checked(self.path / name, value)
+
+    def experiment(self) -> str | None:
+        """The name of the experiment that was run, also by another version; None where nothing tells it for sure."""
+        with suppress(UserError, KeyError, TypeError):
+            found = read_json(self.path / "manifest.json")
+            if "checksum" in found:
+                found = self.read("manifest.json")
+            return str(found["experiment"]["name"])
+        return None
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Read one JSON file of the run.
+
+        Raises:
+            StorageError: it is missing (this is no run folder, or the run was never finished), was changed, or is
+                of another version.
+            InputError: it is no JSON.
+        """
+        path = self.path / name
+        if not path.exists():
+            raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
+        return _read_checked(path)
+
+
+def _slice_name(number: int) -> str:
+    return f"{number:06d}{_SLICE}"
+
+
+def _read_slice(path: Path) -> Slice | None:
+    """A slice of an unfinished part; None where it is not as it was written."""
+    with suppress(StorageError):
+        digest, _, data = read_bytes(path).partition(b"\n")
+        if digest == _sha256(data).encode():
+            return Slice.from_bytes(data, path)
+    return None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _write_checked(path: Path, value: Mapping[str, Any]) -> None:
+    plain = json.loads(dump_json(value))
+    write_atomic(path, dump_json({**plain, "checksum": content_key(plain)}, indent=2))
+
+
+def _read_checked(path: Path) -> dict[str, Any]:
+    """What `_write_checked` wrote.
+
+    Raises:
+        StorageError: the file is missing, was changed, or is of another version.
+        InputError: it is no JSON.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
+    found = value.pop("checksum", None)
+    if value.get("format", FORMAT) != FORMAT:
+        raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
+    if found != content_key(value):
+        raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+    return value
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return read_bytes(path) == text.encode()
+    except StorageError:
+        return False
+
+
+def _selection_rows(answers: Slice, catalog: Catalog) -> Iterator[dict[str, Any]]:
+    for place, query in enumerate(answers.queries):
+        row: dict[str, Any] = {"query": query}
+        if query in answers.errors:
+            row["error"] = answers.errors[query]
+        row["items"] = [
+            offered.as_dict()
+            for offered in offered_rows(catalog, answers.candidates, answers.candidates.rows(place), chosen=True)
+        ]
+        yield row
+
+
+def _metric_rows(part: Part) -> Iterator[dict[str, Any]]:
+    columns = {name: values.tolist() for name, values in part.metrics.items()}
+    for place, query in enumerate(part.answers.queries):
+        values = {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}
+        yield {"query": query, "values": values}
+
+
+_FILES: dict[str, Callable[[Part, Catalog], bytes]] = {
+    "answers.npz": lambda part, _catalog: part.answers.to_bytes(timed=False),
+    "selections.jsonl": lambda part, catalog: dump_jsonl(_selection_rows(part.answers, catalog)).encode(),
+    "metrics.jsonl": lambda part, _catalog: dump_jsonl(_metric_rows(part)).encode(),
+}

@@ -1,0 +1,184 @@
+"""Runs an experiment: every selector on every dataset, resumable, into a run folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.dataset_run import DatasetRun
+from ctxbench.bench.machine import machine
+from ctxbench.bench.preparing import Prepared
+from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.provenance import described, git_commit, versions
+from ctxbench.bench.results import FORMAT, RunFolder
+from ctxbench.bench.slices import Slice
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.index.resources import LocalResources
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run did.
+
+    Attributes:
+        folder: where the results are.
+        made, reused: parts (dataset and selector) computed now, and found finished.
+        embedded: texts that were embedded; 0 means that no model was loaded.
+        errors: queries that a selector failed on, by "dataset, selector".
+    """
+
+    folder: Path
+    made: int
+    reused: int
+    embedded: int
+    errors: Mapping[str, int]
+
+
+def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh: bool = False) -> RunReport:
+    """Run an experiment, or what is missing of it, into `folder`.
+
+    Answers made from the same dataset and selector are kept; where only metrics or token counts differ they are
+    measured again, and queries that failed are asked again. The manifest is written last. Interrupted at any point,
+    the same call goes on and ends with the same selections and metrics, byte for byte.
+
+    Args:
+        prepared: the experiment.
+        folder: the run folder; made if it is missing.
+        progress: told about every slice of queries.
+        fresh: compute everything again (vectors stay in their store).
+
+    Raises:
+        UserError: a selector of ours fails, or the folder cannot be written. Queries that a selector of the
+            user's fails on are errors in the run instead.
+    """
+    store = RunFolder(folder)
+    _refuse_foreign(store, prepared)
+    resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
+    timings = _Timings(store, experiment_folder=prepared.experiment.base)
+    commit = git_commit(prepared.experiment.base)
+    made = reused = 0
+    errors: dict[str, int] = {}
+    with (
+        store.locked(lambda: progress(f"waiting for another process that runs into {folder}", 0, 1)),
+        ExitStack() as end,
+    ):
+        for name in prepared.datasets:
+            work = DatasetRun(prepared, resources, store, name=name, commit=commit)
+            for selector in work.selectors.values():  # those outside are the same objects for every dataset
+                end.callback(getattr(selector, "close", _nothing))
+            wanted = work.unfinished(fresh=fresh)
+            reused += len(work.selectors) - len(wanted)
+            made += len(wanted)
+            for made_now, answers in work.finish(wanted, progress, fresh=fresh):
+                timings.add(name, made_now, answers)
+            errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
+        timings.save()
+        store.write("manifest.json", manifest(prepared, resources, commit=commit))
+    return RunReport(folder=folder, made=made, reused=reused, embedded=resources.stats.embedded, errors=errors)
+
+
+def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
+    """A run must not be mixed with another experiment's, nor with a dataset.
+
+    Raises:
+        ParameterError: the folder holds either.
+    """
+    if (store.path / "dataset.yaml").exists():
+        raise ParameterError(f"{store.path} is the folder of a dataset; name another folder for the run")
+    other = store.experiment()
+    if other is not None and other != prepared.experiment.name:
+        raise ParameterError(
+            f"{store.path} holds a run of experiment {other!r}, not of {prepared.experiment.name!r}; "
+            "name another folder, or delete it"
+        )
+
+
+def _nothing() -> None:
+    """What ends a selector that holds nothing."""
+
+
+class _Timings:
+    """Times of parts, beside those of earlier calls; in a file of their own, since they never repeat."""
+
+    def __init__(self, store: RunFolder, *, experiment_folder: Path) -> None:
+        self._store = store
+        self._folder = os.path.relpath(experiment_folder, store.path)
+        self._parts: dict[str, Any] = {}
+
+    def add(self, dataset: str, selector: str, answers: Slice) -> None:
+        seconds = answers.seconds[~np.isnan(answers.seconds)]
+        if len(seconds):
+            p50, p95 = np.percentile(seconds, [50, 95]).tolist()
+            row = {"queries": len(seconds), "seconds": float(seconds.sum()), "p50_s": p50, "p95_s": p95}
+            row["processor"] = machine()["processor"]  # a row may be of an earlier call, on another machine
+            self._parts.setdefault(dataset, {})[selector] = row
+
+    def save(self) -> None:
+        try:
+            known = self._store.read("timings.json")["parts"]
+        except (UserError, KeyError) as error:
+            known = {}
+            if (self._store.path / "timings.json").exists():
+                _log.warning("times of earlier runs are lost: %s", error)
+        parts = {name: {**known.get(name, {}), **self._parts.get(name, {})} for name in {**known, **self._parts}}
+        note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
+        self._store.write(
+            "timings.json", {"machine": machine(), "experiment_folder": self._folder, "note": note, "parts": parts}
+        )
+
+
+def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | None) -> dict[str, Any]:
+    """What was run: everything that decides the results, nothing that depends on the moment or the machine."""
+    experiment = prepared.experiment
+    selectors = experiment.make_selectors(resources, {})
+    specs = {spec.name: spec for spec in experiment.selectors}
+    return {
+        "format": FORMAT,
+        "experiment": {
+            "name": experiment.name,
+            "about": experiment.about,
+            "compare_to": experiment.compare_to,
+            "split": experiment.split,
+            "sample": experiment.sample,
+            "seed": experiment.seed,
+            "metrics": [str(metric) for metric in prepared.metrics],
+        },
+        "datasets": {
+            name: {
+                "reference": prepared.references[name],
+                "version": dataset.version,
+                "hash": dataset.hash,
+                "queries": len(dataset.judged()),
+                "of": prepared.measured[name],
+                "unlabelled": len(dataset.unlabelled),
+                "drawn": prepared.drawn[name],
+                "items": len(dataset.catalog),
+                "scopes": _scopes(dataset),
+            }
+            for name, dataset in prepared.datasets.items()
+        },
+        "selectors": {name: described(specs[name], selector) for name, selector in selectors.items()},
+        "embedder": prepared.embedder.identity.as_dict(),
+        "tokens": prepared.counter.name,
+        "versions": versions(),
+        "git": commit,
+    }
+
+
+def _scopes(dataset: Dataset) -> dict[str, list[int]]:
+    """The positions of the judged queries of each named scope."""
+    found: dict[str, list[int]] = {}
+    for position, query in enumerate(dataset.judged().queries):
+        if query.scope is not None:
+            found.setdefault(query.scope, []).append(position)
+    return dict(sorted(found.items()))

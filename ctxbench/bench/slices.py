@@ -1,0 +1,164 @@
+"""Slices: answers of a selector for some queries of a dataset, and the bytes that they are stored as."""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ctxbench.core.arrays import FloatArray, starts
+from ctxbench.core.candidates import Candidates, stacked
+from ctxbench.core.errors import SelectorError, StorageError
+from ctxbench.jsonio import dump_json
+
+# What reading damaged bytes or JSON of another form raises, from zip, zlib, numpy and ourselves.
+DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError, BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slice:
+    """Answers for some queries of a dataset, in order.
+
+    Attributes:
+        queries: their ids.
+        chunks: the query chunks of each.
+        candidates: rows by query.
+        ranked, scored: as `Answers`.
+        errors: what went wrong, by query id.
+        seconds: what each query took, shape (n_queries,).
+        notes: what the selector says of these answers, as JSON; counts add up over slices.
+    """
+
+    queries: tuple[str, ...]
+    chunks: tuple[tuple[str, ...], ...]
+    candidates: Candidates
+    ranked: bool
+    scored: bool
+    errors: Mapping[str, str]
+    seconds: FloatArray
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def only(self, places: Sequence[int]) -> Slice:
+        """The answers at some places, in the order of `places`; the notes stay those of all."""
+        queries = tuple(self.queries[place] for place in places)
+        return replace(
+            self,
+            queries=queries,
+            chunks=tuple(self.chunks[place] for place in places),
+            candidates=_only(self.candidates, places),
+            errors={query: self.errors[query] for query in queries if query in self.errors},
+            seconds=self.seconds[np.asarray(places, dtype=np.int64)],
+        )
+
+    def to_bytes(self, *, timed: bool) -> bytes:
+        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in."""
+        table = self.candidates
+        arrays: dict[str, np.ndarray[Any, Any]] = {"start": table.start}
+        for name in Candidates.row_arrays():
+            array = getattr(table, name)
+            arrays[name] = array if name == "score" else _small(array)
+        arrays |= {f"column:{name}": column for name, column in table.columns.items()}
+        if timed:
+            arrays["seconds"] = self.seconds
+        meta = {
+            "queries": self.queries,
+            "chunks": self.chunks,
+            "rules": table.rules,
+            "ranked": self.ranked,
+            "scored": self.scored,
+            "errors": dict(sorted(self.errors.items())),
+        }
+        if timed:
+            meta["notes"] = dict(self.notes)
+        arrays["meta"] = np.frombuffer(dump_json(meta).encode(), dtype=np.uint8)
+        stream = io.BytesIO()
+        save = np.savez if timed else np.savez_compressed  # what waits for a moment need not be small
+        save(stream, allow_pickle=False, **arrays)
+        return stream.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: Path) -> Slice:
+        """Read what `to_bytes` made; `path` is named where it is damaged.
+
+        Raises:
+            StorageError: it is.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            meta = json.loads(arrays.pop("meta").tobytes())
+            queries = tuple(meta["queries"])
+            seconds = arrays.pop("seconds", np.full(len(queries), np.nan))
+            columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
+            table = Candidates(
+                start=arrays.pop("start"),
+                score=arrays.pop("score"),
+                rules=tuple(meta["rules"]),
+                columns=columns,
+                **{name: array.astype(np.int64) for name, array in arrays.items()},
+            )
+            return cls(
+                queries=queries,
+                chunks=tuple(tuple(row) for row in meta["chunks"]),
+                candidates=table,
+                ranked=bool(meta["ranked"]),
+                scored=bool(meta["scored"]),
+                errors=meta["errors"],
+                seconds=seconds,
+                notes=meta.get("notes", {}),
+            )
+        except (*DAMAGE, SelectorError) as error:
+            raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
+
+
+def _only(table: Candidates, places: Sequence[int]) -> Candidates:
+    """The rows of some requests, in the order of `places`."""
+    chosen = np.asarray(places, dtype=np.int64)
+    lengths = np.diff(table.start)[chosen]
+    start = starts(lengths)
+    rows = np.arange(int(start[-1]), dtype=np.int64) + np.repeat(table.start[:-1][chosen] - start[:-1], lengths)
+    arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
+    columns = {name: column[rows] for name, column in table.columns.items()}
+    return Candidates(start=start, rules=table.rules, columns=columns, **arrays)
+
+
+def joined_slices(slices: Sequence[Slice]) -> Slice:
+    """Put slices one behind the other; one whose queries all failed says nothing about rankings."""
+    telling = [one for one in slices if len(one.errors) < len(one.queries)] or slices
+    return Slice(
+        queries=tuple(query for one in slices for query in one.queries),
+        chunks=tuple(chunk for one in slices for chunk in one.chunks),
+        candidates=stacked([one.candidates for one in slices]),
+        ranked=all(one.ranked for one in telling),
+        scored=all(one.scored for one in telling),
+        errors={query: text for one in slices for query, text in one.errors.items()},
+        seconds=np.concatenate([np.empty(0, dtype=np.float64), *(one.seconds for one in slices)]),
+        notes=_added_up([one.notes for one in slices]),
+    )
+
+
+def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts are summed, lists joined without repeats, of anything else the last is kept."""
+    out: dict[str, Any] = {}
+    for name, value in (entry for one in notes for entry in one.items()):
+        if isinstance(value, int) and not isinstance(value, bool) and name != "repeats":
+            out[name] = out.get(name, 0) + value
+        elif isinstance(value, list):
+            out[name] = sorted({*out.get(name, []), *value})
+        else:
+            out[name] = value
+    return out
+
+
+def _small(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The smallest signed type that holds the values: files are an eighth of the size."""
+    peak = int(np.abs(array).max()) if len(array) else 0
+    dtypes: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32)
+    return array.astype(next((t for t in dtypes if peak <= np.iinfo(t).max), np.int64))

@@ -1,0 +1,67 @@
+"""Statistics: intervals that say where they hold, and paired comparisons. numpy and the standard library only."""
+
+from ctxbench.bench.stats.by_metric import compare_metric, estimates
+from ctxbench.bench.stats.gains_losses import agreeing, gain_loss_interval
+from ctxbench.bench.stats.groups import by_group, grouped_compare, grouped_estimate, worth, worth_of
+from ctxbench.bench.stats.intervals import (
+    LEVEL,
+    Estimate,
+    Interval,
+    Scale,
+    amount_interval,
+    bootstrap_interval,
+    critical,
+    estimate,
+    moment_bounds,
+    share_bounds,
+    share_interval,
+    student_critical,
+    wilson,
+    wilson_bounds,
+)
+from ctxbench.bench.stats.paired import (
+    Comparison,
+    compare,
+    correct,
+    difference_interval,
+    holm,
+    mcnemar_exact,
+    needed_n,
+    sign_flip,
+    standardised_difference,
+)
+
+__all__ = [
+    "LEVEL",
+    "Comparison",
+    "Estimate",
+    "Interval",
+    "Scale",
+    "agreeing",
+    "amount_interval",
+    "bootstrap_interval",
+    "by_group",
+    "compare",
+    "compare_metric",
+    "correct",
+    "critical",
+    "difference_interval",
+    "estimate",
+    "estimates",
+    "gain_loss_interval",
+    "grouped_compare",
+    "grouped_estimate",
+    "holm",
+    "mcnemar_exact",
+    "moment_bounds",
+    "needed_n",
+    "share_bounds",
+    "share_interval",
+    "sign_flip",
+    "standardised_difference",
+    "student_critical",
+    "wilson",
+    "wilson_bounds",
+    "worth",
+    "worth_of",
+]

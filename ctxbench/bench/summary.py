@@ -1,0 +1,237 @@
+"""What a finished run says: estimates with intervals, and paired comparisons with one selector. Prints nothing.
+
+Everything here is computed again from the values by query; no mean is ever stored alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.metrics import GroupMean, Metric, group_means, parse_metric, worst_group
+from ctxbench.bench.results import Part, RunFolder
+from ctxbench.bench.stats import Comparison, Estimate, compare_metric, correct, estimates
+from ctxbench.core.arrays import FloatArray
+
+SCOPE_QUERIES = 10  # of many small scopes the worst is often only the unluckiest
+HEADLINE = ("completeness", "tokens")  # the pair that is compared and corrected for; either alone can be gamed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectorSummary:
+    """One selector on one dataset.
+
+    Attributes:
+        selector: its name.
+        estimates: mean and interval by metric name, in the order asked.
+        unavailable: why a metric has no estimate, by name.
+        errors: queries that it failed on; they count as nothing offered.
+        queries: how many were asked.
+        against: comparison with the run's `compare_to` on each headline metric, Holm-corrected over the dataset's
+            selectors and headline metrics; empty for `compare_to` itself.
+        notes: what the selector says of this run.
+        worst_scope: the named scope of least completeness, of those with at least `SCOPE_QUERIES` queries that need
+            something; None where there are fewer than two such scopes.
+    """
+
+    selector: str
+    estimates: Mapping[str, Estimate]
+    unavailable: Mapping[str, str]
+    errors: int
+    queries: int
+    against: Mapping[str, Comparison]
+    notes: Mapping[str, Any]
+    worst_scope: GroupMean | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DatasetSummary:
+    """All selectors of a run on one dataset, in the order of the experiment.
+
+    Attributes:
+        dataset: its name.
+        queries: those asked, which are those that are labelled or need nothing.
+        unlabelled: those left out because nobody has judged them.
+        items: in the catalog.
+        of: how many could have been asked; more than `queries` where a sample was.
+        drawn: how many of the queries a label queue drew; they stand for different numbers of queries.
+        selectors: one summary each.
+    """
+
+    dataset: str
+    queries: int
+    unlabelled: int
+    items: int
+    selectors: tuple[SelectorSummary, ...]
+    of: int = 0
+    drawn: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunSummary:
+    """A finished run.
+
+    Attributes:
+        manifest: what was run.
+        datasets: in the order of the experiment.
+    """
+
+    manifest: Mapping[str, Any]
+    datasets: tuple[DatasetSummary, ...]
+
+    @property
+    def compare_to(self) -> str:
+        """The selector that the others are compared with."""
+        return str(self.manifest["experiment"]["compare_to"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as JSON; what is not a finite number is null."""
+        return {
+            "experiment": self.manifest["experiment"],
+            "tokens": self.manifest["tokens"],
+            "datasets": {one.dataset: _dataset_dict(one) for one in self.datasets},
+        }
+
+
+def summarise_run(folder: RunFolder) -> RunSummary:
+    """Summarise a run folder.
+
+    Raises:
+        StorageError: it holds no finished run, or is damaged.
+    """
+    manifest = folder.read("manifest.json")
+    metrics = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
+    seed = int(manifest["experiment"]["seed"])
+    datasets = []
+    for dataset, about in manifest["datasets"].items():
+        parts = {selector: folder.load(dataset, selector) for selector in manifest["selectors"]}
+        values = {name: {parse_metric(m): v for m, v in part.metrics.items()} for name, part in parts.items()}
+        against = _comparisons(values, str(manifest["experiment"]["compare_to"]), seed)
+        datasets.append(
+            DatasetSummary(
+                dataset=dataset,
+                queries=int(about["queries"]),
+                unlabelled=int(about.get("unlabelled", 0)),
+                items=int(about["items"]),
+                of=int(about.get("of", about["queries"])),
+                drawn=int(about.get("drawn", 0)),
+                selectors=tuple(
+                    replace(
+                        _selector_summary(part, metrics, values[name], against, seed),
+                        worst_scope=_worst_scope(values[name], about.get("scopes", {})),
+                    )
+                    for name, part in parts.items()
+                ),
+            )
+        )
+    return RunSummary(manifest=manifest, datasets=tuple(datasets))
+
+
+def _selector_summary(
+    part: Part,
+    metrics: list[Metric],
+    values: Mapping[Metric, FloatArray],
+    against: Mapping[tuple[str, str], Comparison],
+    seed: int,
+) -> SelectorSummary:
+    return SelectorSummary(
+        selector=part.selector,
+        estimates={str(metric): found for metric, found in estimates(metrics, values, seed=seed).items()},
+        unavailable=part.unavailable,
+        errors=len(part.answers.errors),
+        queries=len(part.answers.queries),
+        against={metric: found for (selector, metric), found in against.items() if selector == part.selector},
+        notes=part.notes,
+    )
+
+
+def _worst_scope(values: Mapping[Metric, FloatArray], scopes: Mapping[str, list[int]]) -> GroupMean | None:
+    metric = parse_metric(HEADLINE[0])
+    if metric not in values:
+        return None
+    groups = {scope: np.array(positions, dtype=np.int64) for scope, positions in scopes.items()}
+    large = [one for one in group_means(values[metric], groups) if one.mean.n >= SCOPE_QUERIES]
+    return worst_group(metric, values[metric], groups, min_n=SCOPE_QUERIES) if len(large) > 1 else None
+
+
+def _comparisons(
+    values: Mapping[str, Mapping[Metric, FloatArray]], base: str, seed: int
+) -> dict[tuple[str, str], Comparison]:
+    """Every selector against `base` on the headline metrics, corrected together."""
+    found = {}
+    for name in HEADLINE:
+        metric = parse_metric(name)
+        for selector, own in values.items():
+            if selector != base and metric in own and metric in values[base]:
+                found[selector, name] = compare_metric(metric, values[base], own, seed=seed)
+    return correct({key: one for key, one in found.items() if one.n > 0})
+
+
+def _dataset_dict(dataset: DatasetSummary) -> dict[str, Any]:
+    return {
+        "queries": dataset.queries,
+        "unlabelled": dataset.unlabelled,
+        "items": dataset.items,
+        "of": dataset.of,
+        "drawn": dataset.drawn,
+        "selectors": {one.selector: _selector_dict(one) for one in dataset.selectors},
+    }
+
+
+def _selector_dict(summary: SelectorSummary) -> dict[str, Any]:
+    return {
+        "queries": summary.queries,
+        "errors": summary.errors,
+        "metrics": {name: estimate_dict(found) for name, found in summary.estimates.items()},
+        "unavailable": dict(summary.unavailable),
+        "against": {name: comparison_dict(found) for name, found in summary.against.items()},
+        "notes": dict(summary.notes),
+        "worst_scope": None
+        if summary.worst_scope is None
+        else {
+            "scope": summary.worst_scope.group,
+            "completeness": summary.worst_scope.mean.value,
+            "n": summary.worst_scope.mean.n,
+        },
+    }
+
+
+def estimate_dict(found: Estimate) -> dict[str, Any]:
+    """A mean with its interval as JSON."""
+    return {
+        "value": finite(found.value),
+        "low": finite(found.interval.low),
+        "high": finite(found.interval.high),
+        "level": found.interval.level,
+        "method": found.interval.method,
+        "holds": found.interval.holds,
+        "n": found.n,
+        "left_out": found.left_out,
+    }
+
+
+def comparison_dict(found: Comparison) -> dict[str, Any]:
+    """A comparison as JSON."""
+    return {
+        "difference": finite(found.difference),
+        "low": finite(found.interval.low),
+        "high": finite(found.interval.high),
+        "p": finite(found.p),
+        "p_holm": finite(found.p_holm),
+        "test": found.test,
+        "distinguishable": bool(found.distinguishable),
+        "better_on": found.higher,
+        "worse_on": found.lower,
+        "needed": found.needed,
+        "n": found.n,
+    }
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where JSON has none for it."""
+    number = float(np.asarray(value))
+    return number if math.isfinite(number) else None

@@ -1,0 +1,419 @@
+"""Candidates: one columnar table that every step takes and returns. Rows are marked, never dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.errors import ParameterError, SelectorError
+
+T = TypeVar("T", bound=np.generic)
+SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
+MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
+
+
+class Mode(IntEnum):
+    """How an item came into the request context."""
+
+    ALWAYS = 0
+    MANUAL = 1
+    AGENT = 2
+    EXPANSION = 3
+    EXPLICIT = 4
+
+
+class Origin(IntEnum):
+    """Where a row comes from; expansion pass n is `EXPANSION + n - 1`. First key of the one order."""
+
+    SESSION = 0
+    SEARCH = 1
+    EXPANSION = 2
+
+
+def order(request: IntArray, origin: IntArray, score: FloatArray, item: IntArray) -> IntArray:
+    """The one order: by request, then origin, then score descending, then catalog position.
+
+    Args:
+        request, origin, score, item: shape (n,). A NaN score (session items have none) sorts last.
+
+    Returns:
+        The permutation that sorts the rows, shape (n,). Empty in, empty out.
+    """
+    return np.lexsort((item, -score, origin, request)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidates:
+    """Rows by request (CSR), each an item with its score, provenance, and the rule that keeps it out.
+
+    Attributes:
+        start: shape (n_requests + 1,); row i's candidates are `[start[i], start[i + 1])`.
+        item: catalog position, shape (n,); an item stands at most once in a request.
+        score: shape (n,); NaN for session items only.
+        chunk_rank: 0-based place of the item's best chunk among all chunk matches of the request; -1 = none.
+        origin: `Origin`; with `score` and `item` it gives the order of rows within a request.
+        mode: `Mode`.
+        out: 0 = chosen, else the index into `rules` of the rule that keeps the row out.
+        query_chunk, item_chunk: the winning pair: 0-based within the request, or within `via_item` where one led
+            here, and within the item; -1 = none.
+        via_item: catalog position of the item that led here; -1 = none.
+        rules: rules[0] is empty; the others are sentences for a person.
+        columns: further scores, one a source or feature, each of shape (n,); NaN = not from this source.
+    """
+
+    start: IntArray
+    item: IntArray
+    score: FloatArray
+    chunk_rank: IntArray
+    origin: IntArray
+    mode: IntArray
+    out: IntArray
+    query_chunk: IntArray
+    item_chunk: IntArray
+    via_item: IntArray
+    rules: tuple[str, ...] = ("",)
+    columns: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.item)
+        for name in (*_ROW_ARRAYS, "start"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+        object.__setattr__(self, "columns", {name: _read_only(column) for name, column in self.columns.items()})
+        for name, array in {**{name: getattr(self, name) for name in _ROW_ARRAYS}, **self.columns}.items():
+            if array.shape != (n,):
+                raise SelectorError(f"candidates: {name} has shape {array.shape}, expected ({n},)")
+        if self.start[0] != 0 or self.start[-1] != n or np.any(np.diff(self.start) < 0):
+            raise SelectorError(f"candidates: start must rise from 0 to {n}")
+        nan = np.isnan(self.score)
+        self._refuse(nan & (self.origin != Origin.SESSION), "has a NaN score; a score must be a number")
+        self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
+        self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
+
+    def _refuse(self, wrong: BoolArray, what: str) -> None:
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            where = f"item {int(self.item[row])} of request {int(self.request[row])}"
+            raise SelectorError(f"candidates: {where} {what}")
+
+    def _repeated(self) -> BoolArray:
+        """True for a row whose item stands in its request already."""
+        keys = np.sort(self.request * (1 + int(self.item.max(initial=0))) + self.item)
+        if not np.any(keys[1:] == keys[:-1]):  # as good as always; which row it is takes a slower sort
+            return np.zeros(len(self.item), dtype=np.bool_)
+        by_item = np.lexsort((self.item, self.request))
+        item, request = self.item[by_item], self.request[by_item]
+        again = np.zeros(len(item), dtype=np.bool_)
+        again[by_item[1:]] = (item[1:] == item[:-1]) & (request[1:] == request[:-1])
+        return again
+
+    def _out_of_order(self, nan: BoolArray) -> BoolArray:
+        """True for a row that should stand before the one above it, by `order`."""
+        keys = (self.origin, np.where(nan, np.inf, -self.score), self.item)
+        later = np.zeros(max(len(self) - 1, 0), dtype=np.bool_)
+        equal = self.request[1:] == self.request[:-1]
+        for key in keys:
+            later |= equal & (key[1:] < key[:-1])
+            equal &= key[1:] == key[:-1]
+        return np.concatenate([np.zeros(min(len(self), 1), dtype=np.bool_), later])
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    @property
+    def n_requests(self) -> int:
+        """The number of requests, those without candidates included."""
+        return len(self.start) - 1
+
+    @cached_property
+    def request(self) -> IntArray:
+        """The request of every row, shape (n,)."""
+        return owners(self.start)
+
+    @cached_property
+    def chosen(self) -> BoolArray:
+        """True where a row is chosen, shape (n,)."""
+        chosen: BoolArray = self.out == 0
+        return chosen
+
+    @classmethod
+    def build(cls, n_requests: int, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
+        """Make a table from rows in any order; missing columns get their empty value; rows are put in order.
+
+        Args:
+            n_requests: how many requests there are, those without rows included.
+            request, item: shape (n,).
+            **given: any of the row arrays of the class (a missing score is an error unless there are no rows).
+        """
+        unknown = set(given) - set(_ROW_ARRAYS)
+        if unknown:
+            raise ParameterError(f"candidates have no column {', '.join(sorted(unknown))}")
+        n = len(item)
+        rows: dict[str, npt.NDArray[np.generic]] = {"item": np.asarray(item, dtype=np.int64)}
+        rows["score"] = np.asarray(given.pop("score", np.full(n, np.nan)), dtype=np.float64)
+        for name in _ROW_ARRAYS:
+            if name not in rows:
+                value = given.get(name)
+                rows[name] = (
+                    np.full(n, _EMPTY.get(name, -1), dtype=np.int64)
+                    if value is None
+                    else np.asarray(value, dtype=np.int64)
+                )
+        return cls(start=_counted(request, n_requests), **_in_order(request, rows, {}))  # type: ignore[arg-type]
+
+    @classmethod
+    def empty(cls, n_requests: int) -> Candidates:
+        """A table without rows."""
+        none = np.empty(0, dtype=np.int64)
+        return cls.build(n_requests, none, none)
+
+    def reordered(self, **changes: npt.NDArray[np.generic]) -> Candidates:
+        """Replace row arrays (for example `score`) and put the rows back in order."""
+        arrays = {name: np.asarray(changes.get(name, getattr(self, name))) for name in _ROW_ARRAYS}
+        return replace(self, **_in_order(self.request, arrays, self.columns))  # type: ignore[arg-type]
+
+    def with_columns(self, **columns: FloatArray) -> Candidates:
+        """Add score columns, or replace those of the same name."""
+        return replace(self, columns={**self.columns, **columns})
+
+    def marked(self, rows: BoolArray, rule: str) -> Candidates:
+        """Mark rows as out by `rule`; a row that is out already keeps the rule that met it first.
+
+        Session items are never marked: what the session holds is not a selector's to take away.
+        """
+        if not rule:
+            raise ParameterError("a rule that keeps rows out needs a text that says why")
+        if rule in self.rules:
+            code, rules = self.rules.index(rule), self.rules
+        else:
+            code, rules = len(self.rules), (*self.rules, rule)
+        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), code, self.out)
+        return replace(self, out=new.astype(np.int64), rules=rules)
+
+    def promoted(self, rows: BoolArray) -> Candidates:
+        """Choose rows that a rule had kept out; for cuts that say so (`promotes = True`)."""
+        return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
+
+    def ranking(self) -> tuple[IntArray, IntArray]:
+        """The search's own ranking, whatever was cut or brought in by an expansion since.
+
+        Returns:
+            CSR starts, shape (n_requests + 1,), and the items best first: those of origin SEARCH by score, with
+            those that an expansion took over at the place that their search score gives them.
+        """
+        found = self.origin == Origin.SEARCH
+        if SEARCHED not in self.columns:
+            return self.starts_of(found), self.item[found]
+        before = self.columns[SEARCHED]
+        score = np.where(found, self.score, before)
+        found = found | ~np.isnan(before)
+        by_score = order(self.request[found], np.zeros(int(found.sum()), np.int64), score[found], self.item[found])
+        return self.starts_of(found), self.item[found][by_score]
+
+    def taken(self, rows: BoolArray) -> Candidates:
+        """The rows where `rows` is True, as a table over the same requests; for combinators only."""
+        arrays = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return Candidates(start=self.starts_of(rows), rules=self.rules, columns=columns, **arrays)
+
+    @staticmethod
+    def row_arrays() -> tuple[str, ...]:
+        """The names of the arrays that hold one value a row, `score` among them."""
+        return _ROW_ARRAYS
+
+    def starts_of(self, rows: BoolArray) -> IntArray:
+        """CSR starts by request of the rows where `rows` is True, shape (n_requests + 1,)."""
+        return _counted(self.request[rows], self.n_requests)
+
+    def rows(self, request: int) -> slice:
+        """The rows of one request."""
+        return slice(int(self.start[request]), int(self.start[request + 1]))
+
+
+def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A view that cannot be written; the caller's own array stays as it is."""
+    view = array.view()
+    frozen(view)
+    return view
+
+
+_ROW_ARRAYS = (
+    "item",
+    "score",
+    "chunk_rank",
+    "origin",
+    "mode",
+    "out",
+    "query_chunk",
+    "item_chunk",
+    "via_item",
+)
+_EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0}  # what is not given; -1 in other columns
+
+
+def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
+    """Add rows that an expansion found, as chosen; a row that a rule had kept out is taken over.
+
+    Args:
+        table: what stands so far.
+        request, item: shape (n,), each pair at most once, none of them chosen in `table`.
+        **given: row arrays of the new rows (`score`, `origin`, `mode`, `via_item`, `query_chunk`, `item_chunk`).
+
+    Returns:
+        The table with the new rows and the column `SEARCHED`, whether or not there are any, so that the columns of a
+        request do not depend on the others. A row taken over keeps its chunk rank, and its search score in that
+        column, so that `Candidates.ranking` stays what the search said.
+    """
+    if not len(item):
+        return table if SEARCHED in table.columns else table.with_columns(**{SEARCHED: np.full(len(table), np.nan)})
+    n_items = 1 + max(int(item.max()), int(table.item.max(initial=-1)))
+    keys = request * n_items + item
+    stays = ~np.isin(table.request * n_items + table.item, keys)
+    new: dict[str, npt.NDArray[np.generic]] = {"item": np.asarray(item, dtype=np.int64)}
+    for name in _ROW_ARRAYS[1:]:
+        value = given.get(name, np.full(len(item), _EMPTY.get(name, -1)))
+        new[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
+    columns = {name: np.full(len(item), np.nan) for name in (*table.columns, SEARCHED)}
+    old = np.flatnonzero(~stays)
+    if len(old):
+        by_key = np.argsort(keys)
+        place = by_key[np.searchsorted(keys, table.request[old] * n_items + table.item[old], sorter=by_key)]
+        new["chunk_rank"][place] = table.chunk_rank[old]
+        for name, column in table.columns.items():
+            columns[name][place] = column[old]
+        searched = table.origin[old] == Origin.SEARCH
+        columns[SEARCHED][place[searched]] = table.score[old][searched]
+    rows = np.concatenate([table.request[stays], request])
+    arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in _ROW_ARRAYS}
+    before = {name: table.columns.get(name, np.full(len(table), np.nan))[stays] for name in columns}
+    joint = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
+    start = _counted(rows, table.n_requests)
+    return Candidates(start=start, rules=table.rules, **_in_order(rows, arrays, joint))  # type: ignore[arg-type]
+
+
+def concatenated(tables: Sequence[Candidates]) -> Candidates:
+    """Put the rows of several tables over the same requests into one, in the one order.
+
+    The rules of all are kept; a column that a table lacks is NaN in its rows. No item may stand in two tables
+    of one request (join them first where it may).
+    """
+    first = tables[0]
+    if any(table.n_requests != first.n_requests for table in tables):
+        raise SelectorError("candidates of different requests cannot be put together")
+    rules, out = _joint_rules(tables)
+    arrays: dict[str, npt.NDArray[np.generic]] = {
+        name: np.concatenate([getattr(table, name) for table in tables]) for name in _ROW_ARRAYS
+    }
+    arrays["out"] = out
+    names = sorted({name for table in tables for name in table.columns})
+    columns = {
+        name: np.concatenate(
+            [table.columns.get(name, np.full(len(table), np.nan, dtype=np.float64)) for table in tables]
+        )
+        for name in names
+    }
+    request = np.concatenate([table.request for table in tables])
+    start = _counted(request, first.n_requests)
+    return Candidates(start=start, rules=rules, **_in_order(request, arrays, columns))  # type: ignore[arg-type]
+
+
+def joined(tables: Mapping[str, Candidates]) -> Candidates:
+    """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
+
+    A source's own columns become `source.column`. The pair of chunks of a row is that of the best source that tells
+    one; everything else is that of the first source, in order, that has the row's best score.
+    """
+    names = list(tables)
+    parts = list(tables.values())
+    request = np.concatenate([table.request for table in parts])
+    item = np.concatenate([table.item for table in parts])
+    score = np.concatenate([table.score for table in parts])
+    source = np.concatenate([np.full(len(t), i, dtype=np.int64) for i, t in enumerate(parts)])
+    best = np.lexsort((source, -score, item, request))
+    request, item, source = request[best], item[best], source[best]
+    new = np.ones(len(item), dtype=np.bool_)
+    new[1:] = (item[1:] != item[:-1]) | (request[1:] != request[:-1])
+    row = np.cumsum(new) - 1
+    columns = {name: np.full(int(new.sum()), np.nan, dtype=np.float64) for name in names}
+    for place, name in enumerate(names):
+        columns[name][row[source == place]] = score[best][source == place]
+    for name, table in tables.items():
+        for column, values in table.columns.items():
+            own = np.concatenate([values if one is table else np.full(len(one), np.nan) for one in parts])[best]
+            joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
+            joint[row[source == names.index(name)]] = own[source == names.index(name)]
+    arrays = {name: np.concatenate([getattr(table, name) for table in parts])[best][new] for name in _ROW_ARRAYS}
+    rules, out = _joint_rules(parts)
+    arrays["out"] = out[best][new]
+    names_of_pair = ("query_chunk", "item_chunk")
+    pairs = {name: np.concatenate([getattr(table, name) for table in parts])[best] for name in names_of_pair}
+    told = np.flatnonzero((pairs["query_chunk"] >= 0) & (pairs["item_chunk"] >= 0))
+    first = told[np.unique(row[told], return_index=True)[1]]
+    for name, values in pairs.items():
+        arrays[name][row[first]] = values[first]
+    start = _counted(request[new], parts[0].n_requests)
+    return Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
+
+
+def place_among(table: Candidates, rows: BoolArray) -> IntArray:
+    """The 0-based place of every row among the `rows` of its request, shape (n,); -1 where `rows` is False."""
+    count = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(rows, dtype=np.int64)])
+    place = count[:-1] - count[table.start[:-1]][table.request]
+    return np.where(rows, place, -1)
+
+
+def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
+    """Candidates whose found rows have other scores, shape (n,); `chunk_rank` becomes the place in the new order."""
+    table = candidates.reordered(score=np.where(candidates.origin == Origin.SEARCH, score, candidates.score))
+    among = place_among(table, table.origin == Origin.SEARCH)
+    return table.reordered(chunk_rank=np.where(among >= 0, among, table.chunk_rank))
+
+
+def _in_order(
+    request: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]], columns: Mapping[str, FloatArray]
+) -> dict[str, object]:
+    """Row arrays and columns, put in the one order, as arguments of `Candidates`."""
+    permutation = order(request, arrays["origin"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
+    return {
+        **{name: array[permutation] for name, array in arrays.items()},
+        "columns": {name: column[permutation] for name, column in columns.items()},
+    }
+
+
+def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[str, ...], IntArray]:
+    """The rules of all tables, and the `out` of all their rows, one table behind the other, as indexes into them."""
+    rules = tuple(dict.fromkeys(["", *(rule for table in tables for rule in table.rules)]))
+    out = [np.array([rules.index(rule) for rule in table.rules], dtype=np.int64)[table.out] for table in tables]
+    return rules, np.concatenate([np.empty(0, dtype=np.int64), *out])
+
+
+def _counted(request: IntArray, n_requests: int) -> IntArray:
+    """CSR starts of rows by the request of each, which must be 0 to n_requests - 1."""
+    if len(request) and not 0 <= int(request.min()) <= int(request.max()) < n_requests:
+        raise SelectorError(f"candidates: a row is of request {int(request.max())}, but there are {n_requests}")
+    return starts(np.bincount(request, minlength=n_requests))
+
+
+def stacked(tables: Sequence[Candidates]) -> Candidates:
+    """Put the requests of several tables one behind the other; their rules are joined, their columns must agree."""
+    rules, out = _joint_rules(tables)
+    arrays: dict[str, npt.NDArray[np.generic]] = {
+        name: np.concatenate([np.empty(0, dtype=np.int64), *(getattr(table, name) for table in tables)])
+        for name in _ROW_ARRAYS
+    }
+    arrays["score"] = np.concatenate([np.empty(0, dtype=np.float64), *(table.score for table in tables)])
+    arrays["out"] = out
+    names = sorted({name for table in tables for name in table.columns})
+    columns = {
+        name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables])
+        for name in names
+    }
+    lengths = [np.diff(table.start) for table in tables]
+    start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
+    return Candidates(start=start, rules=rules, columns=columns, **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,332 @@
+"""Pipelines: strategies of four signatures composed in YAML, checked whole before anything runs.
+
+A pipeline is `analyse -> retrieve -> refine, refine, ... -> format`. Pipelines that share their first steps compute
+them once: a step's output is kept under a key made of the batch, the catalog, the name, version and parameters of
+every step up to it, and the identities of the resources that those steps use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ctxbench.core import registry
+from ctxbench.core.arrays import owners
+from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated
+from ctxbench.core.errors import UserError, suggest
+from ctxbench.core.items import ITEM_TYPES
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch
+from ctxbench.core.selection import Prompt
+from ctxbench.core.stages import Analyses, ByDomain, Merge, Resources, Step
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFault:
+    """One thing wrong in a pipeline's specification: where (keys and places from its root), and what."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+class PipelineError(UserError):
+    """A pipeline cannot be built; all that is wrong is in `faults`."""
+
+    def __init__(self, faults: Sequence[SpecFault]) -> None:
+        self.faults = tuple(faults)
+        lines = (f"{'.'.join(map(str, fault.path)) or 'pipeline'}: {fault.message}" for fault in faults)
+        super().__init__("\n".join(lines))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a pipeline made of a batch."""
+
+    query: Query
+    candidates: Candidates
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Steps from a request to a prompt.
+
+    Attributes:
+        analyse, retrieve, format: the step of each stage.
+        refine: the steps between, in order.
+    """
+
+    analyse: Step | Analyses
+    retrieve: Step | Merge
+    refine: tuple[Step | ByDomain, ...]
+    format: Step
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Pipeline:
+        """Build a pipeline from its specification (the `pipeline:` block of a selector's YAML).
+
+        Raises:
+            PipelineError: anything in it is wrong; all faults at once, each with its path.
+        """
+        faults: list[SpecFault] = []
+        stages = ("analyse", "retrieve", "refine", "format")
+        if not isinstance(spec, Mapping):
+            raise PipelineError([SpecFault((), f"must be a mapping of {', '.join(stages)}, got {spec!r}")])
+        for key in spec:
+            if key not in stages:
+                faults.append(SpecFault((key,), f"a pipeline has no stage {key!r}{suggest(str(key), stages)}"))
+        if "retrieve" not in spec:
+            faults.append(SpecFault((), "a pipeline needs a retrieve stage"))
+        builder = _Builder(faults)
+        analyse = builder.analyse(spec.get("analyse", "sentences"))
+        retrieve = builder.retrieve(spec["retrieve"]) if "retrieve" in spec else None
+        refine = builder.refine(spec.get("refine", []), ("refine",))
+        formatter = builder.step("format", spec.get("format", "messages"), ("format",))
+        if retrieve is not None:
+            builder.check_reach(retrieve, refine)
+            builder.check_sources(retrieve, refine, ("refine",))
+        builder.check_order(refine, ("refine",))
+        if faults or analyse is None or retrieve is None or formatter is None:
+            raise PipelineError(faults)
+        return cls(analyse, retrieve, refine, formatter)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether any step reads a fit."""
+        return any(step.fitted for step in self.refine)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether what is retrieved is a ranking."""
+        return self.retrieve.ranks
+
+    def describe(self) -> dict[str, Any]:
+        """Every step with its version and all its parameters."""
+        return {
+            "analyse": self.analyse.describe(),
+            "retrieve": self.retrieve.describe(),
+            "refine": [step.describe() for step in self.refine],
+            "format": self.format.describe(),
+        }
+
+    def run(self, batch: Batch, resources: Resources, *, memo: MutableMapping[str, Any] | None = None) -> Outcome:
+        """Select for a batch.
+
+        Args:
+            batch: the requests; the answer for each does not depend on the others.
+            resources: where vectors and indexes come from.
+            memo: outputs of earlier runs by key; steps shared with them are not run again, and new outputs are
+                added. None shares nothing.
+        """
+        once = _Once(memo, batch, resources)
+        query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
+        table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources))
+        for step in self.refine:
+            before = table
+            table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
+        return Outcome(query, table)
+
+    def prompts(self, outcome: Outcome) -> Sequence[Prompt]:
+        """What the model would be sent, one prompt a request."""
+        prompts: Sequence[Prompt] = self.format.call(outcome.query, outcome.candidates)
+        return prompts
+
+
+class _Once:
+    """Runs each step once: its output is kept under everything that it depends on, up to that step."""
+
+    def __init__(self, memo: MutableMapping[str, Any] | None, batch: Batch, resources: Resources) -> None:
+        self._memo = memo
+        self._resources = resources
+        self._identities: dict[str, str] = {}
+        self._key = "" if memo is None else batch.key
+
+    def __call__(self, step: Step | Analyses | Merge | ByDomain, make: Callable[[], T]) -> T:
+        if self._memo is None:
+            return make()  # nothing is shared, so no key is needed; hashing a large catalog takes longer than a search
+        for use in step.uses:
+            self._identities[use] = self._resources.identity(use)
+        parts = [self._key, step.describe(), self._identities]
+        self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+        if self._key not in self._memo:
+            self._memo[self._key] = make()
+        found: T = self._memo[self._key]
+        return found
+
+
+def _with_session(query: Query, retrieve: Step | Merge, resources: Resources) -> Candidates:
+    """What was found, behind what the session holds already."""
+    return concatenated([session_rows(query.batch), retrieve.call(query, resources)])
+
+
+def session_rows(batch: Batch) -> Candidates:
+    """What the sessions of a batch hold, as chosen rows without a score."""
+    request = owners(batch.session_start)
+    return Candidates.build(
+        len(batch),
+        request,
+        batch.session_item,
+        origin=np.full(len(request), Origin.SESSION, dtype=np.int64),
+        mode=batch.session_mode,
+    )
+
+
+class _Builder:
+    """Builds the steps of a specification and collects what is wrong with them."""
+
+    def __init__(self, faults: list[SpecFault]) -> None:
+        self.faults = faults
+
+    def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
+        named = self._named(spec, path)
+        if named is None:
+            return None
+        name, parameters = named
+        if kind == "refine":
+            found = self._try(path, lambda: registry.refine_kind(name))
+            if found is None:
+                return None
+            kind = found
+        call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
+        return None if call is None else Step(kind, name, call)
+
+    def analyse(self, spec: Any) -> Step | Analyses | None:
+        if not isinstance(spec, list):
+            return self.step("analyse", spec, ("analyse",))
+        if not spec:
+            self._fault(("analyse",), "the list of analyses is empty; name one, for example sentences")
+            return None
+        steps = [self.step("analyse", one, ("analyse", place)) for place, one in enumerate(spec)]
+        built = tuple(step for step in steps if step is not None)
+        return Analyses(built) if len(built) == len(steps) else None
+
+    def retrieve(self, spec: Any) -> Step | Merge | None:
+        path = ("retrieve",)
+        if not (isinstance(spec, Mapping) and "merge" in spec):
+            return self.step("retrieve", spec, path)
+        sources = spec["merge"]
+        if isinstance(sources, list):
+            labels = [self._label(source) for source in sources]
+            if twice := sorted({label for label in labels if labels.count(label) > 1}):
+                names = ", ".join(map(repr, twice))
+                self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
+                return None
+            sources = dict(zip(labels, sources, strict=True))
+        if not isinstance(sources, Mapping) or len(sources) < 2 or len(spec) != 1:
+            self._fault((*path, "merge"), "merge needs at least two retrievers, as a list or by name")
+            return None
+        for name in sources:
+            if not str(name) or "." in str(name) or name == SEARCHED:
+                what = f"no source can be called {str(name)!r}: it names a column, so no dot, and not {SEARCHED!r}"
+                self._fault((*path, "merge", name), what)
+        steps = {str(n): self.step("retrieve", s, (*path, "merge", n)) for n, s in sources.items()}
+        built = {name: step for name, step in steps.items() if step is not None}
+        return Merge(built) if len(built) == len(steps) else None
+
+    def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | ByDomain, ...]:
+        if not isinstance(spec, list):
+            self._fault(path, f"must be a list of steps, got {spec!r}")
+            return ()
+        built = [self._refine_one(one, (*path, place)) for place, one in enumerate(spec)]
+        return tuple(step for step in built if step is not None)
+
+    def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain]) -> None:
+        """A step must not count chunk matches beyond those that were ranked exactly."""
+        depth = min(retrieve.depths, default=None)
+        for step in refine:
+            if depth is not None and step.reach > depth:
+                self._fault(
+                    ("retrieve",),
+                    f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; "
+                    "raise depth, or lower that",
+                )
+
+    def check_sources(
+        self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain], path: tuple[str | int, ...]
+    ) -> None:
+        """A step must name the sources that there are, and all of them."""
+        there = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
+        for place, step in enumerate(refine):
+            if isinstance(step, ByDomain):
+                for types, steps in step.domains.items():
+                    self.check_sources(retrieve, steps, (*path, place, "by_domain", ",".join(types)))
+            elif step.sources and set(step.sources) != there:
+                found = f"a merge of {', '.join(sorted(there))}" if there else "a single retriever, without a merge"
+                named = ", ".join(sorted(step.sources))
+                self._fault((*path, place, step.name), f"names the sources {named}, but stands behind {found}")
+
+    def check_order(
+        self, refine: Sequence[Step | ByDomain], path: tuple[str | int, ...], *, expanded: bool = False
+    ) -> bool:
+        """No step may rank anew what an expansion has split already; returns whether a step has brought items in.
+
+        What an expansion took over keeps the search score that it had (`SEARCHED`). With other scores for the rest,
+        the ranking of the search would mix two scales.
+        """
+        for place, step in enumerate(refine):
+            if isinstance(step, ByDomain):
+                inside = [
+                    self.check_order(steps, (*path, place, "by_domain", ",".join(types)), expanded=expanded)
+                    for types, steps in step.domains.items()
+                ]
+                expanded |= any(inside)
+            elif step.kind == "rank" and expanded:
+                self._fault(
+                    (*path, place, step.name),
+                    "ranks what the search found, so it must stand in front of expand steps",
+                )
+            expanded |= step.expands
+        return expanded
+
+    def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | ByDomain | None:
+        if not (isinstance(spec, Mapping) and "by_domain" in spec):
+            return self.step("refine", spec, path)
+        domains = spec["by_domain"]
+        if not isinstance(domains, Mapping) or not domains:
+            self._fault((*path, "by_domain"), "must map item types ('tool', 'rule, reference', '*') to steps")
+            return None
+        made: dict[tuple[str, ...], tuple[Step | ByDomain, ...]] = {}
+        seen: set[str] = set()
+        for key, steps in domains.items():
+            where = (*path, "by_domain", key)
+            types = tuple(part.strip() for part in str(key).split(","))
+            for one in types:
+                if one not in (*ITEM_TYPES, "*"):
+                    self._fault(where, f"no item type is called {one!r}{suggest(one, (*ITEM_TYPES, '*'))}")
+                elif one in seen or "*" in seen:
+                    self._fault(where, f"{one!r} belongs to a domain before this one; '*' takes all that is left")
+                seen.add(one)
+            made[types] = self.refine(steps, where)
+        return ByDomain(made)
+
+    def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
+        if isinstance(spec, str):
+            return spec, {}
+        if isinstance(spec, Mapping) and len(spec) == 1:
+            name, parameters = next(iter(spec.items()))
+            if parameters is None:
+                return str(name), {}
+            if isinstance(parameters, Mapping):
+                return str(name), parameters
+        what = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
+        self._fault(path, f"{what}; got {spec!r}")
+        return None
+
+    def _label(self, spec: Any) -> str:
+        return str(next(iter(spec))) if isinstance(spec, Mapping) and spec else str(spec)
+
+    def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except UserError as error:
+            self._fault(path, str(error))
+            return None
+
+    def _fault(self, path: tuple[str | int, ...], message: str) -> None:
+        self.faults.append(SpecFault(path, message))

@@ -1,0 +1,260 @@
+"""Strategies by name: a dict from name to `module:attribute` for each kind, to which entry points add.
+
+Built-ins and plugins come in by the same door. A plugin declares an entry point in the group `ctxbench.<kind>`;
+the groups are read at the first look-up of a name that is not built in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import CtxbenchError, ParameterError, UnknownNameError, suggest
+
+REFINE_KINDS = ("rank", "cut", "expand", "fit")
+
+_BUILT_IN: dict[str, dict[str, str]] = {
+    "chunk": {
+        "clauses": "ctxbench.chunking.finer:Clauses",
+        "marked": "ctxbench.chunking.finer:Marked",
+        "paragraphs": "ctxbench.chunking.rules:Paragraphs",
+        "sentences": "ctxbench.chunking.rules:Sentences",
+        "whole": "ctxbench.chunking.rules:Whole",
+        "windows": "ctxbench.chunking.finer:Windows",
+    },
+    "analyse": {
+        "sentences": "ctxbench.steps.analyse:Sentences",
+        "clauses": "ctxbench.steps.analyse:Clauses",
+        "windows": "ctxbench.steps.analyse:Windows",
+        "whole": "ctxbench.steps.analyse:Whole",
+        "history": "ctxbench.steps.analyse:History",
+        "tool_results": "ctxbench.steps.analyse:ToolResults",
+    },
+    "retrieve": {
+        "dense": "ctxbench.steps.retrieve:Dense",
+        "bm25": "ctxbench.steps.lexical:Bm25",
+        "bm25f": "ctxbench.steps.lexical:Bm25f",
+        "fuzzy": "ctxbench.steps.lexical:Fuzzy",
+        "servers": "ctxbench.steps.servers:Servers",
+        "everything": "ctxbench.steps.retrieve:Everything",
+        "random": "ctxbench.steps.retrieve:Random",
+    },
+    "feature": {
+        "item": "ctxbench.features.request:Items",
+        "request": "ctxbench.features.request:RequestText",
+        "retrieved": "ctxbench.features.similarity:Retrieved",
+        "sentence": "ctxbench.features.similarity:Sentence",
+        "similarity": "ctxbench.features.similarity:Similarity",
+        "slots": "ctxbench.features.request:Slots",
+        "words": "ctxbench.features.words:Words",
+    },
+    "rank": {
+        "features": "ctxbench.steps.features:Features",
+        "rrf": "ctxbench.steps.rank:Rrf",
+        "weighted": "ctxbench.steps.rank:Weighted",
+        "probability": "ctxbench.steps.calibrated:Probability",
+        "price": "ctxbench.steps.price:Price",
+    },
+    "cut": {
+        "standard": "ctxbench.steps.cut:Standard",
+        "first": "ctxbench.steps.cut:First",
+        "margin": "ctxbench.steps.cut_relative:Margin",
+        "gap": "ctxbench.steps.cut_relative:Gap",
+        "per_chunk": "ctxbench.steps.per_chunk:PerChunk",
+        "mmr": "ctxbench.steps.diversity:Mmr",
+        "at_least": "ctxbench.steps.calibrated:AtLeast",
+        "abstain": "ctxbench.steps.calibrated:Abstain",
+    },
+    "expand": {
+        "expansion": "ctxbench.steps.expand:Expansion",
+        "tool_rules": "ctxbench.steps.tool_rules:ToolRules",
+    },
+    "fit": {"budget": "ctxbench.steps.fit:Budget"},
+    "format": {"messages": "ctxbench.steps.format:Messages"},
+    "importer": {
+        "bfcl": "ctxbench.data.importers.bfcl:BFCL",
+        "livemcpbench": "ctxbench.data.importers.livemcpbench:LiveMCPBench",
+        "locomo": "ctxbench.data.importers.locomo:LoCoMo",
+        "metatool": "ctxbench.data.importers.metatool:MetaTool",
+        "toollens": "ctxbench.data.importers.toollens:ToolLens",
+    },
+    "embedder": {
+        "minilm": "ctxbench.embedding.minilm:MiniLM",
+        "hashing": "ctxbench.embedding.hashing:HashingEmbedder",
+        "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
+    },
+}
+
+KINDS = tuple(_BUILT_IN)
+
+
+@cache
+def _plugins(kind: str) -> dict[str, str]:
+    """The entry points of one kind, name to `module:attribute`; a name that is taken is an error."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, str] = {}
+    for point in entry_points(group=f"ctxbench.{kind}"):
+        other = _BUILT_IN[kind].get(point.name) or found.get(point.name)
+        if other is not None and other != point.value:
+            raise ParameterError(
+                f"two strategies of kind {kind} are called {point.name!r}: {other} and {point.value}; "
+                "rename the plugin's entry point"
+            )
+        found[point.name] = point.value
+    return found
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """All names of a kind, sorted, plugins included."""
+    return tuple(sorted({**_BUILT_IN[kind], **_plugins(kind)}))
+
+
+def find(kind: str, name: str) -> Any:
+    """Import and return what is registered under `name`.
+
+    Raises:
+        UnknownNameError: nothing is; names the known and the closest.
+        ParameterError: it is a plugin's, and cannot be imported.
+    """
+    target = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
+    if target is None:
+        raise UnknownNameError(f"{kind} strategy", name, names(kind))
+    module, _, attribute = target.partition(":")
+    with _of_plugin(kind, name, "imported"):
+        return getattr(importlib.import_module(module), attribute)
+
+
+@contextlib.contextmanager
+def _of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
+    """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
+    if name in _BUILT_IN[kind]:
+        yield
+        return
+    try:
+        yield
+    except CtxbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ParameterError(
+            f"{kind} strategy {name!r} ({_plugins(kind)[name]}) cannot be {what}: {raised}; mend or update its package"
+        ) from error
+
+
+def refine_kind(name: str) -> str:
+    """The kind (rank, cut, expand, fit) of a refining strategy, by its name.
+
+    Raises:
+        UnknownNameError: no refining strategy is called so.
+    """
+    kinds = [kind for kind in REFINE_KINDS if name in _BUILT_IN[kind]]
+    kinds = kinds or [kind for kind in REFINE_KINDS if name in _plugins(kind)]
+    if len(kinds) > 1:
+        raise ParameterError(f"two strategies are called {name!r}, of kinds {' and '.join(kinds)}; rename one")
+    if not kinds:
+        known = [known for kind in REFINE_KINDS for known in names(kind)]
+        raise UnknownNameError("refine strategy", name, known)
+    return kinds[0]
+
+
+def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
+    """Make a strategy: a frozen dataclass whose fields are its parameters. A list becomes a tuple.
+
+    Raises:
+        UnknownNameError: no strategy of this kind has the name.
+        ParameterError: a parameter is unknown, missing, of the wrong type or out of range, or a plugin fails.
+    """
+    strategy = find(kind, name)
+    with _of_plugin(kind, name, "made"):
+        return _made(strategy, name, parameters)
+
+
+def _made(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
+    hints = typing.get_type_hints(strategy)
+    known = {f.name: f for f in dataclasses.fields(strategy) if f.init}
+    for key, value in parameters.items():
+        if key not in known:
+            raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), known)}")
+        check_type(key, value, hints[key])
+    missing = [
+        key
+        for key, f in known.items()
+        if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
+    return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
+
+
+def check_type(name: str, value: object, expected: Any) -> None:
+    """Hold a parameter to its annotation: a bool is no int, an int is a float, infinity and NaN are none.
+
+    Raises:
+        ParameterError: it does not fit.
+    """
+    if isinstance(value, float) and math.isnan(value):
+        raise ParameterError(f"{name} must be a number, got NaN")
+    options = typing.get_args(expected) if _is_union(expected) else (expected,)
+    if any(_fits(value, option) for option in options):
+        return
+    wanted = " or ".join(_called(option) for option in options)
+    raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _fits(value: object, option: Any) -> bool:
+    """Whether a value is of one type: a plain class, None, Any, a Literal, or a list or tuple of such."""
+    plain, inner = typing.get_origin(option) or option, typing.get_args(option)
+    if plain is typing.Any:
+        return True
+    if plain is typing.Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if plain in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole or (plain is float and isinstance(value, float) and math.isfinite(value))
+    if plain in (tuple, list, Sequence):
+        inner = tuple(one for one in inner if one is not ...)
+        return isinstance(value, list | tuple) and all(not inner or _fits(one, inner[0]) for one in value)
+    return isinstance(value, type(None) if plain is None else plain)
+
+
+def _called(option: Any) -> str:
+    """A type as a message names it."""
+    if typing.get_origin(option) is typing.Literal:
+        return "one of " + ", ".join(repr(one) for one in typing.get_args(option))
+    if option in (None, type(None)):
+        return "nothing"
+    return f"of type {getattr(typing.get_origin(option) or option, '__name__', option)}"
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def foreign_code(strategy: type) -> str | None:
+    """Module, class and SHA-256 of the source file of a strategy that is not ours; None for ours.
+
+    Ours changes with the version of ctxbench; a plugin may change under the same name, version and parameters.
+    """
+    if strategy.__module__.startswith("ctxbench."):
+        return None
+    try:
+        source = hashlib.sha256(Path(inspect.getfile(strategy)).read_bytes()).hexdigest()[:16]
+    except (OSError, TypeError):  # made at a prompt, or compiled: there is no file to tell versions apart by
+        source = "no source"
+    return f"{strategy.__module__}:{strategy.__qualname__} {source}"
+
+
+def parameters(step: Any) -> dict[str, Any]:
+    """All parameters that a step was made with, defaults included."""
+    return {f.name: getattr(step, f.name) for f in dataclasses.fields(step) if f.init}

@@ -1,0 +1,150 @@
+"""Selections: what one request was offered, with the provenance of every item in and the rule for every item out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query
+
+_MODES = tuple(mode.name.lower() for mode in Mode)  # both count from 0
+_ORIGINS = tuple(origin.name.lower() for origin in Origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The pair of chunks that gave an item its score: 0-based places within the request and within the item."""
+
+    query_chunk: int
+    item_chunk: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """One candidate of a selection.
+
+    Attributes:
+        id: the item's id.
+        score: None for what the session holds.
+        mode: `always`, `manual`, `agent`, `expansion` or `explicit`.
+        origin: `session`, `search` or `expansion`.
+        rule: the rule that kept it out; empty for a chosen item.
+        pair: the winning pair of chunks, or None.
+        via: id of the item that led here, or None.
+    """
+
+    id: str
+    score: float | None
+    mode: str
+    origin: str
+    rule: str = ""
+    pair: Pair | None = None
+    via: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The candidate as JSON; what is empty is left out."""
+        out: dict[str, Any] = {"id": self.id}
+        if self.score is not None:
+            out["score"] = self.score
+        out |= {"mode": self.mode, "origin": self.origin}
+        if self.rule:
+            out["rule"] = self.rule
+        if self.pair is not None:
+            out["pair"] = [self.pair.query_chunk, self.pair.item_chunk]
+        if self.via is not None:
+            out["via"] = self.via
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What one request was offered.
+
+    Attributes:
+        query: the request's id.
+        chosen: the items offered, in the one order.
+        left_out: candidates that a rule kept out, in the one order; items that were no candidates are in neither.
+    """
+
+    query: str
+    chosen: tuple[Offered, ...]
+    left_out: tuple[Offered, ...]
+
+    def request_context(self, catalog: Catalog) -> dict[str, Any]:
+        """The request context as the documents store it with a reply.
+
+        Returns:
+            `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`.
+        """
+        items = []
+        for offered in self.chosen:
+            item = catalog[catalog.position(offered.id)]
+            row: dict[str, Any] = {"type": item.type, "name": item.name}
+            if item.server is not None:
+                row["serverName"] = item.server
+            row["includeMode"] = offered.mode
+            if offered.score is not None:
+                row["similarityScore"] = offered.score
+            items.append(row)
+        return {"items": items}
+
+
+def selections(query: Query, candidates: Candidates) -> tuple[Selection, ...]:
+    """Turn the table of a batch into one selection a request, in the order of the batch."""
+    batch = query.batch
+    return tuple(
+        _selection(request.id, batch.catalog, candidates, candidates.rows(row))
+        for row, request in enumerate(batch.requests)
+    )
+
+
+def _selection(query: str, catalog: Catalog, candidates: Candidates, rows: slice) -> Selection:
+    return Selection(
+        query=query,
+        chosen=offered_rows(catalog, candidates, rows, chosen=True),
+        left_out=offered_rows(catalog, candidates, rows, chosen=False),
+    )
+
+
+def offered_rows(catalog: Catalog, candidates: Candidates, rows: slice, *, chosen: bool) -> tuple[Offered, ...]:
+    """The rows of one request that were chosen, or those that were not, in the one order."""
+    wanted = np.flatnonzero(candidates.chosen[rows] == chosen) + rows.start
+    names = ("item", "score", "mode", "origin", "out", "query_chunk", "item_chunk", "via_item")
+    columns = [getattr(candidates, name)[wanted].tolist() for name in names]
+    ids, rules = catalog.ids, candidates.rules
+    return tuple(
+        Offered(
+            id=ids[item],
+            score=None if math.isnan(score) else score,
+            mode=_MODES[mode],
+            origin=origin_name(origin),
+            rule=rules[out],
+            pair=None if query_chunk < 0 or item_chunk < 0 else Pair(query_chunk, item_chunk),
+            via=None if via < 0 else ids[via],
+        )
+        for item, score, mode, origin, out, query_chunk, item_chunk, via in zip(*columns, strict=True)
+    )
+
+
+def origin_name(origin: int) -> str:
+    """`session`, `search`, or `expansion` whatever the pass."""
+    return _ORIGINS[min(origin, int(Origin.EXPANSION))]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the model would be sent.
+
+    Attributes:
+        messages: (role, content), in order.
+        tools: definitions as `{"name", "description", "inputSchema"}`, in order.
+    """
+
+    messages: Sequence[tuple[str, str]]
+    tools: Sequence[dict[str, Any]]

@@ -1,0 +1,226 @@
+"""What pipelines are made of: the signatures of strategies, steps, and three combinators of steps.
+
+A list of analyses puts their chunks together; `merge` runs retrievers side by side and joins them by item;
+`by_domain` refines the items of each type on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from ctxbench.core import registry
+from ctxbench.core.arrays import Float32Array, IntArray, frozen
+from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.query import Query, together
+from ctxbench.core.requests import Batch
+from ctxbench.core.selection import Prompt
+
+T = TypeVar("T")
+
+
+class Resources(Protocol):
+    """What steps may use: lazy, cached, with an identity. Filling a cache is a step's only side effect."""
+
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        """Unit vectors of `texts`, shape (n_texts, n_dimensions)."""
+        ...
+
+    def tokens(self, catalog: Catalog) -> IntArray:
+        """Prompt tokens of every item, shape (n_items,)."""
+        ...
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made under `key`, making it at the first call."""
+        ...
+
+    def identity(self, resource: str) -> str:
+        """What a resource (`embedder`, `tokens`) is: model, revision, backend, quantisation."""
+        ...
+
+
+Analyse: TypeAlias = Callable[[Batch, Resources], Query]
+Retrieve: TypeAlias = Callable[[Query, Resources], Candidates]
+Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
+Format: TypeAlias = Callable[[Query, Candidates], Sequence[Prompt]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A built strategy; carries the name and all the parameters that it was made with."""
+
+    kind: str
+    name: str
+    call: Callable[..., Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Name, version and every parameter: what manifests, cache keys and labels are made from.
+
+        A step that reads a file says in `content` what stood in it: the path alone would hide an edit. One that is not
+        of ctxbench, or that uses a chunking rule which is not, says so in `code`.
+        """
+        version = getattr(self.call, "version", 1)
+        row = {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
+        code = registry.foreign_code(type(self.call)) or getattr(self.call, "code", None)
+        also = {"code": code, "content": getattr(self.call, "content", None)}
+        return {**row, **{name: value for name, value in also.items() if value}}
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides this step's output."""
+        return tuple(getattr(self.call, "uses", ()))
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """How many items a retriever ranks, if it says so."""
+        depth = getattr(self.call, "depth", None)
+        return () if depth is None else (int(depth),)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether a retriever ranks what it finds."""
+        return bool(getattr(self.call, "ranks", True))
+
+    @property
+    def reach(self) -> int:
+        """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
+        return int(getattr(self.call, "reach", 0))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of a `merge` that the step's parameters name."""
+        return tuple(getattr(self.call, "sources", ()))
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
+        return getattr(self.call, "calibrated", None) is not None
+
+    @property
+    def expands(self) -> bool:
+        """Whether the step brings items in that were not found."""
+        return self.kind == "expand"
+
+
+@dataclass(frozen=True)
+class Analyses:
+    """Analyses side by side: the chunks of all, by request, in this order."""
+
+    steps: tuple[Step, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """The analyses in order."""
+        return {"step": "analyses", "analyses": [step.describe() for step in self.steps]}
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all analyses."""
+        return tuple(use for step in self.steps for use in step.uses)
+
+    def call(self, batch: Batch, resources: Resources) -> Query:
+        """Analyse in every way and put the chunks together."""
+        return together([step.call(batch, resources) for step in self.steps])
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Retrievers side by side, joined by item: one column a source; the score is the best source's score.
+
+    Scores of different sources are seldom comparable, so a `rank` step should follow.
+    """
+
+    sources: Mapping[str, Step]
+
+    def describe(self) -> dict[str, Any]:
+        """The sources in order."""
+        return {"step": "merge", "sources": [[name, step.describe()] for name, step in self.sources.items()]}
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all sources."""
+        return tuple(use for step in self.sources.values() for use in step.uses)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Those of all sources."""
+        return tuple(depth for step in self.sources.values() for depth in step.depths)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether all sources rank."""
+        return all(step.ranks for step in self.sources.values())
+
+    def call(self, query: Query, resources: Resources) -> Candidates:
+        """Retrieve from every source and join."""
+        return joined({name: step.call(query, resources) for name, step in self.sources.items()})
+
+
+@dataclass(frozen=True)
+class ByDomain:
+    """Refines the items of each domain (a set of types) with steps of its own, and puts the parts together.
+
+    Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see
+    them (an expansion that leads from them, a budget that counts them), and leave it untouched; those of no domain
+    pass by.
+    """
+
+    domains: Mapping[tuple[str, ...], tuple[Step | ByDomain, ...]]
+
+    def describe(self) -> dict[str, Any]:
+        """The domains in order."""
+        domains = [[",".join(types), [step.describe() for step in steps]] for types, steps in self.domains.items()]
+        return {"step": "by_domain", "domains": domains}
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all domains."""
+        return tuple(use for steps in self.domains.values() for step in steps for use in step.uses)
+
+    @property
+    def reach(self) -> int:
+        """The largest of all domains."""
+        return max((step.reach for steps in self.domains.values() for step in steps), default=0)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether any domain has a step that reads a fit."""
+        return any(step.fitted for steps in self.domains.values() for step in steps)
+
+    @property
+    def expands(self) -> bool:
+        """Whether any domain has a step that brings items in."""
+        return any(step.expands for steps in self.domains.values() for step in steps)
+
+    def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Refine each part.
+
+        Raises:
+            ParameterError: a candidate's type belongs to no domain.
+        """
+        batch = query.batch
+        types = np.array([item.type for item in batch.catalog], dtype=object)
+        session = candidates.origin == Origin.SESSION
+        parts = []
+        free = np.ones(len(types), dtype=np.bool_)  # items that no domain has taken
+        for domain, steps in self.domains.items():
+            held = free & (np.isin(types, domain) | ("*" in domain))
+            free &= ~held
+            part = candidates.taken(held[candidates.item])
+            own = query
+            if any(step.expands for step in steps):  # what a domain brings in is of that domain
+                eligible = batch.eligible & held
+                frozen(eligible)
+                own = replace(query, batch=replace(batch, eligible=eligible))
+            for step in steps:
+                part = step.call(own, part, resources)
+            parts.append(part)
+        left = free[candidates.item]
+        if (left & ~session).any():
+            lacking = sorted(set(types[candidates.item[left & ~session]]))
+            raise ParameterError(f"by_domain: items of type {', '.join(lacking)} belong to no domain; add one, or '*'")
+        return concatenated([*parts, candidates.taken(left)])

@@ -1,0 +1,1 @@
+"""Datasets: what they hold, where they come from, and how their labels are made and mended."""

@@ -1,0 +1,390 @@
+"""Carrying a dataset to a changed catalog: nothing is dropped that the report does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.requests import Request, SessionItem
+from ctxbench.data.curation.diff import Changed, differing
+from ctxbench.data.curation.renames import Doubt, Rename, check_renames, propose_renames
+from ctxbench.data.curation.similar import WORDS_THRESHOLD, near_by_words
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+
+
+@dataclass(frozen=True, slots=True)
+class LostLabel:
+    """A label that could not be carried over.
+
+    Attributes:
+        query, item: ids, as they were.
+        grade: of the label.
+        why: `gone`, `disabled`, `by hand only` or `out of scope`.
+        effect: `dropped` (not required), `alternative lost` (others of its group are left), `partly labelled` or
+            `unlabelled`: what the query is now.
+    """
+
+    query: str
+    item: str
+    grade: int
+    why: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostPlace:
+    """An item that is gone from where it was named: a scope, or a query's session, removed, explicit, available."""
+
+    where: str
+    item: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A query to look at again: a new item is much like one that it requires.
+
+    Attributes:
+        query, required, new: ids.
+        similarity: 0 to 1, by words.
+    """
+
+    query: str
+    required: str
+    new: str
+    similarity: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rebased:
+    """A dataset over another catalog, and everything that this changed.
+
+    Attributes:
+        dataset: the result.
+        source: "name version hash" of the dataset it was made of.
+        renamed: items that go on under another identity, and were carried over.
+        proposed: pairs with the same content that were not accepted; the old ones count as gone.
+        doubts: items with several possible successors.
+        gone: ids of items without a successor.
+        added: ids of new items, which no query is labelled for.
+        changed: items under the same identity (or a new one) with other fields.
+        reordered: items that were carried over stand in another order, which breaks ties otherwise.
+        lost_labels: labels that could not be carried over.
+        lost_places: items gone from scopes and from requests.
+        look: queries to look at, because of a new item.
+        open_queries: queries that may be offered a new item, so that for them it is new and unlabelled.
+        changed_labels: labels whose item has other fields than it had.
+        now_unlabelled: ids of queries that metrics could be computed for, and cannot any more.
+        threshold: of `look`.
+    """
+
+    dataset: Dataset
+    source: str
+    renamed: tuple[Rename, ...]
+    proposed: tuple[Rename, ...]
+    doubts: tuple[Doubt, ...]
+    gone: tuple[str, ...]
+    added: tuple[str, ...]
+    changed: tuple[Changed, ...]
+    reordered: bool
+    lost_labels: tuple[LostLabel, ...]
+    lost_places: tuple[LostPlace, ...]
+    look: tuple[Look, ...]
+    open_queries: int
+    changed_labels: int
+    now_unlabelled: tuple[str, ...]
+    threshold: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON, without the dataset."""
+        return {
+            "source": self.source,
+            "dataset": f"{self.dataset.name} {self.dataset.version} {self.dataset.hash[:12]}",
+            "hash": self.dataset.hash,
+            "items": {
+                "renamed": [rename.as_dict() for rename in self.renamed],
+                "proposed": [rename.as_dict() for rename in self.proposed],
+                "doubts": [{"old": d.old.id, "candidates": [key.id for key in d.candidates]} for d in self.doubts],
+                "gone": list(self.gone),
+                "new": list(self.added),
+                "changed": [{"id": item.id, "fields": list(item.fields)} for item in self.changed],
+                "reordered": self.reordered,
+            },
+            "labels": {
+                "kept": len(self.dataset.labels),
+                "of_changed_items": self.changed_labels,
+                "lost": [
+                    {"query": i.query, "item": i.item, "grade": i.grade, "why": i.why, "effect": i.effect}
+                    for i in self.lost_labels
+                ],
+            },
+            "places_lost": [{"where": i.where, "item": i.item, "why": i.why} for i in self.lost_places],
+            "queries": {
+                "new_and_unlabelled": self.open_queries,
+                "now_unlabelled": list(self.now_unlabelled),
+                "to_look_at": len({look.query for look in self.look}),
+                "look": [
+                    {"query": i.query, "required": i.required, "new": i.new, "similarity": i.similarity}
+                    for i in self.look
+                ],
+                "threshold": self.threshold,
+            },
+        }
+
+
+def rebase_dataset(
+    dataset: Dataset,
+    catalog: Catalog,
+    *,
+    renames: Mapping[ItemKey, ItemKey] | None = None,
+    accept: bool = False,
+    threshold: float = WORDS_THRESHOLD,
+    version: str | None = None,
+) -> Rebased:
+    """Carry queries, labels and scopes over to a changed catalog.
+
+    A label follows its item if that is renamed. Where the item is gone, or can no longer be offered (disabled, by hand
+    only, out of scope), a required label is lost: if others of its alternatives are left, the query only loses an
+    alternative; else something is required that nobody can name, so that the query is labelled in part (or not at
+    all), and left out of every figure until someone has looked.
+
+    Args:
+        dataset: what is carried.
+        catalog: what it is carried to.
+        renames: old to new identity.
+        accept: also follow pairs of a gone and a new item with the same content; otherwise they are only listed.
+        threshold: similarity by words from which a new item is much like a required one.
+        version: of the result; None = the old one, `+` and the start of the catalog's hash.
+
+    Raises:
+        InputError: a rename names an item that is not there, or makes one of two.
+        ParameterError: the catalog is empty, or the threshold is out of range.
+    """
+    if not len(catalog):
+        raise ParameterError("the new catalog holds no item; a dataset cannot be carried to it")
+    given = dict(renames or {})
+    check_renames(given, dataset.catalog, catalog)
+    taken = set(given.values())
+    gone = [i for i in dataset.catalog if i.key not in given and catalog.find(i.key) is None]
+    fresh = [i for i in catalog if i.key not in taken and (i.key in given or dataset.catalog.find(i.key) is None)]
+    proposed, doubts = propose_renames(gone, fresh)
+    followed = tuple(Rename(old, new, "given") for old, new in given.items()) + (proposed if accept else ())
+    move = _Move(dataset, catalog, {rename.old: rename.new for rename in followed})
+    carried = move.dataset(version or f"{dataset.version}+{catalog.hash[:8]}")
+    successors = {rename.new for rename in followed}
+    added = [i for i in fresh if i.key not in successors]
+    changed = move.changed()
+    changed_ids = {item.id for item in changed}
+    before = set(dataset.unlabelled)
+    source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
+    lost_gone = tuple(i.id for i in gone if i.key not in move.renames)
+    counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
+    return Rebased(
+        dataset=_noted(carried, f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost."),
+        source=source,
+        renamed=followed,
+        proposed=() if accept else proposed,
+        doubts=doubts,
+        gone=lost_gone,
+        added=tuple(i.id for i in added),
+        changed=changed,
+        reordered=move.reordered(),
+        lost_labels=lost,
+        lost_places=tuple(move.lost_places),
+        look=_look(carried, {i.key for i in added}, threshold),
+        open_queries=_open_queries(carried, {i.key for i in added}),
+        changed_labels=sum(label.item.id in changed_ids for label in carried.labels),
+        now_unlabelled=tuple(query for query in carried.unlabelled if query not in before),
+        threshold=threshold,
+    )
+
+
+def _noted(dataset: Dataset, note: str) -> Dataset:
+    """The dataset with one more note in its card."""
+    notes = dataset.about.get("notes") or []
+    return replace(dataset, about={**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]})
+
+
+@dataclass
+class _Move:
+    """Carries one dataset over; what does not arrive is noted on the way."""
+
+    old: Dataset
+    catalog: Catalog
+    renames: Mapping[ItemKey, ItemKey]
+    lost_labels: list[LostLabel] = field(default_factory=list)
+    lost_places: list[LostPlace] = field(default_factory=list)
+
+    def dataset(self, version: str) -> Dataset:
+        """The dataset over the new catalog."""
+        scopes = {name: self._keys(keys, f"scope {name}") for name, keys in self.old.scopes.items()}
+        queries, labels = [], []
+        for query in self.old.queries:
+            request = self._request(query, scopes)
+            kept, partly = self._labels(query, request)
+            queries.append(replace(query, request=request, partly_labelled=query.partly_labelled or partly))
+            labels += kept
+        about = {name: value for name, value in self.old.about.items() if name != "frozen"}
+        return replace(
+            self.old,
+            version=version,
+            catalog=self.catalog,
+            queries=tuple(queries),
+            labels=tuple(labels),
+            scopes=scopes,
+            about=about,
+        )
+
+    def changed(self) -> tuple[Changed, ...]:
+        """The items that were carried over, renamed or not, and have other fields; by their new id, in its order."""
+        found = {}
+        for item in self.old.catalog:
+            position = self.catalog.find(self._new(item.key))
+            if position is not None:
+                before, after = item.as_row(), self.catalog[position].as_row()
+                identity = {"_id", "type", "server", "name"}
+                if item.title == "" == self.catalog[position].title:
+                    identity.add("title")  # it is the name
+                fields = tuple(name for name in differing(before, after) if name not in identity)
+                if fields:
+                    found[position] = Changed(self.catalog.ids[position], fields)
+        return tuple(found[position] for position in sorted(found))
+
+    def reordered(self) -> bool:
+        """Whether items that were carried over stand in another order."""
+        positions = [self.catalog.find(self._new(item.key)) for item in self.old.catalog]
+        kept = [position for position in positions if position is not None]
+        return kept != sorted(kept)
+
+    def _new(self, key: ItemKey) -> ItemKey:
+        return self.renames.get(key, key)
+
+    def _keys(self, keys: Iterable[ItemKey], where: str) -> tuple[ItemKey, ...]:
+        """Carry a list of items over."""
+        out = []
+        for key in keys:
+            if self.catalog.find(self._new(key)) is None:
+                self.lost_places.append(LostPlace(where, key.id, "gone"))
+            else:
+                out.append(self._new(key))
+        return tuple(out)
+
+    def _request(self, query: DatasetQuery, scopes: Mapping[str, tuple[ItemKey, ...]]) -> Request:
+        request = query.request
+        available = request.available
+        if query.scope is not None:
+            available = scopes[query.scope]
+        elif available is not None:
+            available = self._keys(available, f"query {query.id}, available")
+        return replace(
+            request,
+            session=self._session(query),
+            removed=self._keys(request.removed, f"query {query.id}, removed"),
+            explicit=self._keys(request.explicit, f"query {query.id}, explicit"),
+            available=available,
+        )
+
+    def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
+        if query.request.session is None:
+            return None
+        out = []
+        for held in query.request.session:
+            key = self._new(held.key)
+            position = self.catalog.find(key)
+            if position is None or not self.catalog[position].enabled:
+                why = "gone" if position is None else "disabled"
+                self.lost_places.append(LostPlace(f"query {query.id}, session", held.key.id, why))
+            else:
+                out.append(replace(held, key=key))
+        return tuple(out)
+
+    def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
+        """The labels of a query that arrive, and whether something required is lost without a substitute."""
+        labels = self.old.labels_of(query.id)
+        groups: dict[tuple[str, ItemKey | None], list[Label]] = {}
+        kept: list[Label] = []
+        for label in labels:
+            if label.grade == Grade.REQUIRED:
+                own = (label.alternatives, None if label.alternatives else label.item)
+                groups.setdefault(own, []).append(label)
+            elif self.catalog.find(self._new(label.item)) is None:
+                self.lost_labels.append(LostLabel(query.id, label.item.id, label.grade, "gone", "dropped"))
+            else:
+                kept.append(replace(label, item=self._new(label.item)))
+        unmet: list[tuple[Label, str]] = []
+        for members in groups.values():
+            why = {label: self._why_not(label, request) for label in members}
+            there = [label for label in members if why[label] != "gone"]
+            if any(not why[label] for label in there):
+                one = len(there) == 1
+                kept += [
+                    replace(label, item=self._new(label.item), alternatives="" if one else label.alternatives)
+                    for label in there
+                ]
+                lost = [label for label in members if why[label] == "gone"]
+                self.lost_labels += [LostLabel(query.id, i.item.id, i.grade, "gone", "alternative lost") for i in lost]
+            else:
+                unmet += why.items()
+        left = any(label.grade == Grade.REQUIRED for label in kept)
+        effect = "partly labelled" if left or query.partly_labelled else "unlabelled"
+        self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, why, effect) for label, why in unmet]
+        return kept, bool(unmet) and left
+
+    def _why_not(self, label: Label, request: Request) -> str:
+        """Why no selector could offer the item of a label any more; empty if one could."""
+        key = self._new(label.item)
+        position = self.catalog.find(key)
+        if position is None:
+            return "gone"
+        held = {item.key for item in request.session or ()}
+        item = self.catalog[position]
+        if not item.enabled:
+            return "disabled"
+        if key in held:
+            return ""
+        if item.include == "manual":
+            return "by hand only"
+        return "" if request.available is None or key in request.available else "out of scope"
+
+
+def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
+    """Which of some items may be offered to a query without anybody's doing."""
+    if query.request.available is not None:
+        keys = keys & set(query.request.available)
+    items = [dataset.catalog[dataset.catalog.position(key)] for key in keys]
+    return {item.key for item in items if item.enabled and item.include != "manual"}
+
+
+def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
+    everywhere = [query for query in dataset.queries if query.request.available is None]
+    listed = [query for query in dataset.queries if query.request.available is not None]
+    count = len(everywhere) if everywhere and _may_get(dataset, added, everywhere[0]) else 0
+    return count + sum(bool(_may_get(dataset, added, query)) for query in listed)
+
+
+def _look(dataset: Dataset, added: set[ItemKey], threshold: float) -> tuple[Look, ...]:
+    """The queries of which a new item is much like a required one, in their order, most similar first."""
+    catalog = dataset.catalog
+    rows = [catalog.position(key) for key in added]
+    near: dict[ItemKey, list[tuple[ItemKey, float]]] = {}
+    for pair in near_by_words([item.search_text for item in catalog], threshold=threshold, rows=rows):
+        keys = (catalog[pair.first].key, catalog[pair.second].key)
+        for one, other in (keys, keys[::-1]):
+            if one in added and other not in added:
+                near.setdefault(other, []).append((one, pair.similarity))
+    found = []
+    for query in dataset.queries:
+        for label in dataset.labels_of(query.id):
+            if label.grade == Grade.REQUIRED and label.item in near:
+                allowed = _may_get(dataset, {new for new, _ in near[label.item]}, query)
+                found += [
+                    Look(query.id, label.item.id, new.id, similarity)
+                    for new, similarity in near[label.item]
+                    if new in allowed
+                ]
+    return tuple(found)

@@ -1,0 +1,173 @@
+"""Items that say nearly the same: by the words of their texts, or by vectors."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.index.dense import chunks_of
+from ctxbench.index.words import words
+
+WORDS = "cosine of TF-IDF over the words of the search texts"
+VECTORS = "cosine of the mean vectors of the chunks"
+WORDS_THRESHOLD = 0.7
+VECTORS_THRESHOLD = 0.85
+_BLOCK = 4_000_000  # cells of a product held at once
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Two items that are near each other.
+
+    Attributes:
+        first, second: catalog positions, first < second.
+        similarity: 0 to 1.
+    """
+
+    first: int
+    second: int
+    similarity: float
+
+
+def near_by_words(
+    texts: Sequence[str],
+    *,
+    threshold: float = WORDS_THRESHOLD,
+    rows: Iterable[int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Near, ...]:
+    """Find the pairs of texts whose words are nearly the same.
+
+    A word weighs (1 + ln tf) ln(1 + n / df), with tf its count in the text, df the texts that hold it and n all
+    texts; similarity is the cosine of these weights. Words are those of the BM25 index.
+
+    Args:
+        texts: n texts. One without a word is near nothing.
+        threshold: least similarity, above 0, at most 1.
+        rows: only pairs with one of these texts; None = all.
+        progress: told (texts compared, texts to compare).
+
+    Returns:
+        Each pair once, most similar first, then by position. A pair does not depend on the order of the texts.
+
+    Raises:
+        ParameterError: the threshold is out of range.
+    """
+    _check(threshold)
+    counted = [Counter(words(text)) for text in texts]
+    weights = _weights(counted)
+    holders: dict[str, list[int]] = {}
+    for position, row in enumerate(weights):
+        for word in row:
+            holders.setdefault(word, []).append(position)
+    postings = {
+        word: (np.array(held, dtype=np.int64), np.array([weights[position][word] for position in held]))
+        for word, held in holders.items()
+    }
+    wanted = set(range(len(texts)) if rows is None else rows)
+    found = []
+    for done, one in enumerate(sorted(wanted)):
+        if progress is not None:
+            progress(done, len(wanted))
+        score = np.zeros(len(texts), dtype=np.float64)
+        for word, weight in weights[one].items():
+            at, theirs = postings[word]
+            score[at] += weight * theirs
+        found += _pairs_of(one, score, threshold, wanted)
+    return _ordered(found)
+
+
+def near_by_vectors(
+    catalog: Catalog,
+    embed: Callable[[Sequence[str]], Float32Array],
+    *,
+    threshold: float = VECTORS_THRESHOLD,
+) -> tuple[Near, ...]:
+    """Find the pairs of items whose mean chunk vectors point nearly the same way.
+
+    Args:
+        catalog: the items, chunked as the selectors do.
+        embed: makes unit vectors of texts, shape (n_texts, n_dimensions).
+        threshold: least cosine, above 0, at most 1.
+
+    Returns:
+        Each pair once, most similar first, then by position.
+
+    Raises:
+        ParameterError: the threshold is out of range.
+        EmbeddingError: there is no model, or a text could not be embedded.
+    """
+    _check(threshold)
+    chunks = [chunks_of(item) for item in catalog]
+    if len(chunks) < 2:
+        return ()
+    vectors = embed([text for row in chunks for text in row]).astype(np.float64)
+    first = np.cumsum([0, *(len(row) for row in chunks[:-1])])
+    means: FloatArray = np.add.reduceat(vectors, first, axis=0)
+    means /= np.maximum(np.sqrt((means * means).sum(axis=1, keepdims=True)), np.finfo(np.float64).tiny)
+    wanted = set(range(len(chunks)))
+    step = max(1, _BLOCK // len(chunks))
+    found: list[Near] = []
+    for begin in range(0, len(chunks), step):
+        product = means[begin : begin + step] @ means.T
+        for place, score in enumerate(product):
+            found += _pairs_of(begin + place, score, threshold, wanted)
+    return _ordered(found)
+
+
+def groups_of(pairs: Iterable[Near]) -> tuple[tuple[int, ...], ...]:
+    """The positions that pairs connect, directly or over others: each group and the groups in catalog order."""
+    root: dict[int, int] = {}
+
+    def find(position: int) -> int:
+        root.setdefault(position, position)
+        while root[position] != position:
+            root[position] = root[root[position]]
+            position = root[position]
+        return position
+
+    for pair in pairs:
+        one, other = find(pair.first), find(pair.second)
+        root[max(one, other)] = min(one, other)
+    members: dict[int, list[int]] = {}
+    for position in sorted(root):
+        members.setdefault(find(position), []).append(position)
+    return tuple(tuple(group) for _, group in sorted(members.items()))
+
+
+def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
+    """Unit TF-IDF weights by word, words sorted so that sums come out alike in any order of texts."""
+    frequency = Counter(word for row in counted for word in row)
+    idf = {word: math.log(1 + len(counted) / count) for word, count in frequency.items()}
+    out = []
+    for row in counted:
+        raw = {word: (1 + math.log(row[word])) * idf[word] for word in sorted(row)}
+        length = math.sqrt(sum(value * value for value in raw.values()))
+        out.append({word: value / length for word, value in raw.items()})
+    return out
+
+
+def _pairs_of(one: int, score: FloatArray, threshold: float, wanted: set[int]) -> list[Near]:
+    """The pairs of one text, but those that another wanted text before it has given."""
+    close: IntArray = np.flatnonzero(score >= threshold - 1e-9)
+    return [
+        Near(min(one, other), max(one, other), min(1.0, float(score[other])))
+        for other in close.tolist()
+        if other != one and not (other in wanted and other < one)
+    ]
+
+
+def _ordered(pairs: list[Near]) -> tuple[Near, ...]:
+    return tuple(sorted(pairs, key=lambda pair: (-round(pair.similarity, 12), pair.first, pair.second)))
+
+
+def _check(threshold: float) -> None:
+    if not 0 < threshold <= 1:
+        raise ParameterError(f"the threshold of similarity is above 0 and at most 1, got {threshold}")

@@ -1,0 +1,184 @@
+"""New splits for a dataset: by hash, by time, or in folds; what belongs together stays together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.data.datasets.dataset import SPLITS, Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery
+
+WAYS = ("hash", "time")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resplit:
+    """A dataset with other splits, and what that changed.
+
+    Attributes:
+        dataset: with the new splits; all else is as before.
+        before, after: queries by split.
+        judged: queries by new split that metrics can be computed for.
+        bundles: how many sets of queries that stay together there are, by new split.
+        moved: queries whose split is another one now.
+        cut: the latest time of a tuning query, for a split by time; else empty.
+        late: test queries asked no later than `cut`: at that very time, or earlier and kept together with later ones.
+    """
+
+    dataset: Dataset
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    judged: Mapping[str, int]
+    bundles: Mapping[str, int]
+    moved: int
+    cut: str = ""
+    late: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """What changed, as JSON, without the dataset."""
+        return {
+            "dataset": self.dataset.name,
+            "version": self.dataset.version,
+            "hash": self.dataset.hash,
+            "before": dict(self.before),
+            "after": {
+                name: {"queries": count, "judged": self.judged[name], "bundles": self.bundles[name]}
+                for name, count in self.after.items()
+            },
+            "moved": self.moved,
+            "cut": self.cut,
+            "late": self.late,
+        }
+
+
+def split_dataset(
+    dataset: Dataset, *, by: str = "hash", share: float = 0.5, folds: int = 0, version: str | None = None
+) -> Resplit:
+    """Give every query its split anew. Queries of one group or conversation stay in one split.
+
+    By hash, a query's split follows from its group (else its conversation, else its id) alone: with `share` 0.5 it is
+    that of `split_of`. By time, `tuning` holds the earlier queries: what belongs together is placed by its last query,
+    so that no tuning query is later than `cut`. A test query may be earlier, or of the very time of `cut`: what ends
+    at the same time is ordered by name, and the cut may fall in its midst.
+
+    Args:
+        dataset: any.
+        by: `hash` or `time` (a time without an offset is taken as UTC).
+        share: of queries in `tuning`, above 0 and below 1. By time, as close as what stays together allows (at least
+            one set of queries is in each split); by hash, it is the chance of each set, and `tuning` may be empty.
+        folds: with 2 or more, splits `fold-1`, `fold-2` ... by hash in place of tuning and test.
+        version: of the result; None = as it is.
+
+    Raises:
+        ParameterError: a parameter is out of range, queries have no time to be split by, or everything belongs
+            together.
+    """
+    _check(by, share, folds)
+    bundles = bundles_of(dataset.queries)
+    cut = ""
+    if by == "time":
+        place, cut = _by_time(dataset, bundles, share)
+    else:
+        place = [_by_hash(folds, share)(key) for key, _ in bundles]
+    split = {dataset.queries[i].id: name for (_, rows), name in zip(bundles, place, strict=True) for i in rows}
+    queries = tuple(replace(query, split=split[query.id]) for query in dataset.queries)
+    fresh = replace(dataset, queries=queries, version=version or dataset.version)
+    after = Counter(query.split for query in queries)
+    left_out = set(fresh.unlabelled)
+    judged = Counter(query.split for query in queries if query.id not in left_out)
+    return Resplit(
+        dataset=fresh,
+        before={name: sum(q.split == name for q in dataset.queries) for name in dataset.split_names},
+        after={name: after[name] for name in fresh.split_names},
+        judged={name: judged[name] for name in fresh.split_names},
+        bundles={name: place.count(name) for name in fresh.split_names},
+        moved=sum(old.split != new.split for old, new in zip(dataset.queries, queries, strict=True)),
+        cut=cut,
+        late=sum(q.split == "test" and bool(cut) and _time(q) <= datetime.fromisoformat(cut) for q in queries),
+    )
+
+
+def bundles_of(queries: Sequence[DatasetQuery]) -> list[tuple[str, list[int]]]:
+    """The sets of queries that stay together, with the name that each is hashed by, in order of their first query.
+
+    Together are queries of one group and of one conversation, and what these connect. The name is the group (the
+    first by name, if several are connected), else the conversation, else the id.
+    """
+    root = list(range(len(queries)))
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            root[i] = root[root[i]]
+            i = root[i]
+        return i
+
+    first: dict[tuple[str, str], int] = {}
+    for i, query in enumerate(queries):
+        for what, name in (("group", query.group), ("conversation", query.request.conversation)):
+            if name is not None:
+                one, other = find(first.setdefault((what, name), i)), find(i)
+                root[max(one, other)] = min(one, other)
+    rows: dict[int, list[int]] = {}
+    for i in range(len(queries)):
+        rows.setdefault(find(i), []).append(i)
+    return [(_name([queries[i] for i in members]), members) for members in rows.values()]
+
+
+def _name(queries: Sequence[DatasetQuery]) -> str:
+    groups = sorted({query.group for query in queries if query.group is not None})
+    conversations = sorted({q.request.conversation for q in queries if q.request.conversation is not None})
+    return [*groups, *conversations, queries[0].id][0]
+
+
+def _by_hash(folds: int, share: float) -> Callable[[str], str]:
+    def split(key: str) -> str:
+        if not folds and share == 0.5:
+            return split_of(key)
+        bits = int.from_bytes(hashlib.sha256(key.encode("utf-8", errors="surrogatepass")).digest()[:8], "big")
+        if folds:
+            return f"fold-{bits % folds + 1}"
+        return SPLITS[0] if bits < share * 2**64 else SPLITS[1]
+
+    return split
+
+
+def _by_time(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: float) -> tuple[list[str], str]:
+    """The split of each bundle, and the time up to which tuning reaches."""
+    without = [query.id for query in dataset.queries if query.request.time is None]
+    if without:
+        shown = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
+        raise ParameterError(
+            f"dataset {dataset.name}: {len(without)} of {len(dataset)} queries have no time ({shown}); a split by time "
+            "needs one for each: add field 'time' to queries.jsonl, or split by hash"
+        )
+    last = [max(_time(dataset.queries[i]) for i in rows) for _, rows in bundles]
+    order = sorted(range(len(bundles)), key=lambda b: (last[b], bundles[b][0]))
+    wanted = share * len(dataset)
+    sizes = [len(bundles[b][1]) for b in order]
+    if len(order) < 2:
+        raise ParameterError(f"dataset {dataset.name}: all queries belong together; there is nothing to split")
+    taken = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - wanted))
+    tuning = set(order[:taken])
+    place = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
+    return place, last[order[taken - 1]].isoformat()
+
+
+def _time(query: DatasetQuery) -> datetime:
+    if query.request.time is None:
+        raise RuntimeError(f"query {query.id} has no time")
+    time = datetime.fromisoformat(query.request.time)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _check(by: str, share: float, folds: int) -> None:
+    if by not in WAYS:
+        raise ParameterError(f"a dataset is split by {' or '.join(WAYS)}, got {by!r}")
+    if not 0 < share < 1:
+        raise ParameterError(f"the share of tuning is above 0 and below 1, got {share}")
+    if folds and (folds < 2 or by != "hash"):
+        raise ParameterError(f"folds are 2 or more, by hash; got {folds} by {by}")

@@ -1,0 +1,22 @@
+"""Labelled datasets: what they hold, their files, and where they are found by name."""
+
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.reading import read_dataset, validate
+from ctxbench.data.datasets.store import dataset_folder, import_dataset, list_datasets, open_dataset
+from ctxbench.data.datasets.writing import create_dataset, write_dataset
+
+__all__ = [
+    "Dataset",
+    "DatasetQuery",
+    "Label",
+    "create_dataset",
+    "dataset_folder",
+    "import_dataset",
+    "list_datasets",
+    "open_dataset",
+    "read_dataset",
+    "split_of",
+    "validate",
+    "write_dataset",
+]

@@ -1,0 +1,287 @@
+"""Datasets: a catalog, labelled queries, their splits and a card, with a content hash."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.metrics.inputs import Grade, Judgments, Via
+from ctxbench.core.arrays import starts
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.requests import Batch, Request
+from ctxbench.data.datasets.checks import Contents, check_contents
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.jsonio import dump_json
+
+SPLITS = ("tuning", "test")
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """A labelled dataset. Labels are put in the order of queries and catalog, whatever order they came in.
+
+    Attributes:
+        name: letters, digits, `.`, `-` and `_`.
+        version: free text.
+        catalog: the items.
+        queries: in the order of the file.
+        labels: every label, in the order of the queries, then of the catalog.
+        about: licence, source, labelling (how it was labelled) and, if there are any, notes; `frozen` is the hash
+            that the card says the content has.
+        scopes: named sets of items that queries may get.
+        before: where the catalog was edited by hand, ids of the items that it had, of which labels may name those that
+            are gone or can no longer be offered; None = it was not.
+        gone: how many of them stand at the end of the catalog, disabled, only because labels, scopes or lists of
+            available items name them; see `there`.
+
+    Raises:
+        InputError: ids twice, a name that is unknown, a label that contradicts another, and so on: all at once.
+    """
+
+    name: str
+    version: str
+    catalog: Catalog
+    queries: tuple[DatasetQuery, ...]
+    labels: tuple[Label, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
+    before: frozenset[str] | None = None
+    gone: int = 0
+
+    def __post_init__(self) -> None:
+        faults = check_contents(
+            Contents(
+                items={item.key: item for item in self.catalog},
+                scopes=self.scopes,
+                queries=self.queries,
+                labels=self.labels,
+                before=self.before,
+                gone=self._gone,
+            )
+        )
+        named = name_fault(self.name)
+        if named:
+            faults.insert(0, Fault(named))
+        if faults:
+            raise InputError(faults, subject=f"dataset {self.name}")
+        row = {query.id: i for i, query in enumerate(self.queries)}
+        position = {item.key: i for i, item in enumerate(self.catalog)}
+        ordered = sorted(self.labels, key=lambda label: (row[label.query], position[label.item]))
+        object.__setattr__(self, "labels", tuple(ordered))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name} {self.version}, {len(self)} queries, {len(self.catalog)} items, {self.hash[:12]})"
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over the catalog and `labels_hash`; name, version and card are not in it.
+
+        The order of the items counts, since it breaks ties; that of queries and labels does not.
+        """
+        return hashlib.sha256(f"{self.catalog.hash} {self.labels_hash}".encode("ascii")).hexdigest()
+
+    @cached_property
+    def labels_hash(self) -> str:
+        """SHA-256 over queries, splits, scopes and labels, without the items: what makes two runs comparable."""
+        rows = sorted(dump_json(query.as_row()) for query in self.queries)
+        rows += sorted(dump_json([i.query, i.item.id, i.grade, i.via, i.alternatives]) for i in self.labels)
+        used = {query.scope for query in self.queries}
+        rows += [dump_json([name, _ids(self.scopes[name])]) for name in sorted(self.scopes) if name in used]
+        return hashlib.sha256("\n".join(rows).encode("utf-8")).hexdigest()
+
+    @cached_property
+    def there(self) -> Catalog:
+        """The catalog that a selector chooses from: without what is gone. Positions are those in `catalog`."""
+        return self.catalog if not self.gone else Catalog(self.catalog[: -self.gone])
+
+    @cached_property
+    def _gone(self) -> frozenset[ItemKey]:
+        return frozenset(item.key for item in self.catalog[len(self.catalog) - self.gone :])
+
+    def requests(self) -> tuple[Request, ...]:
+        """What a selector is asked, in the order of the queries; what is gone is available to none."""
+        requests = tuple(query.request for query in self.queries)
+        if not self.gone:
+            return requests
+        left: dict[tuple[ItemKey, ...] | None, tuple[ItemKey, ...] | None] = {None: None}
+        for available in {request.available for request in requests} - {None}:
+            left[available] = tuple(key for key in available or () if key not in self._gone)
+        return tuple(replace(request, available=left[request.available]) for request in requests)
+
+    def batch(self) -> Batch:
+        """All requests over what is there, resolved."""
+        return self._batch
+
+    @cached_property
+    def _batch(self) -> Batch:
+        return Batch.of(self.there, self.requests())
+
+    def labels_of(self, query_id: str) -> tuple[Label, ...]:
+        """The labels of one query, in the order of the catalog; none for one without labels.
+
+        Raises:
+            UnknownNameError: there is no such query.
+        """
+        if query_id not in self._labels_by_query:
+            raise UnknownNameError("query", query_id, self._labels_by_query, where=f" in dataset {self.name}")
+        return self._labels_by_query[query_id]
+
+    @cached_property
+    def _labels_by_query(self) -> dict[str, tuple[Label, ...]]:
+        rows: dict[str, list[Label]] = {query.id: [] for query in self.queries}
+        for label in self.labels:
+            rows[label.query].append(label)
+        return {query: tuple(labels) for query, labels in rows.items()}
+
+    @cached_property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Ids of queries whose required items are not all known.
+
+        They are partly labelled, or have no required item and are not said to need nothing.
+        """
+        known = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
+        known |= {query.id for query in self.queries if query.needs_nothing}
+        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in known)
+
+    @cached_property
+    def judgments(self) -> Judgments:
+        """The labels as arrays: row i is query i, items are catalog positions.
+
+        Required items of one query that share `alternatives` share a group; each other one is a group alone.
+
+        Raises:
+            ParameterError: queries are unlabelled, which as arrays would look as if they needed nothing.
+        """
+        if self.unlabelled:
+            raise ParameterError(
+                f"dataset {self.name}: {len(self.unlabelled)} of {len(self)} queries are not labelled "
+                f"({', '.join(self.unlabelled[:3])}{', ...' if len(self.unlabelled) > 3 else ''}); "
+                "metrics need `judged()`, or a required item or `needs: nothing` for each"
+            )
+        position = {item.key: i for i, item in enumerate(self.catalog)}
+        groups: list[int] = []
+        for query in self.queries:
+            named: dict[str, int] = {}
+            labels = self._labels_by_query[query.id]
+            for i, label in enumerate(labels):
+                own = i if not label.alternatives else named.setdefault(label.alternatives, i)
+                groups.append(own if label.grade == Grade.REQUIRED else -1)
+        return Judgments(
+            start=starts([len(self._labels_by_query[query.id]) for query in self.queries]),
+            item=np.array([position[label.item] for label in self.labels], dtype=np.int64),
+            grade=np.array([label.grade for label in self.labels], dtype=np.int64),
+            group=np.array(groups, dtype=np.int64),
+            via=np.array([Via[label.via.upper()] for label in self.labels], dtype=np.int64),
+        )
+
+    @cached_property
+    def required(self) -> dict[str, tuple[tuple[ItemKey, ...], ...]]:
+        """By query id, groups of required items, of each of which one is needed; () where nothing is required."""
+        found: dict[str, tuple[tuple[ItemKey, ...], ...]] = {}
+        for query, labels in self._labels_by_query.items():
+            groups: dict[object, list[ItemKey]] = {}
+            for label in labels:
+                if label.grade == Grade.REQUIRED:
+                    groups.setdefault(label.alternatives or label.item, []).append(label.item)
+            found[query] = tuple(map(tuple, groups.values()))
+        return found
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """The splits that have queries: `tuning` and `test` first, others by name."""
+        present = {query.split for query in self.queries}
+        return (*(s for s in SPLITS if s in present), *sorted(present - set(SPLITS)))
+
+    def split(self, name: str) -> Dataset:
+        """The queries of one split and their labels, over the whole catalog.
+
+        Raises:
+            UnknownNameError: no query is of that split.
+        """
+        if name not in self.split_names:
+            raise UnknownNameError("split", name, self.split_names, where=f" of dataset {self.name}")
+        return self.take(query.id for query in self.queries if query.split == name)
+
+    def judged(self) -> Dataset:
+        """The queries that metrics can be computed for: all but the unlabelled; itself if there are none."""
+        if not self.unlabelled:
+            return self
+        left_out = set(self.unlabelled)
+        return self.take(query.id for query in self.queries if query.id not in left_out)
+
+    def take(self, query_ids: Iterable[str]) -> Dataset:
+        """Some of the queries, in the order of this dataset, with their labels; catalog and card stay.
+
+        Raises:
+            UnknownNameError: there is no such query.
+        """
+        wanted = dict.fromkeys(query_ids)
+        known = self._labels_by_query
+        for query_id in wanted:
+            if query_id not in known:
+                raise UnknownNameError("query", query_id, known, where=f" in dataset {self.name}")
+        queries = tuple(query for query in self.queries if query.id in wanted)
+        return replace(self, queries=queries, labels=tuple(i for q in queries for i in known[q.id]))
+
+    @cached_property
+    def counts(self) -> dict[str, Any]:
+        """What the card counts: items by type, queries by split and state of their labels, labels by grade."""
+        grade = Counter(label.grade for label in self.labels)
+        split = Counter(query.split for query in self.queries)
+        return {
+            "items": len(self.catalog),
+            "types": dict(sorted(Counter(item.type for item in self.catalog).items())),
+            "queries": len(self.queries),
+            "splits": {name: split[name] for name in self.split_names},
+            "needs_nothing": sum(query.needs_nothing for query in self.queries),
+            "unlabelled": len(self.unlabelled),
+            "partly_labelled": sum(query.partly_labelled for query in self.queries),
+            "labels": len(self.labels),
+            "required": grade[Grade.REQUIRED],
+            "helpful": grade[Grade.HELPFUL],
+            "irrelevant": grade[Grade.IRRELEVANT],
+            "dependency": sum(label.via == "dependency" for label in self.labels),
+        }
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The card, as `dataset.yaml` holds it: name, version, licence, source, labelling, counts, scopes ..."""
+        card: dict[str, Any] = {"format": FORMAT, "name": self.name, "version": self.version, **self.about}
+        if card.get("frozen") != self.hash:
+            card.pop("frozen", None)  # this is not what was frozen
+        card["counts"] = self.counts
+        if self.scopes:
+            card["scopes"] = {name: _ids(keys) for name, keys in self.scopes.items()}
+        return card
+
+
+def split_of(key: str) -> str:
+    """`tuning` or `test` for a group (or the id of a query that has none): half and half, by SHA-256.
+
+    Even first 64 bits are `tuning`. The same key is in the same split in every dataset.
+    """
+    digest = hashlib.sha256(key.encode("utf-8", errors="surrogatepass")).digest()
+    return SPLITS[int.from_bytes(digest[:8], "big") % 2]
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with the name of a dataset, or None."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        return None
+    return f"a dataset's name is letters, digits, '.', '-' and '_', got {name!r}"
+
+
+def _ids(keys: Iterable[ItemKey]) -> list[str]:
+    return [key.id for key in keys]

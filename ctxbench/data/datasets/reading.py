@@ -1,0 +1,336 @@
+"""Reading a dataset from its folder, with every fault in its files at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, suggest
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.data.datasets.checks import Contents, check_contents
+from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
+from ctxbench.data.datasets.files import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.rows import read_query
+from ctxbench.fileio import iter_lines, recover_folder, special
+from ctxbench.jsonio import iter_jsonl
+from ctxbench.merge_conflicts import without_marks
+from ctxbench.sources.catalogs import CORPUS, read_items
+from ctxbench.sources.rows import Row, read_key
+from ctxbench.yamlio import YamlPath, line_of, load_yaml
+
+_TWICE = 20  # labels of a file that are told one by one to occur twice
+_GRADES = {"0": 0, "1": 1, "2": 2}
+
+
+def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | None = None) -> Dataset:
+    """Read a dataset and check all of it.
+
+    Args:
+        folder: of the dataset.
+        before: None = as it was written, card and all. Else its files may have been edited by hand: that the card says
+            another hash (`frozen`) or other counts is then no fault; and by the dataset's name, ids of the items that
+            the catalog had. Of those, labels, scopes and lists of available items may name what is gone, or can no
+            longer be offered; what is gone stands at the end of the catalog, disabled, by id (`Dataset.gone`).
+
+    Raises:
+        StorageError: there is no such folder.
+        InputError: all faults at once, each with file and line.
+    """
+    reader = _Reader(Path(folder), before)
+    reader.read()
+    dataset = reader.checked()
+    faults = reader.faults if dataset is None else [*_miscounted(dataset, reader), *_thawed(dataset, reader)]
+    if faults or dataset is None:
+        raise InputError(faults, subject=f"dataset {folder}")
+    return dataset
+
+
+def validate(folder: Path | str) -> list[Fault]:
+    """Everything that is wrong with a dataset, in the order of its files and lines; empty if it is valid.
+
+    Raises:
+        StorageError: there is no such folder.
+    """
+    try:
+        read_dataset(folder)
+    except InputError as error:
+        return list(error.faults)
+    return []
+
+
+@dataclass
+class _Reader:
+    """Reads the files of one folder; whatever is wrong ends in `faults`, in file order."""
+
+    folder: Path
+    before: Mapping[str, Collection[str]] | None = None
+    faults: list[Fault] = field(default_factory=list)
+    card: Mapping[str, Any] = field(default_factory=dict)
+    card_lines: Mapping[YamlPath, int] = field(default_factory=dict)
+    scopes: dict[str, tuple[ItemKey, ...]] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    items_complete: bool = True
+    gone: list[ItemKey] = field(default_factory=list)
+    queries: list[DatasetQuery] = field(default_factory=list)
+    query_lines: list[int] = field(default_factory=list)
+    queries_complete: bool = True
+    labels: list[Label] = field(default_factory=list)
+    label_places: list[tuple[Path, int]] = field(default_factory=list)
+
+    def read(self) -> None:
+        recover_folder(self.folder)
+        if not self.folder.is_dir():
+            raise StorageError(f"cannot read dataset {self.folder}: no such folder; expected one with {CARD}")
+        self._read_card()
+        self._read_corpus()
+        self._read_queries()
+        self._read_qrels()
+        if self.items_complete:
+            self._stand_in()
+
+    @property
+    def known(self) -> frozenset[str] | None:
+        """Ids of the items that the catalog had before it was edited; None = it was not."""
+        return None if self.before is None else frozenset(self.before.get(str(self.card.get("name")), ()))
+
+    def _stand_in(self) -> None:
+        """Put what is gone, and is named where it may be, behind the items."""
+        lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
+        named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
+        known, held = self.known or (), {item.key for item in self.items}
+        self.gone = sorted((key for key in named - held if key.id in known), key=lambda key: key.id)
+        self.items += [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in self.gone]
+
+    def checked(self) -> Dataset | None:
+        """The dataset, if its parts fit each other; else None, and what does not fit is added to the faults."""
+        if not self.faults:
+            with suppress(InputError):  # the same faults, without their places
+                return self.dataset()
+        contents = Contents(
+            items={item.key: item for item in reversed(self.items)},
+            scopes=self.scopes,
+            queries=self.queries,
+            labels=self.labels,
+            items_complete=self.items_complete,
+            scopes_complete=bool(self.card),
+            queries_complete=self.queries_complete,
+            place_query=lambda i: (self.folder / QUERIES, self.query_lines[i]),
+            place_label=lambda i: self.label_places[i],
+            place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
+            before=self.known,
+            gone=frozenset(self.gone),
+        )
+        self.faults += check_contents(contents)
+        self.faults.sort(key=self._order)
+        return None
+
+    def _order(self, fault: Fault) -> tuple[int, str, int]:
+        name = os.path.basename(fault.path or "")  # noqa: PTH119 - of as many faults as a file has lines
+        files = (CARD, CORPUS, QUERIES)
+        return (files.index(name) if name in files else len(files), name, fault.line)
+
+    def dataset(self) -> Dataset:
+        about = {k: self.card[k] for k in ABOUT if k in self.card}
+        if self.before is not None:
+            about.pop("frozen", None)  # nobody knows whether it is
+        return Dataset(
+            name=self.card["name"],
+            version=self.card["version"],
+            catalog=Catalog(self.items),
+            queries=tuple(self.queries),
+            labels=tuple(self.labels),
+            about=about,
+            scopes=self.scopes,
+            before=self.known,
+            gone=len(self.gone),
+        )
+
+    def _present(self, path: Path) -> bool:
+        if path.is_file():
+            return True
+        what = special(path) or ("a folder" if path.is_dir() else "missing")
+        self.faults.append(Fault(f"{path.name} is {what}; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
+        return False
+
+    def _read_card(self) -> None:
+        path = self.folder / CARD
+        if not self._present(path):
+            return
+        try:
+            data, self.card_lines = load_yaml(path)
+        except InputError as error:
+            self.faults += error.faults
+            return
+        if not isinstance(data, dict):
+            what = "the file is empty; " if data is None else ""
+            self.faults.append(
+                Fault(f"{what}expected a mapping with name, version, licence, source, labelling", path, 1)
+            )
+            return
+        self.card = data
+        row = Row(data, self.faults, path, 1, self.card_lines)
+        row.refuse_unknown(CARD_FIELDS)
+        if row.take("format", int, FORMAT) != FORMAT:
+            row.fault(f"format must be {FORMAT}, got {data['format']}; another release wrote this", at="format")
+        name = row.take("name", str, "", required=True)
+        fault = name_fault(name) if name else None
+        if fault:
+            row.fault(fault, at="name")
+        for required in ("version", "licence", "labelling"):
+            row.take(required, str, "", required=True)
+        if not isinstance(data.get("source"), str | dict | list) or not data["source"]:
+            row.fault(
+                "field 'source' is missing; expected where the data comes from, as a text or mapping", at="source"
+            )
+        row.take("frozen", str, "")
+        row.take("counts", dict, {})
+        self._read_scopes(row)
+
+    def _read_scopes(self, row: Row) -> None:
+        scopes: dict[str, Any] = row.take("scopes", dict, {})
+        for name, entries in scopes.items():
+            lines: dict[YamlPath, int] = {(name,): line_of(self.card_lines, ("scopes", name))}
+            scope = Row({name: entries if entries is not None else []}, self.faults, row.path, 1, lines)
+            self.scopes[name] = scope.each(name, read_key, expected="an item id")
+
+    def _read_corpus(self) -> None:
+        path = self.folder / CORPUS
+        if not self._present(path):
+            self.items_complete = False
+            return
+        found = read_items(path, self.faults)
+        self.items = [item for _, item in found if item is not None]
+        self.items_complete = bool(found) and len(self.items) == len(found)
+
+    def _read_queries(self) -> None:
+        path = self.folder / QUERIES
+        if not self._present(path):
+            self.queries_complete = False
+            return
+        unreadable: list[Fault] = []
+        rows = 0
+        for line, data in iter_jsonl(path, unreadable):
+            rows += 1
+            query = read_query(Row(data, self.faults, path, line), self.scopes)
+            if query is None:
+                self.queries_complete = False
+                continue
+            self.queries.append(query)
+            self.query_lines.append(line)
+        self.faults += unreadable
+        self.queries_complete = self.queries_complete and not unreadable
+        if not rows and not unreadable:
+            self.faults.append(Fault("the file is empty; expected one query a line", path))
+            self.queries_complete = False
+
+    def _read_qrels(self) -> None:
+        folder = self.folder / QRELS
+        present = {path.stem: path for path in sorted(folder.glob("*.tsv"))}
+        splits = {query.split for query in self.queries if query.split}
+        for split in sorted(splits - set(present)):
+            message = f"{QRELS}/{split}.tsv is missing, but queries are of split {split!r}; expected its labels"
+            self.faults.append(Fault(message, folder / f"{split}.tsv"))
+        first: dict[tuple[str, ItemKey], tuple[Path, int]] = {}
+        for split, path in present.items():
+            if self.queries_complete and split not in splits:
+                self.faults.append(Fault(f"no query is of split {split!r}{suggest(split, splits)}", path))
+            if self._present(path):
+                self._read_split(split, path, first)
+
+    def _read_split(self, split: str, path: Path, first: dict[tuple[str, ItemKey], tuple[Path, int]]) -> None:
+        """Read the labels of a file; `first` holds the place of each query and item that is labelled so far."""
+        split_of_query = {query.id: query.split for query in self.queries}
+        twice = more = 0  # a file that was put behind itself has as many as it has lines
+        for line, label in read_labels(path, self.faults):
+            place = (path, line)
+            before = first.setdefault((label.query, label.item), place)
+            if before is not place:
+                twice += 1
+                if twice <= _TWICE:
+                    what = f"label of {label.item.id!r} for query {label.query!r} occurs twice"
+                    self.faults.append(Fault(f"{what}, first in {before[0].name}, line {before[1]}", path, line))
+                elif not more:
+                    more = line
+                continue
+            self.labels.append(label)
+            self.label_places.append(place)
+            other = split_of_query.get(label.query, split)
+            if other not in (split, ""):
+                what = f"label for query {label.query!r}, which is of split {other!r}; it belongs in {other}.tsv"
+                self.faults.append(Fault(what, path, line))
+        if more:
+            self.faults.append(Fault(f"{twice - _TWICE:,} more labels from here on occur twice", path, more))
+
+
+def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
+    """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
+    before = len(faults)
+    lines = without_marks(iter_lines(path, faults), path, faults)
+    number, header = next(lines, (0, ""))
+    if not number and len(faults) > before:
+        return
+    columns = header.split("\t")
+    optional = ", ".join(QRELS_HEADER[3:])
+    expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
+    if not header.strip():
+        faults.append(Fault(f"the file is empty or its header is missing; {expected}", path, 1))
+        return
+    unknown = sorted(set(columns[3:]) - set(QRELS_HEADER[3:]))
+    if tuple(columns[:3]) != QRELS_HEADER[:3] or unknown or len(set(columns)) != len(columns):
+        faults.append(Fault(f"the first line must be the header; {expected}, got {header!r:.80}", path, number))
+        return
+    places = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
+    for number, text in lines:
+        if not text.strip():
+            continue
+        fields = text.split("\t")
+        if not 3 <= len(fields) <= len(columns):
+            wanted = "3" if len(columns) == 3 else f"3 to {len(columns)}"
+            faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
+            continue
+        fields += [""] * (len(columns) + 1 - len(fields))
+        query, item, score, via, alternatives, source = places(fields)
+        try:
+            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", alternatives, source)
+        except ParameterError as error:
+            faults.append(Fault(str(error), path, number))
+
+
+def _grade(score: str) -> int:
+    grade = _GRADES.get(score.strip())
+    if grade is None:
+        raise ParameterError(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}")
+    return grade
+
+
+def _thawed(dataset: Dataset, reader: _Reader) -> list[Fault]:
+    """What the card says was frozen is not what the files hold."""
+    frozen = reader.card.get("frozen")
+    if frozen in (None, dataset.hash) or reader.before is not None:
+        return []
+    message = (
+        f"the card says frozen: {frozen:.12}..., but the files hold {dataset.hash:.12}...: items, queries or labels "
+        "were changed since; bring them back, or give it a new version and take `frozen` out"
+    )
+    return [Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("frozen",)))]
+
+
+def _miscounted(dataset: Dataset, reader: _Reader) -> list[Fault]:
+    """What the card counts otherwise than it is; a card need not count."""
+    faults = []
+    for name, given in (reader.card.get("counts") or {}).items():
+        true = dataset.counts.get(name)
+        if true is None:
+            message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
+        elif reader.before is not None or (given == true and not isinstance(given, bool)):
+            continue
+        else:
+            message = f"counts says {name}: {given}, but the files hold {true}"
+        faults.append(Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("counts", name))))
+    return faults

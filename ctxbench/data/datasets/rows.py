@@ -1,0 +1,111 @@
+"""Rows of a dataset's files as items and queries: every field checked, every fault with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from ctxbench.core.items import ItemKey
+from ctxbench.core.requests import Message, Request, SessionItem
+from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.sources.rows import Row, read_key, read_text_value
+
+T = TypeVar("T")
+
+QUERY_FIELDS = (
+    *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
+    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
+)
+
+
+def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQuery | None:
+    """Turn a row of `queries.jsonl` into a query; None if it has no `_id`."""
+    row.refuse_unknown(QUERY_FIELDS)
+    query_id = row.take("_id", str, "", required=True)
+    if not query_id:
+        return None
+    if "text" not in row.data:
+        row.fault("field 'text' is missing; expected a text (it may be empty)")
+    needs = row.optional("needs", str)
+    if needs not in (None, "nothing"):
+        row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r}; what is needed stands in qrels")
+    labelled = row.optional("labelled", str)
+    if labelled not in (None, "partly"):
+        row.fault(f"field 'labelled' must be 'partly' or absent, got {labelled!r}")
+    scope = row.optional("scope", str)
+    if scope is not None and row.data.get("available") is not None:
+        row.fault("fields 'available' and 'scope' exclude each other")
+    return DatasetQuery(
+        request=_request(row, query_id, scopes.get(scope) if scope is not None else _available(row)),
+        split=row.take("split", str, "", required=True),
+        group=row.optional("group", str),
+        tags=row.each("tags", read_text_value, expected="a text"),
+        scope=scope,
+        needs_nothing=needs == "nothing",
+        partly_labelled=labelled == "partly",
+    )
+
+
+def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> Request:
+    session = None
+    if row.data.get("session") is not None:
+        session = row.each("session", _session_item, expected='{"id", "mode"}')
+    return Request(
+        id=query_id,
+        text=row.take("text", str, ""),
+        history=row.each("history", _message, expected='{"role", "content"}, both texts'),
+        session=session,
+        removed=row.each("removed", read_key, expected="an item id"),
+        explicit=row.each("explicit", read_key, expected="an item id"),
+        available=available,
+        tool_results=row.each("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
+        user=row.optional("user", str),
+        workspace=row.optional("workspace", str),
+        conversation=row.optional("conversation", str),
+        turn=_turn(row),
+        time=_time(row),
+    )
+
+
+def _available(row: Row) -> tuple[ItemKey, ...] | None:
+    """The list of items, which may be empty, or None for the whole catalog."""
+    return None if row.data.get("available") is None else row.each("available", read_key, expected="an item id")
+
+
+def _turn(row: Row) -> int | None:
+    turn = row.optional("turn", int)
+    if turn is not None and turn < 0:
+        row.fault(f"field 'turn' is a place in the conversation, 0 or more, got {turn}")
+    return turn
+
+
+def _time(row: Row) -> str | None:
+    time = row.optional("time", str)
+    if time is not None:
+        try:
+            datetime.fromisoformat(time)
+        except ValueError:
+            row.fault(f"field 'time' must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {time!r}")
+    return time
+
+
+def _fields(value: Any, *names: str, optional: str = "") -> Mapping[str, str]:
+    """An object of texts with exactly these fields."""
+    if not isinstance(value, dict) or not set(names) <= set(value) <= {*names, optional}:
+        raise TypeError
+    return {name: read_text_value(entry) for name, entry in value.items()}
+
+
+def _message(value: Any) -> Message:
+    return Message(**_fields(value, "role", "content"))
+
+
+def _session_item(value: Any) -> SessionItem:
+    fields = _fields(value, "id", optional="mode")
+    return SessionItem(read_key(fields["id"]), fields.get("mode", "manual"))
+
+
+def _tool_result(value: Any) -> tuple[str, str]:
+    fields = _fields(value, "tool", "text")
+    return fields["tool"], fields["text"]

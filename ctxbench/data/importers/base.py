@@ -1,0 +1,35 @@
+"""What an importer is: something that makes datasets of what its owner has published."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+from ctxbench.data.datasets.dataset import Dataset
+
+
+class Importer(Protocol):
+    """Registered under the kind `importer`; made without arguments.
+
+    Attributes:
+        provides: names of the datasets it makes; no other importer may provide them.
+        version: of source and importer together. It is the version of the datasets; those that are cached under
+            another version are imported again.
+        install: the command that installs the source.
+    """
+
+    provides: ClassVar[tuple[str, ...]]
+    version: ClassVar[str]
+    install: ClassVar[str]
+
+    def available(self) -> bool:
+        """Whether the source is installed, in any version."""
+        ...
+
+    def load(self, name: str) -> Dataset:
+        """Make a dataset; the same source gives the same dataset.
+
+        Raises:
+            UnknownNameError: it does not provide the name.
+            StorageError: the source is not installed, or is not the version that is expected.
+        """
+        ...

@@ -1,0 +1,272 @@
+"""Published files as importers read them: found in a folder, checked by SHA-256, with the line of every fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ctxbench.cache import cache_dir
+from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.fileio import read_text
+from ctxbench.jsonio import parse_json
+from ctxbench.sources.rows import Row
+
+SOURCES = "sources"  # below the cache's folder
+OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
+
+_SPACE = re.compile(r"[ \t\r\n,:]*")  # between the values of JSON that is known to be valid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One file of a source.
+
+    Attributes:
+        path: where it stands in the folder, with `/`.
+        published: where it stands in the owner's repository; it is found there as well, so a clone will do.
+        size: in bytes.
+        sha256: in hexadecimal.
+    """
+
+    path: str
+    published: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Files that their owner publishes in a repository on GitHub, at one commit.
+
+    Attributes:
+        name: what `ctxbench data fetch` takes, and the folder below the cache.
+        repository: `owner/name`.
+        commit: 40 hexadecimal digits.
+        date: of the commit.
+        paper: that describes the data.
+        licence: as the owner states it, or that none is stated.
+        files: all that the importer reads.
+    """
+
+    name: str
+    repository: str
+    commit: str
+    date: str
+    paper: str
+    licence: str
+    files: tuple[SourceFile, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where fetched files stand."""
+        return cache_dir() / SOURCES / self.name
+
+    def file(self, path: str) -> SourceFile:
+        """The file that stands under a path.
+
+        Raises:
+            UnknownNameError: the source has no such file.
+        """
+        for file in self.files:
+            if file.path == path:
+                return file
+        raise UnknownNameError(f"file of {self.name}", path, [file.path for file in self.files])
+
+    def card(self, *paths: str) -> dict[str, Any]:
+        """The `source` of a dataset's card, for a dataset made of these files."""
+        return {
+            "url": f"https://github.com/{self.repository}",
+            "commit": self.commit,
+            "date": self.date,
+            "paper": self.paper,
+            "sha256": {path: self.file(path).sha256 for path in paths},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The text of a file whose SHA-256 is the expected one."""
+
+    path: Path
+    text: str
+
+
+class FileImporter:
+    """Base of the importers that read published files.
+
+    A class names its `source`, the datasets that it provides with the method that makes each, and its `revision`,
+    which goes up by one with every change of what it makes.
+    """
+
+    source: ClassVar[Source]
+    provides: ClassVar[tuple[str, ...]]
+    version: ClassVar[str]
+    install: ClassVar[str]
+    revision: ClassVar[int] = 1
+
+    def __init_subclass__(cls) -> None:
+        """Derive what follows from the source."""
+        cls.version = f"{cls.source.date}-{cls.source.commit[:8]}-{cls.revision}"
+        cls.install = f"ctxbench data fetch {cls.source.name}"
+
+    def __init__(self, folder: Path | None = None, *, expected: Source | None = None) -> None:
+        """Read from where `ctxbench data fetch` puts the files, or from a folder that holds the same.
+
+        Args:
+            folder: with the files, under their own paths or those of the repository; None = the fetched ones.
+            expected: the files that are accepted; None = the published ones.
+        """
+        self._given = folder
+        self._expected = expected or self.source
+
+    def at(self, folder: Path) -> Self:
+        """The same importer, reading from a folder."""
+        return type(self)(folder, expected=self._expected)
+
+    def available(self) -> bool:
+        """Whether all files are there; they are checked when they are read."""
+        return all(self._find(file) is not None for file in self._expected.files)
+
+    def load(self, name: str) -> Dataset:
+        """Make one of the datasets.
+
+        Raises:
+            UnknownNameError: `name` is none of `provides`.
+            StorageError: a file is missing, or is not the published one.
+            InputError: a file holds something else than expected: all faults, with file and line.
+        """
+        if name not in self.provides:
+            raise UnknownNameError(f"dataset of {self.source.name}", name, self.provides)
+        return self.make(name)
+
+    def make(self, name: str) -> Dataset:
+        """Make one of `provides`."""
+        raise NotImplementedError
+
+    def about(self, *paths: str, labelling: str, counted: Mapping[str, int], remarks: Sequence[str]) -> dict[str, Any]:
+        """The card of a dataset that is made of these files.
+
+        Args:
+            paths: of the files.
+            labelling: who or what labelled, and how.
+            counted: what is odd in the source, by name; 0 shows that it was looked for.
+            remarks: what a reader of figures should know, one sentence or a few each.
+        """
+        return {
+            "licence": self._expected.licence,
+            "source": self._expected.card(*paths),
+            "labelling": labelling,
+            "notes": {"counted": dict(counted), "remarks": list(remarks)},
+        }
+
+    def read(self, path: str) -> SourceText:
+        """Read a file whole and check it.
+
+        Raises:
+            StorageError: it is missing, cannot be read, or is not the published one.
+            InputError: it is not UTF-8.
+        """
+        file = self._expected.file(path)
+        found = self._find(file)
+        if found is None:
+            place = (self._given or self._expected.folder) / path
+            raise StorageError(f"cannot read {place}: no such file; {self._remedy()}")
+        try:
+            digest = hashlib.sha256(found.read_bytes()).hexdigest()
+        except OSError as error:
+            raise StorageError(f"cannot read {found}: {error.strerror or error}; {self._remedy()}") from error
+        if digest != file.sha256:
+            raise StorageError(
+                f"{found} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
+                f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "
+                "A changed file is another dataset: write it as a folder of its own"
+            )
+        return SourceText(found, read_text(found))
+
+    def _find(self, file: SourceFile) -> Path | None:
+        folder = self._given or self._expected.folder
+        return next((path for path in (folder / file.path, folder / file.published) if path.is_file()), None)
+
+    def _remedy(self) -> str:
+        if self._given is None:
+            return f"get it with `{self.install}`"
+        return f"get it with `{self.install}`, or name a folder that holds {self._expected.files[0].path} as published"
+
+
+def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> Iterator[Row]:
+    """The objects of a JSON list, as rows with the line that each starts in; an entry of another type is a fault.
+
+    Raises:
+        InputError: it is no JSON list.
+    """
+    value = parse_json(source.text, path=source.path)
+    if not isinstance(value, list):
+        raise InputError([Fault(f"expected a JSON list of {expected}", source.path, 1)])
+    for number, (entry, line) in enumerate(zip(value, _lines(source.text), strict=True)):
+        if isinstance(entry, dict):
+            yield Row(entry, faults, source.path, line)
+        else:
+            faults.append(Fault(f"entry {number} must be an object, one of {expected}", source.path, line))
+
+
+def json_texts(source: SourceText, faults: list[Fault], *, expected: str) -> dict[str, str]:
+    """The members of a JSON object whose values are texts; a value of another type is a fault.
+
+    Raises:
+        InputError: it is no JSON object.
+    """
+    value = parse_json(source.text, path=source.path)
+    if not isinstance(value, dict):
+        raise InputError([Fault(f"expected a JSON object, {expected}", source.path, 1)])
+    for (key, text), line in zip(value.items(), _lines(source.text), strict=True):
+        if not isinstance(text, str) or not key:
+            faults.append(Fault(f"{key!r} must name a text, got {text!r:.60}; expected {expected}", source.path, line))
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def within(row: Row, name: str, kind: type[Any]) -> Any:
+    """A required field of a row, which may be empty: a fault if it is missing, and then an empty value."""
+    if row.data.get(name) is None:
+        row.fault(f"field {name!r} is missing; expected {'an object' if kind is dict else 'a list'}")
+    return row.take(name, kind, kind())
+
+
+def raise_all(faults: list[Fault], subject: str) -> None:
+    """Raise what is wrong in a source, if anything is.
+
+    Raises:
+        InputError: there are faults.
+    """
+    if faults:
+        raise InputError(faults, subject=subject)
+
+
+def normal(text: str) -> str:
+    """A text by which equal ones are found: case and blanks aside."""
+    return " ".join(text.casefold().split())
+
+
+def _lines(text: str) -> Iterator[int]:
+    """The 1-based line of each entry of a valid JSON list, or of each member of an object."""
+    decoder = json.JSONDecoder()
+    position = len(text) - len(text.lstrip())
+    is_object = text[position] == "{"
+    position = _after_space(text, position + 1)
+    line, counted = 1, 0
+    while text[position] not in "]}":
+        line, counted = line + text.count("\n", counted, position), position
+        yield line
+        for _ in range(1 + is_object):
+            _, position = decoder.raw_decode(text, position)
+            position = _after_space(text, position)
+
+
+def _after_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return position if found is None else found.end()

@@ -1,0 +1,154 @@
+"""TREC's files: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`).
+
+Source: the formats that trec_eval reads (github.com/usnistgov/trec_eval). As there, a run is ordered by falling score,
+the rank that it states is not used, and of equal scores the greater document id comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.importers.formats.assembly import (
+    Assembly,
+    Export,
+    Judgment,
+    read_documents,
+    read_queries,
+)
+from ctxbench.data.importers.formats.beir import score_of
+from ctxbench.data.importers.formats.conversion import Converted, Settings
+from ctxbench.fileio import iter_lines
+
+_LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
+
+
+def import_trec(
+    qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: Settings | None = None
+) -> Converted:
+    """Make a dataset of TREC qrels, with queries and documents. Ids, grades and splits: see `conversion`.
+
+    Args:
+        qrels: file by split; under the empty name, queries get the split that their id's hash falls in.
+        queries: JSON lines with an id and a text, or `.tsv` with `id text`.
+        corpus: JSON lines with an id, a text and perhaps a title, or `.tsv` with `id text` or `id title text`.
+        settings: how.
+
+    Raises:
+        ParameterError: no qrels are given.
+        StorageError: a file is missing or cannot be read.
+        InputError: lines that cannot be read, ids that stand twice, scores that contradict each other or need a
+            mapping: all at once, with file and line.
+    """
+    if not qrels:
+        raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
+    settings = settings or Settings()
+    faults: list[Fault] = []
+    export = Export.beside(queries.parent, faults)
+    keys, items = read_documents(corpus, settings, faults)
+    asked = read_queries(queries, faults)
+    judgments = [one for split, path in qrels.items() for one in read_trec_qrels(path, split, faults)]
+    assembly = Assembly(settings, keys, items, asked, judgments, export, faults)
+    files = [corpus, queries, *qrels.values()]
+    return assembly.converted(form="TREC", files=files, labelling=_LABELLING, where=queries)
+
+
+def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
+    """The labels of one qrels file; what cannot be read goes to `faults`. An empty file has no label."""
+    for number, text in iter_lines(path, faults):
+        fields = text.split()
+        if not fields:
+            continue
+        if len(fields) != 4:
+            what = f"expected 4 fields (query, 0, document, relevance) separated by blanks, got {len(fields)}"
+            faults.append(Fault(what, path, number))
+            continue
+        score = score_of(fields[3], path, number, faults)
+        if score is not None:
+            yield Judgment(fields[0], fields[2], score, split, path, number)
+
+
+def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
+    """Read a run: (document, score) by query, best first, queries in the order of the file.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: a line has not 6 fields, a score is no finite number, or a document stands twice for a query: all
+            at once, with line.
+    """
+    path = Path(path)
+    faults: list[Fault] = []
+    rows: dict[str, dict[str, float]] = {}
+    for number, text in iter_lines(path, faults):
+        fields = text.split()
+        if not fields:
+            continue
+        if len(fields) != 6:
+            what = f"expected 6 fields (query, Q0, document, rank, score, tag) separated by blanks, got {len(fields)}"
+            faults.append(Fault(what, path, number))
+            continue
+        query, _, document, _, score, _ = fields
+        try:
+            value = float(score)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            faults.append(Fault(f"a score must be a finite number, got {score!r:.40}", path, number))
+        elif document in rows.setdefault(query, {}):
+            faults.append(Fault(f"document {document!r} stands twice for query {query!r}", path, number))
+        else:
+            rows[query][document] = value
+    if not rows and not faults:
+        faults.append(Fault("the file is empty; expected one ranked document a line", path))
+    if faults:
+        raise InputError(faults, subject=str(path))
+    return {q: sorted(sorted(found.items(), reverse=True), key=lambda row: -row[1]) for q, found in rows.items()}
+
+
+def answers_of_run(
+    run: Mapping[str, Sequence[tuple[str, float]]], dataset: Dataset, *, keep: int
+) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
+    """A run as answers that `ctxbench score` reads: the first `keep` offered, all of them the ranking.
+
+    A document is found by its item id, or else by its published id (the name of an item).
+
+    Args:
+        run: as `read_run` gives it.
+        dataset: whose queries and items it is about.
+        keep: items offered a query, >= 0.
+
+    Returns:
+        One answer for every query of the dataset, in its order (none ranked: an empty answer), and what could not be
+        resolved: ids by what it is.
+
+    Raises:
+        ParameterError: `keep` is negative.
+    """
+    if keep < 0:
+        raise ParameterError(f"keep must be 0 or more, got {keep}")
+    by_name: dict[str, list[ItemKey]] = {}
+    for item in dataset.catalog:
+        by_name.setdefault(item.name, []).append(item.key)
+    known = {item.id: item.id for item in dataset.catalog}
+    known |= {name: keys[0].id for name, keys in by_name.items() if len(keys) == 1 and name not in known}
+    queries = {query.id for query in dataset.queries}
+    odd: dict[str, list[str]] = {
+        "queries that the dataset does not hold": [query for query in run if query not in queries],
+        "queries that the run does not answer": [q.id for q in dataset.queries if q.id not in run],
+        "ranked documents that the dataset does not hold": [],
+    }
+    answers = []
+    for query in dataset.queries:
+        ranking = []
+        for document, score in run.get(query.id, ()):
+            if document in known:
+                ranking.append({"id": known[document], "score": score})
+            else:
+                odd["ranked documents that the dataset does not hold"].append(f"{query.id} {document}")
+        answers.append({"query": query.id, "items": ranking[:keep], "ranking": ranking})
+    return answers, odd

@@ -1,0 +1,335 @@
+"""LoCoMo: questions about ten long conversations of two people, with the turns that answer them.
+
+Source: https://github.com/snap-research/LoCoMo (CC BY-NC 4.0), arXiv 2402.17753.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, ClassVar
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import Fault
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.importers.files import (
+    OWNER,
+    FileImporter,
+    Source,
+    SourceFile,
+    json_entries,
+    normal,
+    raise_all,
+    within,
+)
+from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.sources.rows import Row
+
+FILE = "locomo10.json"
+TURNS, ANSWERABLE, OBSERVATIONS = "locomo", "locomo-answerable", "locomo-observations"
+ADVERSARIAL = "adversarial"
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+
+_TURN_ID = re.compile(r"D:?(\d+):(\d+)")
+_TIME = re.compile(r"(\d{1,2}):(\d{2}) ([ap])m on (\d{1,2}) ([A-Za-z]+), (\d{4})")
+
+_LABELLING = {
+    TURNS: (
+        "Required are the turns that annotators gave as evidence for the answer, each of them. Ids of turns are taken "
+        "out of what they wrote by the pattern D<session>:<turn>; ids of no turn are left out."
+    ),
+    OBSERVATIONS: (
+        "Required is, for each turn that annotators gave as evidence, an observation that a model made of it; "
+        "several of one turn are alternatives, since nobody said which of them holds the answer. A question with a "
+        "turn of which there is none is labelled in part only, and left out of figures."
+    ),
+}
+_LABELLING[ANSWERABLE] = _LABELLING[TURNS]
+_REMARKS = (
+    (
+        "The evidence of an adversarial question is the turn that it twists; the right answer is that nothing was "
+        "said. It is a fair label for retrieval, but say whether a figure has these questions: locomo-answerable is "
+        "without them."
+    ),
+    (
+        "A few per cent of the labels are wrong, by the corrections of others, and some questions give the evidence "
+        "of one hop only."
+    ),
+    "A question with evidence of no turn is tagged `unresolved` and labelled in part, so it is in no figure.",
+    "Queries may get only what is of their own conversation; all of one conversation are in one split.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """One question: its number in the conversation, and the turns of its evidence, repaired, each once."""
+
+    number: int
+    text: str
+    category: str
+    evidence: tuple[str, ...]
+    unknown: int
+    repaired: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Conversation:
+    """One conversation: its turns by id, the observations, and the questions."""
+
+    id: str
+    turns: dict[str, Item] = field(default_factory=dict)
+    observations: list[Item] = field(default_factory=list)
+    questions: list[_Question] = field(default_factory=list)
+
+
+class LoCoMo(FileImporter):
+    """`locomo` (all questions over turns), `locomo-answerable` (no adversarial ones) and `locomo-observations`.
+
+    A turn is a message named `<conversation>/D<session>:<turn>`. Its text is
+    `(time of the session) speaker said, "text" and shared caption.`, since questions name people and times, and some
+    evidence is in the caption of a picture. An observation is a memory named
+    `<conversation>/obs/<session>/<speaker>/<index>`. A conversation is the scope and the group of its questions,
+    which are tagged by category.
+    """
+
+    source = Source(
+        name="locomo",
+        repository="snap-research/LoCoMo",
+        commit="3eb6f2c585f5e1699204e3c3bdf7adc5c28cb376",
+        date="2024-08-12",
+        paper="arXiv 2402.17753",
+        licence="CC-BY-NC-4.0 (non-commercial use only, give credit)",
+        files=(
+            SourceFile(
+                path=FILE,
+                published=f"data/{FILE}",
+                size=2_805_274,
+                sha256="79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4",
+            ),
+        ),
+    )
+    revision: ClassVar[int] = 2
+    provides: ClassVar[tuple[str, ...]] = (TURNS, ANSWERABLE, OBSERVATIONS)
+
+    def make(self, name: str) -> Dataset:
+        """Make one of the datasets; about a second."""
+        faults: list[Fault] = []
+        entries = json_entries(self.read(FILE), faults, expected="conversations with sample_id, conversation and qa")
+        conversations = [_conversation(entry) for entry in entries]
+        known = Counter(conversation.id for conversation in conversations)
+        faults += [Fault(f"sample_id {twice!r} occurs {n} times; expected once") for twice, n in known.items() if n > 1]
+        raise_all(faults, "LoCoMo")
+        queries: list[DatasetQuery] = []
+        labels: list[Label] = []
+        scopes = {}
+        for conversation in conversations:
+            scopes[conversation.id] = tuple(item.key for item in _items(conversation, name))
+            for question in conversation.questions:
+                if name == ANSWERABLE and question.category == ADVERSARIAL:
+                    continue
+                query_id = f"{conversation.id}/q{question.number}"
+                if name == OBSERVATIONS:
+                    own, whole = _observation_labels(query_id, question, conversation)
+                else:
+                    own, whole = _turn_labels(query_id, question, conversation), True
+                whole = whole and not question.unknown
+                labels += own
+                query = _query(query_id, question, scopes[conversation.id], conversation.id)
+                queries.append(replace(query, partly_labelled=bool(own) and not whole))
+        return Dataset(
+            name=name,
+            version=self.version,
+            catalog=Catalog(item for conversation in conversations for item in _items(conversation, name)),
+            queries=tuple(queries),
+            labels=tuple(labels),
+            scopes=scopes,
+            about=self.about(
+                FILE, labelling=_LABELLING[name], counted=_counted(conversations, queries, labels), remarks=_REMARKS
+            ),
+        )
+
+
+def _items(conversation: _Conversation, dataset: str) -> list[Item]:
+    return conversation.observations if dataset == OBSERVATIONS else list(conversation.turns.values())
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def _conversation(entry: Row) -> _Conversation:
+    read = _Conversation(id=entry.take("sample_id", str, "", required=True))
+    talk = within(entry, "conversation", dict)
+    times: dict[int, str] = {}
+    for session in _numbers(talk, r"session_(\d+)"):
+        where, said = f"{read.id}, session_{session}", talk.get(f"session_{session}_date_time")
+        times[session] = _time(said, where, entry)
+        turns = talk[f"session_{session}"]
+        for number, turn in enumerate(turns if isinstance(turns, list) else [turns], start=1):
+            item = _turn(turn, read.id, (str(said), times[session]), f"{where}, turn {number}", entry)
+            if item is not None and read.turns.setdefault(item.name.partition("/")[2], item) is not item:
+                entry.fault(f"{where}, turn {number}: {item.name} stands twice; expected different ids")
+    read.observations += _observations(entry, read.id, times)
+    for number, question in enumerate(within(entry, "qa", list)):
+        asked = _question(number, question, read, entry)
+        if asked is not None:
+            read.questions.append(asked)
+    return read
+
+
+def _numbers(mapping: Mapping[str, Any], pattern: str) -> list[int]:
+    """The numbers of the keys of a pattern, ascending: the file does not promise an order."""
+    found = (re.fullmatch(pattern, key) for key in mapping)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _pairs(value: Any, where: str, entry: Row) -> Iterator[tuple[str, list[Any]]]:
+    """The members of an object of lists; anything else is a fault."""
+    if not isinstance(value, dict) or not all(isinstance(facts, list) for facts in value.values()):
+        entry.fault(f"{where} must be an object of lists, got {value!r:.60}")
+        return
+    yield from value.items()
+
+
+def _time(value: Any, where: str, entry: Row) -> str:
+    """`1:56 pm on 8 May, 2023` as ISO 8601; month names are English whatever the machine's language."""
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if found and found[5].lower() in MONTHS:
+        hour = int(found[1]) % 12 + (12 if found[3] == "p" else 0)
+        try:
+            month = MONTHS.index(found[5].lower()) + 1
+            return datetime(int(found[6]), month, int(found[4]), hour, int(found[2])).isoformat()  # noqa: DTZ001
+        except ValueError:
+            pass  # no such day
+    entry.fault(f"{where}_date_time must read like '1:56 pm on 8 May, 2023', got {value!r:.60}")
+    return ""
+
+
+def _turn(turn: Any, conversation: str, time: tuple[str, str], where: str, entry: Row) -> Item | None:
+    """A turn of a session, whose time is given as published and in ISO 8601; None if it cannot be read."""
+    names = ("speaker", "dia_id", "text")
+    if not isinstance(turn, dict) or not all(isinstance(turn.get(name), str) and turn[name] for name in names):
+        entry.fault(f"{where} must have texts {', '.join(names)}, got {turn!r:.80}")
+        return None
+    if not re.fullmatch(r"D[1-9]\d*:[1-9]\d*", turn["dia_id"]):
+        entry.fault(f"{where}: dia_id must be D<session>:<turn>, got {turn['dia_id']!r:.60}")
+        return None
+    caption = turn.get("blip_caption")
+    shown = f" and shared {caption}." if isinstance(caption, str) and caption else ""
+    return Item(
+        type="message",
+        name=f"{conversation}/{turn['dia_id']}",
+        text=f'({time[0]}) {turn["speaker"]} said, "{turn["text"]}"{shown}',
+        metadata={"conversation": conversation, "speaker": turn["speaker"], "time": time[1]},
+    )
+
+
+def _observations(entry: Row, conversation: str, times: Mapping[int, str]) -> Iterator[Item]:
+    observed = within(entry, "observation", dict)
+    for session in _numbers(observed, r"session_(\d+)_observation"):
+        where = f"{conversation}, session_{session}_observation"
+        for speaker, facts in _pairs(observed[f"session_{session}_observation"], where, entry):
+            for index, fact in enumerate(facts):
+                if not isinstance(fact, list) or len(fact) != 2 or not isinstance(fact[0], str) or not fact[0]:
+                    entry.fault(f"{where}, {speaker}, {index}: expected [sentence, dia_id], got {fact!r:.80}")
+                    continue
+                turns = _turn_ids(fact[1] if isinstance(fact[1], list) else [fact[1]])
+                about = {"conversation": conversation, "speaker": speaker, "time": times.get(session, "")}
+                name = f"{conversation}/obs/{session}/{speaker}/{index}"
+                yield Item(type="memory", name=name, text=fact[0], metadata={**about, "turns": list(turns)})
+
+
+def _question(number: int, question: Any, read: _Conversation, entry: Row) -> _Question | None:
+    where = f"{read.id}, question {number}"
+    if not isinstance(question, dict) or not isinstance(question.get("question"), str) or not question["question"]:
+        entry.fault(f"{where} must have a text 'question', got {question!r:.80}")
+        return None
+    category, evidence = question.get("category"), question.get("evidence")
+    if type(category) is not int or category not in CATEGORIES:
+        entry.fault(f"{where}: category must be 1 to {max(CATEGORIES)}, got {category!r:.60}")
+        return None
+    if not isinstance(evidence, list) or not all(isinstance(one, str) for one in evidence):
+        entry.fault(f"{where}: evidence must be a list of texts, got {evidence!r:.60}")
+        return None
+    turns = _turn_ids(evidence)
+    known = tuple(turn for turn in turns if turn in read.turns)
+    unreadable = sum(not _TURN_ID.search(one) for one in evidence)
+    return _Question(
+        number=number,
+        text=question["question"],
+        category=CATEGORIES[category],
+        evidence=known,
+        unknown=len(turns) - len(known) + unreadable,
+        repaired=list(turns) != list(dict.fromkeys(evidence)),
+    )
+
+
+def _turn_ids(texts: Sequence[Any]) -> tuple[str, ...]:
+    """The ids of turns in texts such as `D8:6; D9:17`, `D:11:26` and `D30:05`, each once, in order."""
+    found = (match for text in texts for match in _TURN_ID.findall(str(text)))
+    return tuple(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in found))
+
+
+# ---------------------------------------------------------------------------------------------- labels
+
+
+def _query(query: str, question: _Question, available: tuple[ItemKey, ...], conversation: str) -> DatasetQuery:
+    request = Request(id=query, text=question.text, available=available, conversation=conversation)
+    return DatasetQuery(
+        request=request,
+        split=split_of(conversation),
+        group=conversation,
+        tags=(question.category, *(("unresolved",) if question.unknown else ())),
+        scope=conversation,
+    )
+
+
+def _turn_labels(query: str, question: _Question, read: _Conversation) -> list[Label]:
+    return [Label(query, read.turns[turn].key, Grade.REQUIRED, source=OWNER) for turn in question.evidence]
+
+
+def _observation_labels(query: str, question: _Question, read: _Conversation) -> tuple[list[Label], bool]:
+    """Labels of observations, and whether there is one for every turn of the evidence.
+
+    The observations of one turn are alternatives. What one turn's imply of another's is left out; those of turns that
+    share an observation otherwise cannot be said, and are left unlabelled.
+    """
+    of_turn = [[item.id for item in read.observations if turn in item.metadata["turns"]] for turn in question.evidence]
+    groups, _, overlap = minimal_groups(of_turn)
+    shared = Counter(item for group in groups for item in group)
+    labels = []
+    for number, group in enumerate(groups, start=1):
+        name = f"turn {number}" if len(group) > 1 else ""
+        if all(shared[item] == 1 for item in group):
+            keys = [ItemKey.parse(item) for item in group]
+            labels += [Label(query, key, Grade.REQUIRED, alternatives=name, source="derived") for key in keys]
+    return labels, all(of_turn) and not overlap
+
+
+def _counted(
+    conversations: Sequence[_Conversation], queries: Sequence[DatasetQuery], labels: Sequence[Label]
+) -> dict[str, int]:
+    questions = [(read, question) for read in conversations for question in read.questions]
+    texts = Counter((read.id, normal(question.text)) for read, question in questions)
+    labelled = {label.query for label in labels}
+    return {
+        "questions published": len(questions),
+        "questions without evidence": sum(not question.evidence for _, question in questions),
+        "questions whose evidence was repaired": sum(question.repaired for _, question in questions),
+        "evidence of no turn, left out": sum(question.unknown for _, question in questions),
+        "questions with evidence in several sessions, after repair": sum(
+            len({turn.split(":")[0] for turn in question.evidence}) > 1 for _, question in questions
+        ),
+        "questions repeated word for word in their conversation": sum(n - 1 for n in texts.values()),
+        "queries without a label": sum(query.id not in labelled for query in queries),
+        "queries labelled in part": sum(query.partly_labelled for query in queries),
+    }

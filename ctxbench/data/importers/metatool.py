@@ -1,0 +1,240 @@
+"""MetaTool (ToolE): requests written for one plugin tool, or for two.
+
+Source: https://github.com/HowieHwong/MetaTool (MIT), arXiv 2310.03128.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.importers.files import (
+    OWNER,
+    FileImporter,
+    Source,
+    SourceFile,
+    SourceText,
+    json_entries,
+    json_texts,
+    normal,
+    raise_all,
+    within,
+)
+
+ROWS, PAIRS = "all_clean_data.csv", "multi_tool_query_golden.json"
+TOOLS, MERGED = "plugin_des.json", "big_tool_des.json"
+SINGLE, MULTI = "metatool-single", "metatool-multi"
+COLUMNS = ["Query", "Tool"]
+
+_LABELLING = {
+    SINGLE: (
+        "Each request was written by a language model from the description of one tool, which is the one that is "
+        "required; nobody judged that no other would do. Rows of one text (case and blanks aside) are one query; "
+        "where they name several tools, these are alternatives, since each row says that its tool is enough."
+    ),
+    MULTI: "Both tools are required that the request was written for; nobody judged that no others would do.",
+}
+_GENERAL = (
+    "General tools such as web_requests, search and internetSearch would serve many requests that name another tool: "
+    "no selector reaches 1."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One request: the tools that its rows name, in order, the line it starts in, and for how many rows it stands."""
+
+    id: str
+    text: str
+    tools: tuple[str, ...]
+    line: int
+    rows: int = 1
+
+
+class MetaTool(FileImporter):
+    """`metatool-single` (one tool is enough) and `metatool-multi` (two are needed), over the same 199 tools.
+
+    A tool has no server. Queries are tagged `plugin` or `merged-tool` by what their tools are: single plugins, or
+    several folded into one by the authors. Query ids are `s<row>` and `m<index>`, 0-based; merged rows have the id
+    and text of their first.
+    """
+
+    source = Source(
+        name="metatool",
+        repository="HowieHwong/MetaTool",
+        commit="35e81bb7576826e980c80fed8f8c0a2b4a1e6fbb",
+        date="2024-03-22",
+        paper="arXiv 2310.03128",
+        licence="MIT",
+        files=(
+            SourceFile(
+                path=ROWS,
+                published="dataset/data/all_clean_data.csv",
+                size=2_770_203,
+                sha256="cf2eb0474396677530931def51012da4e88f9f34f655332f04177b2054101baf",
+            ),
+            SourceFile(
+                path=PAIRS,
+                published="dataset/data/multi_tool_query_golden.json",
+                size=112_358,
+                sha256="ef37d10a8cb5b41435d6ea3ae29819afdb8d6db0852268830e5ee77259507f51",
+            ),
+            SourceFile(
+                path=TOOLS,
+                published="dataset/plugin_des.json",
+                size=22_484,
+                sha256="c446ade5acfb8e16c477124250665021e63b11bf6cb232db04fc9ba6bed0389a",
+            ),
+            SourceFile(
+                path=MERGED,
+                published="dataset/big_tool_des.json",
+                size=6_799,
+                sha256="dcb6b4d2586acaa697d40ac710ceed2c201487b0eb2ea2651f56025bfabc7f5a",
+            ),
+        ),
+    )
+    provides: ClassVar[tuple[str, ...]] = (MULTI, SINGLE)
+
+    def make(self, name: str) -> Dataset:
+        """Make one of the datasets; about a second."""
+        faults: list[Fault] = []
+        described = json_texts(self.read(TOOLS), faults, expected="tools and their descriptions")
+        merged = json_texts(self.read(MERGED), faults, expected="merged tools and their descriptions")
+        single = name == SINGLE
+        read = self.read(ROWS if single else PAIRS)
+        entries = list(_rows(read, faults) if single else _pairs(read, faults))
+        faults += _unknown(entries, described, read)
+        raise_all(faults, "MetaTool")
+        used = _joined(entries) if single else entries
+        return Dataset(
+            name=name,
+            version=self.version,
+            catalog=Catalog(Item(type="tool", name=tool, description=text) for tool, text in described.items()),
+            queries=tuple(_query(entry, frozenset(merged)) for entry in used),
+            labels=tuple(label for entry in used for label in _labels(entry, alternatives=single)),
+            about=self.about(
+                ROWS if single else PAIRS,
+                TOOLS,
+                MERGED,
+                labelling=_LABELLING[name],
+                counted=_counted(entries, used, tools=len(described)),
+                remarks=[_GENERAL, *(_frequencies(used) if single else [])],
+            ),
+        )
+
+
+def _rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
+    """The rows of the CSV; one may go over several lines.
+
+    A broken quote ends the reading: what follows it cannot be told from what stands in it.
+    """
+    reader = csv.reader(io.StringIO(source.text, newline=""), strict=True)
+    begin, number = 1, -1
+    try:
+        for fields in reader:
+            line, begin = begin, reader.line_num + 1
+            if number < 0:
+                number = 0
+                if fields != COLUMNS:
+                    what = f"the first line must be {','.join(COLUMNS)}, got {fields!r:.60}"
+                    faults.append(Fault(what, source.path, line))
+                continue
+            if len(fields) == len(COLUMNS) and all(field.strip() for field in fields):
+                yield _Entry(id=f"s{number}", text=fields[0], tools=(fields[1],), line=line)
+            elif fields:
+                what = f"expected {len(COLUMNS)} fields that are not empty, {' and '.join(COLUMNS)}; got {fields!r:.80}"
+                faults.append(Fault(what, source.path, line))
+            number += 1
+    except csv.Error as error:
+        what = f"malformed CSV: {error}; the record that starts here has a quote that is not closed, or not doubled"
+        faults.append(Fault(what, source.path, begin))
+    if number < 0 and not faults:
+        faults.append(Fault(f"the file is empty; expected {','.join(COLUMNS)} and one request a record", source.path))
+
+
+def _pairs(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
+    """The requests for two tools."""
+    for number, row in enumerate(json_entries(source, faults, expected="objects with query and tool")):
+        text = row.take("query", str, "", required=True)
+        tools = within(row, "tool", list)
+        if len(tools) != 2 or not all(isinstance(tool, str) for tool in tools) or tools[0] == tools[1]:
+            row.fault(f"field 'tool' must be two different names, got {tools!r:.60}")
+            continue
+        yield _Entry(id=f"m{number}", text=text, tools=tuple(tools), line=row.line)
+
+
+def _unknown(entries: Sequence[_Entry], described: Mapping[str, str], source: SourceText) -> Iterator[Fault]:
+    """A fault for each name that no tool has, where it stands first."""
+    lines: dict[str, list[int]] = {}
+    for entry in entries:
+        for tool in entry.tools:
+            if tool not in described:
+                lines.setdefault(tool, []).append(entry.line)
+    for tool, places in lines.items():
+        what = f"{len(places)} queries name tool {tool!r}, which {TOOLS} does not hold{suggest(tool, described)}"
+        yield Fault(what, source.path, places[0])
+
+
+def _joined(entries: Sequence[_Entry]) -> list[_Entry]:
+    """The entries with those of one text made one, in the place of the first."""
+    by_text: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        by_text.setdefault(normal(entry.text), []).append(entry)
+    return [
+        _Entry(
+            id=same[0].id,
+            text=same[0].text,
+            tools=tuple(dict.fromkeys(tool for entry in same for tool in entry.tools)),
+            line=same[0].line,
+            rows=len(same),
+        )
+        for same in by_text.values()
+    ]
+
+
+def _query(entry: _Entry, merged: frozenset[str]) -> DatasetQuery:
+    kinds = dict.fromkeys("merged-tool" if tool in merged else "plugin" for tool in entry.tools)
+    return DatasetQuery(request=Request(id=entry.id, text=entry.text), split=split_of(entry.id), tags=tuple(kinds))
+
+
+def _labels(entry: _Entry, *, alternatives: bool) -> Iterator[Label]:
+    group = "rows" if alternatives and len(entry.tools) > 1 else ""
+    for tool in entry.tools:
+        yield Label(entry.id, ItemKey("tool", None, tool), Grade.REQUIRED, alternatives=group, source=OWNER)
+
+
+def _counted(entries: Sequence[_Entry], used: Sequence[_Entry], *, tools: int) -> dict[str, int]:
+    required = {tool for entry in used for tool in entry.tools}
+    return {
+        "rows": len(entries),
+        "rows merged into another": len(entries) - len(used),
+        "texts of several rows": sum(entry.rows > 1 for entry in used),
+        "texts of several rows that name different tools": sum(e.rows > 1 and len(e.tools) > 1 for e in used),
+        "queries that hold the name of their tool": sum(_names_its_tool(entry) for entry in used),
+        "queries with an unfilled slot such as [topic]": sum("[" in entry.text for entry in used),
+        "tools that no query requires": tools - len(required),
+    }
+
+
+def _names_its_tool(entry: _Entry) -> bool:
+    text = entry.text.casefold()
+    return any(tool.casefold() in text for tool in entry.tools)
+
+
+def _frequencies(used: Sequence[_Entry]) -> list[str]:
+    times = Counter(tool for entry in used for tool in entry.tools).most_common()
+    if not times:
+        return []
+    (most, high), (least, low) = times[0], times[-1]
+    text = f"Tools are far from equally frequent: {high} queries require {most}, {low} require {least}; "
+    return [text + "a mean over queries is mostly about the frequent ones."]

@@ -1,0 +1,253 @@
+"""ToolLens: short requests for several of 464 web APIs.
+
+Source: https://github.com/quchangle1/COLT (no licence stated), arXiv 2405.16089.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import Fault
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.importers.files import OWNER, FileImporter, Source, SourceFile, SourceText, raise_all
+from ctxbench.jsonio import iter_jsonl
+from ctxbench.sources.rows import Row
+
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+QRELS = {"tuning": "qrels/train.tsv", "test": "qrels/test.tsv"}
+HEADER = ["query-id", "corpus-id", "score"]
+
+_TEXT = re.compile(
+    r"category_name:(?P<category>.*?), tool_name:(?P<tool>.*?), api_name:(?P<api>.*?), "
+    r"api_description:(?P<description>.*?), required_params: (?P<rest>.*)",
+    re.DOTALL,
+)
+_TYPES = {"STRING": "string", "NUMBER": "number", "BOOLEAN": "boolean", "OBJECT": "object", "ARRAY": "array"}
+
+_LABELLING = (
+    "Required are the APIs of the scene (a set of APIs) that a language model wrote the request from. Requests were "
+    "made short on purpose: the text often does not call for every API that is required."
+)
+_REMARKS = (
+    (
+        "The publisher's train split is `tuning`, its test split is `test`. Every set of APIs that a test query "
+        "requires is required by tuning queries as well: what was trained on `tuning` knows the answers by heart, and "
+        "only figures of what was not may be compared with others."
+    ),
+    "Many APIs do nearly the same (places, geolocation, currencies), and one of them is labelled.",
+    (
+        "Schemas are made of the published lists of parameters; required and optional ones have name, type and "
+        "description there. The publisher's return schemas are left out."
+    ),
+)
+
+
+class ToolLens(FileImporter):
+    """`toollens`: an item is an API, a tool without a server named `<tool_name> <api_name>`.
+
+    Ids of queries are the publisher's; those of items stand in their metadata.
+    """
+
+    source = Source(
+        name="toollens",
+        repository="quchangle1/COLT",
+        commit="bbec292c38cabe3fbae098f50cc31b2e9f7e8fca",
+        date="2024-11-06",
+        paper="arXiv 2405.16089",
+        licence="none stated by the publisher; for evaluation on your machine only, do not pass it on",
+        files=(
+            SourceFile(
+                path=CORPUS,
+                published="datasets/ToolLens/corpus.jsonl",
+                size=254_241,
+                sha256="6e3c28dedd464e6dce86a0643f88277083eca3cf76570fc5acbf76afd4f15c42",
+            ),
+            SourceFile(
+                path=QUERIES,
+                published="datasets/ToolLens/queries.jsonl",
+                size=3_388_831,
+                sha256="4674a388d5e00f05814dce4c9f9cfb537b514b05e1bb1ec4ac1d1c7a02c22376",
+            ),
+            SourceFile(
+                path=QRELS["test"],
+                published="datasets/ToolLens/qrels/test.tsv",
+                size=54_389,
+                sha256="ec1a7fe340747480ca1e54740ed304802cb7f6901cfdde74e58f8d379c22756f",
+            ),
+            SourceFile(
+                path=QRELS["tuning"],
+                published="datasets/ToolLens/qrels/train.tsv",
+                size=488_394,
+                sha256="831db5a97410dd0fbe66228bfd32b58f847dd329bd6f117fba2e834eebaf2fa4",
+            ),
+        ),
+    )
+    provides: ClassVar[tuple[str, ...]] = ("toollens",)
+
+    def make(self, name: str) -> Dataset:
+        """Make the dataset; about two seconds."""
+        faults: list[Fault] = []
+        items = _items(self.read(CORPUS), faults)
+        texts = _texts(self.read(QUERIES), faults)
+        known = {item_id: item.key for item_id, item in items.items()}
+        rows = {split: _qrels(self.read(path), texts, known, faults) for split, path in QRELS.items()}
+        split_of_query = _splits(rows, texts, faults)
+        raise_all(faults, "ToolLens")
+        labels = [
+            Label(query, known[item], Grade.REQUIRED, source=OWNER)
+            for split in rows
+            for query, item in dict.fromkeys(rows[split])
+        ]
+        return Dataset(
+            name=name,
+            version=self.version,
+            catalog=Catalog(items.values()),
+            queries=tuple(
+                DatasetQuery(request=Request(id=query, text=text), split=split_of_query[query])
+                for query, text in texts.items()
+            ),
+            labels=tuple(labels),
+            about=self.about(
+                CORPUS,
+                QUERIES,
+                *QRELS.values(),
+                labelling=_LABELLING,
+                counted=_counted(items.values(), texts, rows),
+                remarks=_REMARKS,
+            ),
+        )
+
+
+def _items(source: SourceText, faults: list[Fault]) -> dict[str, Item]:
+    """The APIs by the publisher's id, in file order."""
+    items: dict[str, Item] = {}
+    taken: set[ItemKey] = set()
+    for line, data in iter_jsonl(source.path, faults):
+        row = Row(data, faults, source.path, line)
+        item_id = row.take("_id", str, "", required=True)
+        item = _item(item_id, row)
+        if item is None:
+            continue
+        if item_id in items or item.key in taken:
+            row.fault(f"item {item_id!r} ({item.name}) stands twice; expected different ids and names")
+        items[item_id] = item
+        taken.add(item.key)
+    return items
+
+
+def _item(item_id: str, row: Row) -> Item | None:
+    """An API from its flat text; None if the text has another form, which is a fault."""
+    found = _TEXT.match(row.take("text", str, ""))
+    schema = found and _schema(found["rest"])
+    if not found or not schema:
+        row.fault(
+            "field 'text' must read category_name:..., tool_name:..., api_name:..., api_description:..., "
+            "required_params: [...], optional_params: [...], return_schema: ..., the lists in JSON"
+        )
+        return None
+    return Item(
+        type="tool",
+        name=f"{found['tool']} {found['api']}",
+        description=found["description"],
+        schema=schema,
+        metadata={"id": item_id, "category": found["category"], "tool": found["tool"], "api": found["api"]},
+    )
+
+
+def _schema(text: str) -> dict[str, Any] | None:
+    """A JSON schema of `[...], optional_params: [...], ...`; None if it does not read so."""
+    decoder = json.JSONDecoder()
+    try:
+        required, end = decoder.raw_decode(text)
+        before, _, rest = text[end:].partition("optional_params: ")
+        optional, _ = decoder.raw_decode(rest)
+        if before.strip() != ",":
+            return None
+        properties = {}
+        for parameter in [*required, *optional]:
+            kind = _TYPES.get(parameter["type"].upper(), "string")  # of dates and choices, too, as they are sent
+            properties[parameter["name"]] = {"type": kind, "description": parameter["description"]}
+        names = [parameter["name"] for parameter in required]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return {"type": "object", "properties": properties, "required": names}
+
+
+def _texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
+    """The queries' texts by id, in file order."""
+    texts: dict[str, str] = {}
+    for line, data in iter_jsonl(source.path, faults):
+        row = Row(data, faults, source.path, line)
+        query = row.take("_id", str, "", required=True)
+        if query in texts:
+            row.fault(f"query {query!r} stands twice; expected different ids")
+        texts[query] = row.take("text", str, "", required=True)
+    return texts
+
+
+def _qrels(
+    source: SourceText, texts: Mapping[str, str], known: Mapping[str, ItemKey], faults: list[Fault]
+) -> list[tuple[str, str]]:
+    """The (query, item) rows of one split, repeated ones included."""
+    rows = []
+    lines = source.text.split("\n")
+    if lines[0].rstrip("\r").split("\t") != HEADER:
+        what = f"the first line must be {' '.join(HEADER)}, separated by tabs; got {lines[0]!r:.60}"
+        faults.append(Fault(what, source.path, 1))
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
+        fields = line.rstrip("\r").split("\t")
+        if len(fields) != len(HEADER):
+            what = f"expected {len(HEADER)} fields separated by tabs, got {len(fields)}"
+            faults.append(Fault(what, source.path, number))
+            continue
+        query, item, score = fields
+        if query not in texts:
+            what = f"a label is for query {query!r}, which {QUERIES} does not hold"
+            faults.append(Fault(what, source.path, number))
+        if item not in known:
+            what = f"a label names item {item!r}, which {CORPUS} does not hold"
+            faults.append(Fault(what, source.path, number))
+        if score != "1":
+            faults.append(Fault(f"score must be 1, got {score!r}", source.path, number))
+        rows.append((query, item))
+    return rows
+
+
+def _splits(
+    rows: Mapping[str, Sequence[tuple[str, str]]], texts: Mapping[str, str], faults: list[Fault]
+) -> dict[str, str]:
+    """The split of each query: that of its labels, or of its id's hash if it has none. Labels in both are a fault."""
+    splits: dict[str, str] = {}
+    for split, labels in rows.items():
+        for query, _ in labels:
+            if splits.setdefault(query, split) != split:
+                faults.append(Fault(f"query {query!r} has labels in both {' and '.join(QRELS.values())}"))
+    return {query: splits.get(query) or split_of(query) for query in texts}
+
+
+def _counted(
+    items: Collection[Item], texts: Mapping[str, str], rows: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, int]:
+    sets: dict[str, set[frozenset[str]]] = {}
+    for split, labels in rows.items():
+        by_query: dict[str, set[str]] = {}
+        for query, item in labels:
+            by_query.setdefault(query, set()).add(item)
+        sets[split] = {frozenset(required) for required in by_query.values()}
+    required = {item for labels in rows.values() for _, item in labels}
+    return {
+        **{f"repeated label rows in {split}, collapsed": len(rows[split]) - len(set(rows[split])) for split in rows},
+        **{f"different sets of required items in {split}": len(sets[split]) for split in rows},
+        "sets of test that tuning has, too": len(sets["test"] & sets["tuning"]),
+        "queries without a label": len(texts) - len({query for labels in rows.values() for query, _ in labels}),
+        "items that no query requires": len(items) - len(required),
+    }

@@ -1,0 +1,160 @@
+"""The folder of a dataset that is labelled: its log, its queue, and the dataset kept in step with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.files import CARD
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.labelling.answers import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
+from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.queue import Queue, extended, make_queue
+from ctxbench.data.labelling.review import patched
+from ctxbench.data.labelling.session import Session
+from ctxbench.data.labelling.sources import with_sources
+from ctxbench.data.labelling.weights import write_weights
+from ctxbench.fileio import exclusive
+
+
+@dataclass(eq=False)
+class LabelFolder:
+    """A dataset's folder with its log of answers; made by `opened`.
+
+    Attributes:
+        path: the folder.
+        dataset: with all answers of the log in it.
+        log: of answers.
+        notes: what was found and done on opening, one line each.
+        left: queries whose answers do not count, since their labels were changed by other means.
+    """
+
+    path: Path
+    dataset: Dataset
+    log: AnswerLog
+    notes: list[str]
+    left: tuple[str, ...] = ()
+
+    def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> Session:
+        """A session that goes on where the last one ended; the first one draws the sample.
+
+        Args:
+            predictor: over this folder's dataset.
+            seed: of the sample; of the first session only.
+            focus: the figures that the sample is to narrow; of the first session only.
+
+        Raises:
+            ParameterError: the sample is drawn already, for other figures, or it is lost.
+        """
+        path = self.path / FOLDER / QUEUE
+        queue = Queue.read(path)
+        if queue is not None and focus and set(focus) != set(queue.focus):
+            drawn = ", ".join(queue.focus) or "all figures"
+            raise ParameterError(
+                f"the sample in {path} was drawn to narrow {drawn}, and answers are weighed by it; leave --figure out"
+            )
+        if queue is None and any(answer.stratum >= 0 for answer in active(self.log.answers)):
+            raise ParameterError(
+                f"{path} is missing: it says which queries were drawn, and without it the answers in {self.log.path} "
+                "have no weights; bring it back from a copy, or, to draw a new sample, move the answers away: their "
+                "labels are in the dataset, but count as known from then on, so that figures lean to what was asked"
+            )
+        none = Queue(selectors=predictor.pool.names, seed=seed, strata=())
+        open_ = Session(predictor, none, self.log, left=self.left).unsettled()
+        if queue is None:
+            made = make_queue(predictor, open_, seed=seed, focus=focus)
+        else:
+            answered = {answer.query for answer in self.log.answers}
+            made = extended(queue, predictor, [query for query in open_ if query not in answered])
+        if made is not queue:
+            made.write(path)
+        return Session(predictor, made, self.log, left=self.left)
+
+    def save(self, session: Session | None = None) -> Applied:
+        """Put the answers into the dataset's files, as they are by now; weights go beside the log.
+
+        The card says then how many labels come from where.
+
+        Raises:
+            ParameterError: the dataset was frozen meanwhile.
+            StorageError: the folder cannot be written; the log is safe.
+        """
+        # Read anew: whatever else was written into the folder since it was opened stays.
+        dataset = read_dataset(self.path)
+        refuse_frozen(dataset, self.path)
+        applied = apply_answers(dataset, self.log.answers)
+        made = with_sources(applied.dataset) if self.log.answers else applied.dataset
+        if made is not dataset:
+            write_dataset(made, self.path)
+        self.dataset, self.left = made, applied.left
+        if session is not None:
+            found = session.sample().weights()
+            write_weights(self.path, {q: round(w, 6) for q, w in found.items()}, session.queue.stratum_of())
+        return applied
+
+    def correct(self, patch: Path) -> int:
+        """Apply a patch of `data review` to the dataset's files; how many labels it changed.
+
+        Raises:
+            InputError: the patch is not valid, or a label is not what it says it was; nothing is applied.
+            StorageError: a file cannot be read or written.
+        """
+        made, changed = patched(self.dataset, patch)
+        self.dataset = with_sources(made)
+        write_dataset(self.dataset, self.path)
+        return changed
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[LabelFolder]:
+    """Open the folder of a dataset to label it; nobody else can meanwhile. Answers not in the files yet get there.
+
+    Raises:
+        ParameterError: it is frozen, no folder of a dataset, or open in another session.
+        InputError: the dataset or the log is not valid.
+    """
+    if not (path / CARD).is_file():
+        raise ParameterError(
+            f"{path} is no folder of a dataset; labels are written into one: copy a named dataset with "
+            "`ctxbench data import NAME --out FOLDER`, or import a log with `ctxbench data import traces`"
+        )
+    lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
+
+    def taken() -> None:
+        raise ParameterError(f"{path} is being labelled by another session; wait for its end")
+
+    with exclusive(lock, waiting=taken):
+        dataset = read_dataset(path)
+        refuse_frozen(dataset, path)
+        log = AnswerLog(path / FOLDER / LOG)
+        notes = [log.repaired] if log.repaired else []
+        folder = LabelFolder(path=path, dataset=dataset, log=log, notes=notes)
+        applied = folder.save()
+        if applied.changed:
+            notes.append(f"{len(applied.changed)} queries answered earlier are now in the dataset's files")
+        if applied.left:
+            which = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")
+            notes.append(
+                f"{len(applied.left)} answered queries were changed by other means and are left alone: {which}"
+            )
+        if applied.gone:
+            notes.append(f"{len(applied.gone)} answered queries are no longer in the dataset")
+        yield folder
+
+
+def refuse_frozen(dataset: Dataset, path: Path) -> None:
+    """A frozen dataset is not changed.
+
+    Raises:
+        ParameterError: it is frozen.
+    """
+    if dataset.about.get("frozen"):
+        raise ParameterError(
+            f"dataset {path} is frozen and must stay as it is; copy the folder, take `frozen` out of the copy's card, "
+            "give it a new version, and work on that"
+        )

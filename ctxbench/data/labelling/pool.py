@@ -1,0 +1,234 @@
+"""Pools: what several selectors offer for every query of a dataset, and what its log says, side by side."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ctxbench.bench.config import examine
+from ctxbench.bench.dataset_run import answered
+from ctxbench.bench.provenance import code_hash, versions
+from ctxbench.bench.results import content_key
+from ctxbench.bench.slices import Slice
+from ctxbench.cache import cache_dir, read_sealed, write_sealed
+from ctxbench.core.candidates import Origin
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch
+from ctxbench.core.stages import Resources
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import Label
+from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.selectors.base import Selector
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.pipelines import PipelineSelector
+
+SELECTORS = ("bm25", "dense", "semantic/documents")
+DEPTH = 20  # places of a ranking that are looked at
+ALIKE = 0.7  # share of words, rare ones counting more, that two items have in common from which one may stand in
+ALIKE_NAMED = 0.5  # the same where their names start with the same word, which for tools is what they do
+BLOCK = 256  # queries whose answers are kept in one file, so that an interrupted start goes on
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Offers:
+    """What one selector answers, by query of the dataset, as catalog positions.
+
+    Attributes:
+        name: of the selector.
+        offered: what would stand in the prompt, what the session holds included.
+        ranking: the best `DEPTH` found by search, best first, chosen or not.
+        scores: of the ranking.
+        failed: how many queries it failed on; these offer what the session holds.
+    """
+
+    name: str
+    offered: tuple[frozenset[int], ...]
+    ranking: tuple[tuple[int, ...], ...]
+    scores: tuple[tuple[float, ...], ...]
+    failed: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pool:
+    """A dataset with what selectors offer for its queries and what its log says.
+
+    Attributes:
+        dataset: the queries, in order.
+        offers: one a selector.
+        exposures: what the log offered and saw called, by query id; queries of no log are not in it.
+    """
+
+    dataset: Dataset
+    offers: tuple[Offers, ...]
+    exposures: Mapping[str, Exposure] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The selectors."""
+        return tuple(one.name for one in self.offers)
+
+    @cached_property
+    def row(self) -> dict[str, int]:
+        """The place of every query by its id."""
+        return {query.id: place for place, query in enumerate(self.dataset.queries)}
+
+    @cached_property
+    def likenesses(self) -> Likenesses:
+        """Which items of the catalog may stand for each other."""
+        return Likenesses(self.dataset.catalog)
+
+    def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
+        """The requirements that labels state: of each, the catalog positions that meet it."""
+        position = self.dataset.catalog.position
+        found: dict[str, list[int]] = {}
+        for label in labels:
+            if label.grade == 2:
+                key = f"a{label.alternatives}" if label.alternatives else f"i{label.item.id}"
+                found.setdefault(key, []).append(position(label.item))
+        return [tuple(members) for members in found.values()]
+
+    def complete(self, row: int, groups: Sequence[tuple[int, ...]]) -> tuple[bool, ...]:
+        """By selector, whether it offers what is required of the query in `row`."""
+        return tuple(all(any(i in one.offered[row] for i in group) for group in groups) for one in self.offers)
+
+
+class Likenesses:
+    """Pairs of items of one type that may stand for each other: by name, or by much the same words."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._words = [_words(item) for item in catalog]
+        self._names = [_name_words(item) for item in catalog]
+        self._holding: dict[str, list[int]] = {}
+        for place, words in enumerate(self._words):
+            for word in words:
+                self._holding.setdefault(word, []).append(place)
+        self._known: dict[int, tuple[int, ...]] = {}
+
+    def of(self, place: int) -> tuple[int, ...]:
+        """Positions of the items like the one at `place`, most alike first; itself not among them."""
+        if place not in self._known:
+            self._known[place] = tuple(self._found(place))
+        return self._known[place]
+
+    def _found(self, place: int) -> Iterator[int]:
+        mine, item = self._words[place], self._catalog[place]
+        common: dict[int, float] = {}
+        for word in mine:
+            for other in self._holding[word]:
+                common[other] = common.get(other, 0.0) + self._worth(word)
+        scored = []
+        for other, shared in common.items():
+            if other == place or self._catalog[other].type != item.type:
+                continue
+            share = shared / (self._sum(mine) + self._sum(self._words[other]) - shared)
+            same = self._names[other] == self._names[place]
+            if same or share >= (ALIKE_NAMED if self._names[other][0] == self._names[place][0] else ALIKE):
+                scored.append((-share, other))
+        yield from (other for _, other in sorted(scored))
+
+    def _worth(self, word: str) -> float:
+        return math.log(1.0 + len(self._words) / len(self._holding[word]))
+
+    def _sum(self, words: frozenset[str]) -> float:
+        return math.fsum(self._worth(word) for word in words)
+
+
+def _words(item: Item) -> frozenset[str]:
+    return frozenset(word.lower() for word in re.findall(r"[^\W_]+", item.search_text))
+
+
+def _name_words(item: Item) -> tuple[str, ...]:
+    return tuple(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", item.name)) or (item.name,)
+
+
+def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Selector]:
+    """Open selectors: shipped ones as `name` or `name/preset`, or all those of an experiment in YAML.
+
+    Raises:
+        UserError: one is unknown or faulty, or two have one name.
+    """
+    made: dict[str, Selector] = {}
+    for text in names:
+        if text.endswith((".yaml", ".yml")):
+            experiment, faults = examine(Path(text))
+            if faults:
+                raise InputError(faults)
+            found = experiment.make_selectors(resources, {})
+        else:
+            shipped, preset = find_definition(text)
+            pipeline = shipped.pipeline(shipped.values(preset))
+            found = {text: PipelineSelector(text, pipeline, resources)}
+        for name, selector in found.items():
+            if name in made:
+                raise ParameterError(f"two selectors are called {name!r}; name each once")
+            made[name] = selector
+    if not made:
+        raise ParameterError("no selector is named; expected one or more, such as bm25")
+    return made
+
+
+def make_pool(
+    dataset: Dataset,
+    selectors: Mapping[str, Selector],
+    *,
+    exposures: Mapping[str, Exposure],
+    progress: Callable[[str, int, int], None] = lambda _text, _done, _total: None,
+) -> Pool:
+    """Ask every selector for every query; answers of an earlier call are taken from the cache.
+
+    Raises:
+        UserError: a selector of ours fails.
+    """
+    offers = []
+    for name, selector in selectors.items():
+        parts = []
+        for first in range(0, len(dataset), BLOCK):
+            parts.append(_block(dataset, selector, first))
+            progress(f"asking {name}", min(first + BLOCK, len(dataset)), len(dataset))
+        offers.append(_offers(name, parts))
+    return Pool(dataset=dataset, offers=tuple(offers), exposures=exposures)
+
+
+def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
+    """The answers for some queries, in the order of the dataset, from the cache if they are there.
+
+    Failures are not kept, so that a later start asks again.
+    """
+    batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
+    key = content_key(2, batch.key, selector.describe(), code_hash(), versions())
+    path = cache_dir() / "labelling" / key
+    kept = read_sealed(path)
+    if kept is not None:
+        return Slice.from_bytes(kept, path)
+    made = answered(selector, batch)
+    if not made.errors:
+        write_sealed(path, made.to_bytes(timed=False))
+    return made
+
+
+def _offers(name: str, parts: Sequence[Slice]) -> Offers:
+    offered: list[frozenset[int]] = []
+    ranking: list[tuple[int, ...]] = []
+    scores: list[tuple[float, ...]] = []
+    for part in parts:
+        table = part.candidates
+        for row in range(len(part.queries)):
+            rows = table.rows(row)
+            items, chosen = table.item[rows], table.chosen[rows]
+            found = (table.origin[rows] == Origin.SEARCH).nonzero()[0][:DEPTH]
+            offered.append(frozenset(items[chosen].tolist()))
+            ranking.append(tuple(items[found].tolist()))
+            scores.append(tuple(table.score[rows][found].tolist()))
+    return Offers(
+        name=name,
+        offered=tuple(offered),
+        ranking=tuple(ranking),
+        scores=tuple(scores),
+        failed=sum(len(part.errors) for part in parts),
+    )

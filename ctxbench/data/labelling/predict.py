@@ -1,0 +1,252 @@
+"""Guesses at what a query needs, before anyone answers. They decide what is asked first, never what is estimated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.data.labelling.calibration import Case, Cases, Correction, Emulator, corrected
+from ctxbench.data.labelling.pool import Pool
+
+# Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
+# where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
+_ENDS = (1, 2, 3, 5, 10, 20, 40)  # last place of each bucket
+_BESIDE = (0.30, 0.12, 0.08, 0.05, 0.025, 0.01, 0.004)
+_ALONE = (0.50, 0.18, 0.10, 0.06, 0.03, 0.012, 0.005)
+_WORTH = 40.0  # how many observations a first guess is worth
+_CALLED = 0.93  # that what was called was needed
+_STANDS_IN = 0.5  # that an item like a needed one would do as well
+_PASSED_OVER = 0.15  # factor for an item that the model was offered and did not call
+_SIGNAL = 3.0  # factor on the odds of anything that was not offered where the log shows signs of a miss
+_WANTED = 0.8  # that what the model named without being offered it was needed
+_NEEDS = 1.3  # items that a request needs, before anything is known
+_LACKING = 0.15  # items that it lacks beside what was called, at the least
+_OUTSIDE = 0.01  # that something is needed which no selector ranks
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Guess:
+    """What is guessed of one query.
+
+    Attributes:
+        needed: items that may be needed by catalog position, with the chance of each; what was called is not in it.
+        called: what was called.
+        outside: chance that something else is needed.
+    """
+
+    needed: Mapping[int, float]
+    called: tuple[int, ...]
+    outside: float
+
+    def ranked(self) -> list[int]:
+        """The items that may be needed, the likeliest first."""
+        return sorted(self.needed, key=lambda item: (-self.needed[item], item))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Guesses:
+    """What is guessed of some queries.
+
+    Attributes:
+        queries: their ids.
+        complete: chance that each selector is complete, shape (n_queries, n_selectors).
+        first, second: by pair of selectors, chance that only the first, only the second is complete, each of shape
+            (n_queries, n_pairs).
+        differ: where the two of a pair offer different items, shape (n_queries, n_pairs).
+        answers: how many answers a query will take, shape (n_queries,).
+    """
+
+    queries: tuple[str, ...]
+    complete: FloatArray
+    first: FloatArray
+    second: FloatArray
+    differ: BoolArray
+    answers: FloatArray
+
+
+def pairs(n: int) -> list[tuple[int, int]]:
+    """All pairs of n selectors, in order."""
+    return [(i, j) for i in range(n) for j in range(i + 1, n)]
+
+
+class Predictor:
+    """Guesses for the queries of a pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._beside, self._alone = _calibrated(pool)
+        self._known: dict[str, Guess] = {}
+        self._learn_needs()
+
+    def guess(self, query_id: str) -> Guess:
+        """What a query may need."""
+        if query_id not in self._known:
+            self._known[query_id] = self._guess(query_id)
+        return self._known[query_id]
+
+    def _guess(self, query_id: str) -> Guess:
+        case = self._case(query_id)
+        labels = self.pool.dataset.labels_of(query_id)
+        if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
+            return Guess(needed={}, called=case.called, outside=1e-6)  # only what might stand for the needed is open
+        return self._guess_of(case)
+
+    def _case(self, query_id: str) -> Case:
+        """What labels and log say of a query."""
+        find = self.pool.dataset.catalog.find
+        exposure = self.pool.exposures.get(query_id)
+        labelled = [find(label.item) for label in self.pool.dataset.labels_of(query_id) if label.grade == 2]
+        seen = [find(key) for key in exposure.called] if exposure else []
+        named = [find(key) for key in exposure.wanted] if exposure else []
+        shown = [find(key) for key in exposure.offered] if exposure else []
+        return Case(
+            row=self.pool.row[query_id],
+            called=tuple(dict.fromkeys(place for place in (*labelled, *seen) if place is not None)),
+            shown=frozenset(place for place in shown if place is not None) if exposure else None,
+            signals=exposure is not None and bool(exposure.signals),
+            wanted=tuple(place for place in named if place is not None),
+        )
+
+    def _guess_of(self, case: Case) -> Guess:
+        called, shown = case.called, case.shown or frozenset()
+        table = self._beside if called else self._alone
+        like_called = {other for item in called for other in self.pool.likenesses.of(item)}
+        needed = {}
+        for place, item in enumerate(candidates(self.pool, case.row), start=1):
+            if item in called:
+                continue
+            chance = table[_bucket(place)]
+            if item in shown:
+                chance *= _PASSED_OVER if called else 0.5
+            elif case.signals:
+                odds = _SIGNAL * chance / (1.0 - chance)
+                chance = odds / (1.0 + odds)
+            if item in like_called:
+                chance *= 0.3  # one of the two is enough
+            needed[item] = min(chance, 0.9)
+        outside = _OUTSIDE * (_SIGNAL if case.signals else 1.0)
+        mass = sum(needed.values()) + outside
+        lacking = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
+        scale = min(max(lacking / mass, 0.2), 5.0)
+        needed = {item: min(chance * scale, 0.9) for item, chance in needed.items()}
+        needed |= {item: _WANTED for item in case.wanted if item not in called}
+        return Guess(needed=needed, called=called, outside=min(outside * scale, 0.5))
+
+    def _needs(self, row: int) -> float:
+        """How many items a request of this length needs, by the fully labelled queries."""
+        words = len(self.pool.dataset.queries[row].request.text.split())
+        return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
+
+    def _learn_needs(self) -> None:
+        known = self.pool.dataset.judged()
+        words = np.array([len(query.request.text.split()) for query in known.queries], dtype=np.float64)
+        needs = np.array(
+            [len(self.pool.groups(known.labels_of(query.id))) for query in known.queries], dtype=np.float64
+        )
+        self._mean_words = float(words.mean()) if len(words) else 0.0
+        self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
+        away = words - self._mean_words
+        square = float((away**2).sum()) + _WORTH * self._mean_words
+        self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
+
+    def guesses(self, queries: Iterable[str]) -> Guesses:
+        """The chances that selectors are complete, for several queries."""
+        ids = tuple(queries)
+        n, both = len(self.pool.offers), pairs(len(self.pool.offers))
+        sets = [(i,) for i in range(n)] + both
+        found = [self.guess(query_id) for query_id in ids]
+        cases = self._cases([self._case(query_id) for query_id in ids], found, sets)
+        chances = corrected(self._correction, cases)
+        complete, together = chances[:, :n], chances[:, n:]
+        first = np.maximum(complete[:, [i for i, _ in both]] - together, 0.0)
+        second = np.maximum(complete[:, [j for _, j in both]] - together, 0.0)
+        differ = np.zeros((len(ids), len(both)), dtype=np.bool_)
+        for column, (i, j) in enumerate(both):
+            one, other = self.pool.offers[i].offered, self.pool.offers[j].offered
+            differ[:, column] = [one[case.row] != other[case.row] for case in cases.cases]
+        wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
+        lacking = np.array([sum(guess.needed.values()) for guess in found])
+        return Guesses(
+            queries=ids,
+            complete=complete,
+            first=first * differ,
+            second=second * differ,
+            differ=differ,
+            answers=1.0 + lacking + wrong,
+        )
+
+    def _cases(self, cases: Sequence[Case], guesses: Sequence[Guess], sets: Sequence[tuple[int, ...]]) -> Cases:
+        """Cases with the chances that all selectors of each set are complete, as guessed item by item."""
+        chances = np.array(
+            [
+                [self._chance(guess, [self.pool.offers[i].offered[case.row] for i in chosen]) for chosen in sets]
+                for case, guess in zip(cases, guesses, strict=True)
+            ],
+            dtype=np.float64,
+        ).reshape(len(cases), len(sets))
+        return Cases(pool=self.pool, cases=tuple(cases), sets=tuple(sets), chances=chances)
+
+    @cached_property
+    def _correction(self) -> Correction:
+        """What the fully labelled queries say of guesses, each taken as if the log had shown a part of it."""
+        cases = Emulator(self.pool).cases()
+        alone = [(i,) for i in range(len(self.pool.offers))]
+        return Correction.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
+
+    def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
+        """That every one of these offers holds all that is needed; items count as independent of each other."""
+        log = math.log1p(-guess.outside)
+        for item in guess.called:
+            missing = 0.0
+            for one in offered:
+                if item not in one:
+                    stand_in = any(other in one for other in self.pool.likenesses.of(item))
+                    missing = max(missing, _CALLED * (1.0 - _STANDS_IN) if stand_in else _CALLED)
+            log += math.log1p(-missing)
+        for item, chance in guess.needed.items():
+            if any(item not in one for one in offered):
+                log += math.log1p(-chance)
+        return math.exp(log)
+
+
+def candidates(pool: Pool, row: int) -> list[int]:
+    """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order."""
+    score: dict[int, float] = {}
+    for one in pool.offers:
+        for place, item in enumerate(one.ranking[row]):
+            score[item] = score.get(item, 0.0) + 1.0 / (60.0 + place)
+        for item in one.offered[row]:
+            score.setdefault(item, 0.0)
+    return sorted(score, key=lambda item: (-score[item], item))
+
+
+def _bucket(place: int) -> int:
+    return next((number for number, end in enumerate(_ENDS) if place <= end), len(_ENDS) - 1)
+
+
+def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
+    """Chances by bucket of the fused ranking: beside a known requirement, and alone.
+
+    Every requirement of a fully labelled query takes a turn as the one that is known.
+    """
+    hits = np.array([_BESIDE, _ALONE]) * _WORTH
+    seen = np.full((2, len(_ENDS)), _WORTH)
+    for query in pool.dataset.judged().queries:
+        groups = pool.groups(pool.dataset.labels_of(query.id))
+        ranked = candidates(pool, pool.row[query.id])
+        buckets = [_bucket(place) for place in range(1, len(ranked) + 1)]
+        for known in [None, *range(len(groups))]:
+            wanted = {item for number, group in enumerate(groups) if number != known for item in group}
+            told = set(groups[known]) if known is not None else set()
+            kind, weight = (1, 1.0) if known is None else (0, 1.0 / len(groups))
+            for bucket, item in zip(buckets, ranked, strict=True):
+                if item not in told:
+                    seen[kind, bucket] += weight
+                    hits[kind, bucket] += weight * (item in wanted)
+    table = np.clip(hits / seen, 0.001, 0.9).tolist()
+    return table[0], table[1]

@@ -1,0 +1,261 @@
+"""Labels that several selectors contradict, and corrections of them as a patch.
+
+A patch is a file of JSON lines, one changed label each:
+`{"query", "item", "was": {"grade", "via", "alternatives"} or null, "now": the same or null, "why"}`. Null is "no
+label". It is applied whole or not at all: where a label is not what the patch says it was, that is a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import Label
+from ctxbench.data.labelling.pool import DEPTH, Pool
+from ctxbench.data.labelling.regrading import graded, standing_in
+from ctxbench.fileio import write_atomic
+from ctxbench.jsonio import dump_jsonl, iter_jsonl
+
+REVIEW = "review"  # the source of corrected labels
+FAR = 5  # a required item is contradicted if no selector ranks it, or what may replace it, this high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A label, or the lack of one, that all selectors contradict.
+
+    Attributes:
+        query: its id.
+        item: the item.
+        kind: `required but far down` or `first but not required`.
+        label: as it is, or None.
+        ranks: by selector, its 1-based place in the ranking; None where it is not among the best 20.
+        scores: by selector; None where there is no rank.
+        severity: in (0, 1], the mean over selectors of how far down (0 at the top, 1 beyond the ranking), or of the
+            reciprocal rank. Findings are in falling order of it.
+    """
+
+    query: str
+    item: ItemKey
+    kind: str
+    label: Label | None
+    ranks: Mapping[str, int | None]
+    scores: Mapping[str, float | None]
+    severity: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as JSON."""
+        return {
+            "query": self.query,
+            "item": self.item.id,
+            "kind": self.kind,
+            "label": _values(self.label),
+            "ranks": dict(self.ranks),
+            "scores": dict(self.scores),
+            "severity": self.severity,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """One changed label.
+
+    Attributes:
+        query, item: of the label.
+        was, now: the label before and after, None = no label.
+        why: for whoever reads the patch.
+    """
+
+    query: str
+    item: ItemKey
+    was: Label | None
+    now: Label | None
+    why: str = ""
+
+    def as_row(self) -> dict[str, Any]:
+        """The correction as a line of a patch."""
+        row = {"query": self.query, "item": self.item.id, "was": _values(self.was), "now": _values(self.now)}
+        return row | ({"why": self.why} if self.why else {})
+
+
+def _values(label: Label | None) -> dict[str, Any] | None:
+    if label is None:
+        return None
+    return {"grade": label.grade, "via": label.via, "alternatives": label.alternatives}
+
+
+def findings(pool: Pool) -> list[Finding]:
+    """Contradicted labels, worst first; ties in the order of queries and catalog.
+
+    Args:
+        pool: of two selectors or more that rank.
+
+    Raises:
+        ParameterError: one selector contradicts nobody.
+    """
+    if len(pool.offers) < 2:
+        raise ParameterError(f"review needs two selectors or more that agree, got {', '.join(pool.names)}")
+    found: list[Finding] = []
+    for row, query in enumerate(pool.dataset.queries):
+        if any(not one.ranking[row] for one in pool.offers):
+            continue  # failed, or nothing to rank: no evidence
+        labels = pool.dataset.labels_of(query.id)
+        held = {item.key for item in query.request.session or ()}
+        found += _far_down(pool, row, [label for label in labels if label.item not in held])
+        if not query.partly_labelled and (query.needs_nothing or any(label.grade == 2 for label in labels)):
+            found += _first(pool, row, labels)
+    return sorted(found, key=lambda one: -one.severity)
+
+
+def _far_down(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
+    for label in labels:
+        item = pool.dataset.catalog[pool.dataset.catalog.position(label.item)]
+        if label.grade != 2 or item.include != "agent":
+            continue
+        group = [i for i in labels if i == label or (label.alternatives and i.alternatives == label.alternatives)]
+        best = [min((_rank(pool, row, i, n) or DEPTH + 1) for i in group) for n in range(len(pool.offers))]
+        if min(best) > FAR:
+            depth = [(_rank(pool, row, label, n) or DEPTH + 1) - 1 for n in range(len(pool.offers))]
+            severity = sum(depth) / (DEPTH * len(depth))
+            yield _finding(pool, row, label.item, "required but far down", label, severity)
+
+
+def _rank(pool: Pool, row: int, label: Label, selector: int) -> int | None:
+    ranking = pool.offers[selector].ranking[row]
+    place = pool.dataset.catalog.position(label.item)
+    return ranking.index(place) + 1 if place in ranking else None
+
+
+def _first(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
+    top = {one.ranking[row][0] for one in pool.offers}
+    if len(top) > 1:
+        return
+    key = pool.dataset.catalog[top.pop()].key
+    label = next((label for label in labels if label.item == key), None)
+    if label is None or label.grade < 2:
+        yield _finding(
+            pool, row, key, "first but not required", label, 1.0 if label is None else 0.5 + 0.25 * (1 - label.grade)
+        )
+
+
+def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None, severity: float) -> Finding:
+    place = pool.dataset.catalog.position(key)
+    ranks: dict[str, int | None] = {}
+    scores: dict[str, float | None] = {}
+    for one in pool.offers:
+        at = one.ranking[row].index(place) if place in one.ranking[row] else None
+        ranks[one.name] = None if at is None else at + 1
+        scores[one.name] = None if at is None else one.scores[row][at]
+    query = pool.dataset.queries[row].id
+    return Finding(query=query, item=key, kind=kind, label=label, ranks=ranks, scores=scores, severity=severity)
+
+
+def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
+    """The corrections that give an item another grade; a group of alternatives that it leaves with one is none."""
+    labels = {label.item: label for label in dataset.labels_of(query)}
+    return _changes(query, labels, graded(labels, query, item, grade, source=REVIEW), why)
+
+
+def alternative(dataset: Dataset, query: str, item: ItemKey, of: ItemKey, *, why: str = "") -> list[Correction]:
+    """The corrections that let an item stand for a required one.
+
+    Raises:
+        ParameterError: the other item is not required.
+    """
+    labels = {label.item: label for label in dataset.labels_of(query)}
+    other = labels.get(of)
+    if other is None or other.grade != 2 or of == item:
+        raise ParameterError(f"query {query!r}: {of.id!r} is not another required item; name one that is")
+    return _changes(query, labels, standing_in(labels, query, item, of, source=REVIEW), why)
+
+
+def _changes(query: str, old: Mapping[ItemKey, Label], new: Mapping[ItemKey, Label], why: str) -> list[Correction]:
+    return [
+        Correction(query=query, item=key, was=old.get(key), now=new.get(key), why=why)
+        for key in dict.fromkeys([*old, *new])
+        if _values(old.get(key)) != _values(new.get(key))
+    ]
+
+
+def write_patch(corrections: Iterable[Correction], path: Path) -> None:
+    """Write corrections as a patch."""
+    write_atomic(path, dump_jsonl(one.as_row() for one in corrections))
+
+
+def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
+    """The dataset with a patch applied, and how many labels it changes.
+
+    Raises:
+        InputError: a line is no correction, or a label is not what it says it was: all of them, with their lines.
+        StorageError: the file cannot be read.
+    """
+    faults: list[Fault] = []
+    labels = {(label.query, label.item): label for label in dataset.labels}
+    known = {query.id for query in dataset.queries}
+    changed = 0
+    for line, row in iter_jsonl(path, faults):
+        try:
+            key, was, now = _read_row(row)
+        except ParameterError as error:
+            faults.append(Fault(str(error), path, line))
+            continue
+        if key[0] not in known:
+            faults.append(Fault(f"query {key[0]!r} is not in the dataset", path, line))
+            continue
+        if dataset.catalog.find(key[1]) is None:
+            faults.append(Fault(f"item {key[1].id!r} is not in the catalog", path, line))
+            continue
+        current = _values(labels.get(key))
+        if current != was:
+            what = (
+                f"label of {key[1].id!r} for query {key[0]!r} is {_told(current)} now, the patch expects {_told(was)}"
+            )
+            faults.append(Fault(f"{what}: it changed since, decide again", path, line))
+            continue
+        changed += 1
+        if now is None:
+            labels.pop(key, None)
+        else:
+            labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW)
+    if faults:
+        raise InputError(faults, subject=f"patch {path}: nothing was applied")
+    required = {label.query for label in labels.values() if label.grade == 2}
+    queries = tuple(
+        replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
+        for query in dataset.queries
+    )
+    return replace(dataset, queries=queries, labels=tuple(labels.values())), changed
+
+
+def _told(values: Mapping[str, Any] | None) -> str:
+    if values is None:
+        return "not there"
+    group = f" one of {values['alternatives']!r}" if values["alternatives"] else ""
+    return f"{values['grade']} {values['via']}{group}"
+
+
+def _read_row(row: Mapping[str, Any]) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
+    unknown = set(row) - {"query", "item", "was", "now", "why"}
+    if unknown or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
+        raise ParameterError('expected {"query", "item", "was", "now"} and, if wanted, "why"')
+    sides = []
+    for name in ("was", "now"):
+        value = row.get(name)
+        if value is not None and not _is_label(value):
+            raise ParameterError(f'{name!r} must be null or {{"grade": 0 to 2, "via", "alternatives"}}, got {value!r}')
+        sides.append(value)
+    return (row["query"], ItemKey.parse(row["item"])), sides[0], sides[1]
+
+
+def _is_label(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and set(value) == {"grade", "via", "alternatives"}
+        and type(value["grade"]) is int
+        and all(isinstance(value[name], str) for name in ("via", "alternatives"))
+    )

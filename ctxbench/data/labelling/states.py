@@ -1,0 +1,197 @@
+"""What is known of every query of a pool: by the dataset, by the answers, and what they leave in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ctxbench.core.items import ItemKey
+from ctxbench.data.labelling.answers import (
+    PERSON,
+    Answer,
+    State,
+    active,
+    after,
+    in_catalog,
+    state_before,
+    state_of,
+)
+from ctxbench.data.labelling.estimate import Known
+from ctxbench.data.labelling.pool import Pool
+
+TRACE = "trace"  # the source of labels that a log gave
+
+
+class States:
+    """The states of queries, kept in step with the answers.
+
+    Where the dataset's labels were changed by other means, or an item of an answer is no longer in the catalog, the
+    dataset's state counts, not that of the answers.
+    """
+
+    def __init__(self, pool: Pool, answers: Iterable[Answer], *, left: Iterable[str] = ()) -> None:
+        self.pool = pool
+        self._left = set(left)
+        self._entries: dict[str, list[Answer]] = {}
+        self._before: dict[str, State] = {}
+        self._now: dict[str, State] = {}
+        self._answered: set[str] = set()
+        for answer in answers:
+            self._entries.setdefault(answer.query, []).append(answer)
+        for query_id in self._entries:
+            self._refresh(query_id)
+
+    def add(self, answer: Answer) -> None:
+        """Take one more entry of the log."""
+        self._entries.setdefault(answer.query, []).append(answer)
+        self._refresh(answer.query)
+
+    def _refresh(self, query_id: str) -> None:
+        if query_id not in self.pool.row:
+            return
+        standing = active(self._entries[query_id])
+        state = after(self.before(query_id), standing)
+        if query_id in self._left or not in_catalog(state, self.pool.dataset):
+            self._left.add(query_id)
+            state = replace(self._of_dataset(query_id), judged=state.judged, unsure=state.unsure)
+        self._now[query_id] = state
+        (self._answered.add if standing else self._answered.discard)(query_id)
+
+    def _of_dataset(self, query_id: str) -> State:
+        dataset = self.pool.dataset
+        return state_of(dataset, dataset.queries[self.pool.row[query_id]])
+
+    # ------------------------------------------------------------------------------------------ states
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """The queries of the dataset that were answered at all, taken back or not."""
+        return tuple(self._now)
+
+    def logged(self, query_id: str) -> bool:
+        """Whether the log has an entry of a query."""
+        return query_id in self._entries
+
+    def left(self, query_id: str) -> bool:
+        """Whether the answers of a query do not count."""
+        return query_id in self._left
+
+    def now(self, query_id: str) -> State:
+        """What is known of a query by now."""
+        return self._now.get(query_id) or self.before(query_id)
+
+    def before(self, query_id: str) -> State:
+        """What was known of a query before its first answer, as far as its items are still there."""
+        if query_id not in self._before:
+            entries = self._entries.get(query_id)
+            if entries and entries[0].before is not None:
+                found = state_before(entries[0])
+            else:
+                found = self._of_dataset(query_id)
+            self._before[query_id] = found
+        return self._before[query_id]
+
+    # ------------------------------------------------------------------------------------------ known or not
+
+    def through(self, query_id: str) -> bool:
+        """Whether the needs of a query are known, as far as they decide the figures.
+
+        That is: nothing is open by its labels, and of a query that a log or a session labelled, no selector offers an
+        item in place of a needed one which it resembles without someone having said whether it would do.
+        """
+        return self._settled(query_id, self.now(query_id), by_person=query_id in self._answered)
+
+    def through_before(self, query_id: str) -> bool:
+        """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
+        state = self.before(query_id)
+        find = self.pool.dataset.catalog.find
+        there = tuple(label for label in state.labels if find(label.item) is not None)
+        return self._settled(query_id, replace(state, labels=there), by_person=False)
+
+    def _settled(self, query_id: str, state: State, *, by_person: bool) -> bool:
+        if _unknown(state):
+            return False
+        strict = not by_person and not any(label.source == TRACE for label in state.required)
+        return strict or self.undecided(query_id, state, again=True) is None
+
+    def waits(self, query_id: str) -> bool:
+        """Whether something of a query is to be asked that was not skipped."""
+        if self.left(query_id) or self.through(query_id):
+            return False
+        state = self.now(query_id)
+        return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
+
+    def known(self, query_id: str) -> Known | None:
+        """What is known of a query, what is in doubt included; None where it has not been asked to its end."""
+        state = self.now(query_id)
+        row, groups = self.pool.row[query_id], self.pool.groups(state.labels)
+        if self.through(query_id):
+            return Known(needs=bool(groups), complete=self.pool.complete(row, groups))
+        if query_id not in self._answered:
+            return None
+        if not _unknown(state):
+            return _in_doubt(self.pool.complete(row, groups), self.pool.complete(row, self._granted(groups, state)))
+        if not (state.skipped or self.left(query_id)):
+            return None
+        said = self.pool.groups([label for label in state.required if label.source == PERSON])
+        return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(said, state)))
+
+    def nothing_sure(self) -> Known:
+        """A query of which everything is in doubt."""
+        n = len(self.pool.offers)
+        return _in_doubt((False,) * n, (True,) * n)
+
+    def _granted(self, groups: Sequence[tuple[int, ...]], state: State) -> list[tuple[int, ...]]:
+        """The groups as if all that was not asked about would do as well."""
+        asked = self._asked(state)
+        return [
+            (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked))
+            for group in groups
+        ]
+
+    # ------------------------------------------------------------------------------------------ alternatives
+
+    def undecided(self, query_id: str, state: State, *, again: bool = False) -> tuple[int, int] | None:
+        """An item that some selector offers instead of a needed one that it resembles, and the needed one.
+
+        Args:
+            query_id: of the query.
+            state: of it.
+            again: whether what was skipped is among the open questions.
+        """
+        return next(self.open_pairs(query_id, state, deciding=True, again=again), None)
+
+    def open_pairs(
+        self, query_id: str, state: State, *, deciding: bool, again: bool = False
+    ) -> Iterator[tuple[int, int]]:
+        """Such pairs that nobody was asked about; all of them, or only those that decide the figures."""
+        row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
+        groups = self.pool.groups(state.labels)
+        needed = {item for group in groups for item in group}
+        asked = self._asked(state) | (set() if again else self._positions(item for item, _ in state.unsure))
+        for group in groups:
+            met = [any(item in one.offered[row] for item in group) for one in self.pool.offers]
+            offered = [one.offered[row] for one, done in zip(self.pool.offers, met, strict=True) if not done]
+            for of in group:
+                for item in self.pool.likenesses.of(of):
+                    if item in needed or item in asked:
+                        continue
+                    if any(item in one for one in offered) if deciding else catalog[item].enabled:
+                        yield item, of
+
+    def _asked(self, state: State) -> set[int]:
+        judged = (item for item, _ in state.judged)
+        return self._positions(judged) | self._positions(label.item for label in state.labels)
+
+    def _positions(self, keys: Iterable[ItemKey]) -> set[int]:
+        found = (self.pool.dataset.catalog.find(key) for key in keys)
+        return {place for place in found if place is not None}
+
+
+def _unknown(state: State) -> bool:
+    """Whether more may be needed than the labels say, or they say nothing at all."""
+    return state.partly or not (state.nothing or state.required)
+
+
+def _in_doubt(complete: tuple[bool, ...], most: tuple[bool, ...]) -> Known:
+    return Known(needs=True, complete=complete, most=most if most != complete else None)

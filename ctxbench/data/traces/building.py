@@ -1,0 +1,326 @@
+"""Queries, labels and exposures out of turns: what a log can say about what was needed, and what it cannot."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.requests import Message, Request, SessionItem
+from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.traces.conversations import Turn, reuses_ids
+from ctxbench.data.traces.names import AMBIGUOUS, Names, Resolved
+from ctxbench.data.traces.records import Call, Shared, Tally, iso
+from ctxbench.data.traces.settings import TraceSettings
+from ctxbench.data.traces.signals import signals
+from ctxbench.redaction import Redactor
+
+SOURCE = "trace"
+"""The `source` of labels that a log says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a query may get.
+
+    Attributes:
+        searchable: all that a search could find: what must have been offered for exposure to be full.
+        tools_only: all of that can be called, so that a log shows when it is needed.
+        reachable: what labels can be for.
+    """
+
+    searchable: frozenset[ItemKey]
+    tools_only: bool
+    reachable: frozenset[ItemKey]
+
+
+@dataclass
+class Builder:
+    """Builds the rows of a dataset, turn by turn.
+
+    Attributes:
+        names: counts by name how often the log has it, for what could not be resolved.
+    """
+
+    catalog: Catalog
+    scopes: Mapping[str, tuple[ItemKey, ...]]
+    settings: TraceSettings
+    redactor: Redactor | None
+    tally: Tally
+    queries: list[DatasetQuery] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    exposures: list[Exposure] = field(default_factory=list)
+    times: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.catalog)
+        self._position = {item.key: i for i, item in enumerate(self.catalog)}
+        self._scopes: dict[tuple[ItemKey, ...] | None, _Scope] = {}
+        self._sets: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}
+        self._texts: dict[str, str] = {}
+        self._messages = Shared()
+        self._ids: set[str] = set()
+
+    def learn(self, turns: Iterable[Turn]) -> None:
+        """Let the redactor know the users of turns, before any text is redacted."""
+        if self.redactor is not None:
+            for user in dict.fromkeys(r.user for turn in turns for r in turn.records if r.user):
+                self.redactor.learn(user, "user")
+
+    def conversation(self, turns: Sequence[Turn]) -> None:
+        """Add the queries of one conversation."""
+        name = turns[0].records[0].conversation
+        name = None if name is None else _plain(self._text(name))
+        for turn in turns:
+            self._turn(turn, name)
+
+    def _turn(self, turn: Turn, conversation: str | None) -> None:
+        counts = self.tally.counts
+        counts["turns"] += 1
+        first = turn.records[0]
+        available = self._available(turn)
+        scope = self._scope(available)
+        offered, full = self._offered(turn, scope)
+        listed = frozenset(offered)
+        turn.calls = tuple(self._settled(call, listed) for call in turn.calls)
+        found = signals(turn, lambda name: self.names.resolve(name).key is not None)
+        counts.update(f"signal_{name}" for name in found)
+        called, wanted, doubt = self._called(turn, scope, offered)
+        nothing = any(record.needs_nothing for record in turn.records) and not called
+        doubt = doubt or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
+        complete = full and scope.tools_only and not found and not doubt
+        counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
+        counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
+        state = "nothing" if nothing else "unlabelled" if not called else "complete" if complete else "partly"
+        counts[f"queries_{state}"] += 1
+        counts["labels_full" if full else "labels_partial"] += len(called)
+        counts["text_empty"] += not turn.text.strip()
+        query_id = self._id(turn, conversation)
+        query = DatasetQuery(
+            request=Request(
+                id=query_id,
+                text=self._text(turn.text),
+                history=self._messages.messages(tuple(Message(m.role, self._text(m.content)) for m in turn.history)),
+                session=self._session(turn),
+                explicit=self._keys(first.explicit),
+                available=available,
+                tool_results=tuple((self._text(tool), self._text(text)) for tool, text in first.tool_results),
+                user=self._identifier(first.user, "user"),
+                workspace=self._identifier(first.workspace, "workspace"),
+                conversation=conversation,
+                turn=turn.number,
+                time=None if turn.time is None else iso(turn.time),
+            ),
+            split=split_of(conversation or query_id),
+            group=conversation,
+            tags=("full-exposure" if full else "partial-exposure", *found),
+            scope=first.scope if first.scope in self.scopes else None,
+            needs_nothing=nothing,
+            partly_labelled=state == "partly",
+        )
+        self.queries.append(query)
+        self.labels += [Label(query_id, key, Grade.REQUIRED, source=SOURCE) for key in called]
+        self.exposures.append(
+            Exposure(query=query_id, offered=offered, called=called, full=full, signals=found, wanted=wanted)
+        )
+
+    # ------------------------------------------------------------------------------------------ what was offered
+
+    def _offered(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
+        """What was offered in any call of the turn, in the order of the catalog, and whether each had everything."""
+        counts = self.tally.counts
+        given = [record.offered for record in turn.records]
+        given += [below.offered for record in turn.records for below in record.below]
+        lists = list(dict.fromkeys(names for names in given if names is not None))
+        everything = any(record.everything for record in turn.records)
+        if not lists and not everything:
+            everything = self.settings.assume_full
+            counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
+        keys = self._set(lists[0]) if len(lists) == 1 else self._set(tuple(n for names in lists for n in names))
+        for names in lists:
+            self.times.update(names)
+        if everything:
+            keys = self._ordered(frozenset(keys) | scope.searchable)
+        full = (everything or bool(lists)) and self._each_full(turn, scope) and self._certain(turn, scope)
+        counts["turns_full" if full else "turns_partial"] += 1
+        return keys, full
+
+    def _each_full(self, turn: Turn, scope: _Scope) -> bool:
+        """Whether every model call that could call anything was offered everything.
+
+        One without a list could call if it did. Where no model call has a list, it is as the settings say.
+        """
+        whole = {names: scope.searchable <= set(self._set(names)) for names in self._lists(turn)}
+        said = bool(whole) or any(record.everything for record in turn.records)
+        for record in turn.records:
+            if record.partial or not (record.everything or self._had_all(record.offered, record.calls, whole, said)):
+                return False
+            if not all(self._had_all(below.offered, below.calls, whole, said) for below in record.below):
+                return False
+        return True
+
+    @staticmethod
+    def _lists(turn: Turn) -> set[tuple[str, ...]]:
+        given = {record.offered for record in turn.records}
+        given |= {below.offered for record in turn.records for below in record.below}
+        return {names for names in given if names is not None}
+
+    def _had_all(
+        self,
+        offered: tuple[str, ...] | None,
+        calls: tuple[Call, ...],
+        whole: Mapping[tuple[str, ...], bool],
+        said: bool,
+    ) -> bool:
+        if offered is None:
+            return not calls if said else self.settings.assume_full
+        return whole[offered] or (not offered and any(whole.values()))
+
+    def _certain(self, turn: Turn, scope: _Scope) -> bool:
+        """Whether all that the request may get is known, and is anything at all."""
+        first = turn.records[0]
+        same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
+        known = first.scope is None or first.scope in self.scopes
+        missing = [name for name in first.available or () if self.names.resolve(name).key is None]
+        self.tally.counts["available_unknown"] += bool(missing)
+        return same and known and not missing and bool(scope.searchable)
+
+    def _settled(self, call: Call, offered: frozenset[ItemKey]) -> Call:
+        """A call whose status was read from words: there was such a tool if it was offered, so it only failed."""
+        if call.guessed and call.status == "unknown_tool" and self._one(call.name, offered).key in offered:
+            return replace(call, status="error")
+        return call
+
+    def _one(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
+        """What a called name stands for; of several items, the one that was offered."""
+        resolved = self.names.resolve(name)
+        among = [key for key in resolved.candidates if key in offered]
+        return replace(resolved, key=among[0], rule="offered") if len(among) == 1 else resolved
+
+    def _set(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
+        """The items of a list of names, those that are not resolved left out; equal lists give one object."""
+        found = self._sets.get(names)
+        if found is None:
+            keys = self._ordered(frozenset(self._keys(names)))
+            found = self._sets[names] = self._sets.setdefault(("", *(key.id for key in keys)), keys)
+        return found
+
+    def _ordered(self, keys: frozenset[ItemKey]) -> tuple[ItemKey, ...]:
+        return tuple(sorted(keys, key=self._position.__getitem__))
+
+    def _keys(self, names: Iterable[str]) -> tuple[ItemKey, ...]:
+        keys = (self.names.resolve(name).key for name in names)
+        return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+    def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
+        """What the request may get: a scope of the catalog's dataset, a list, or None for everything."""
+        first = turn.records[0]
+        if first.scope is not None:
+            if first.scope in self.scopes:
+                return self.scopes[first.scope]
+            self.tally.counts["scopes_unknown"] += 1
+        if first.available is None:
+            return None
+        self.times.update(first.available)
+        return self._set(first.available)
+
+    def _scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
+        found = self._scopes.get(available)
+        if found is None:
+            allowed = set(self._position) if available is None else set(available)
+            items = [item for item in self.catalog if item.enabled and item.key in allowed]
+            searchable = [item for item in items if item.include == "agent"]
+            found = self._scopes[available] = _Scope(
+                searchable=frozenset(item.key for item in searchable),
+                tools_only=all(item.type == "tool" for item in searchable),
+                reachable=frozenset(item.key for item in items if item.include != "manual"),
+            )
+        return found
+
+    # ------------------------------------------------------------------------------------------ what was called
+
+    def _called(
+        self, turn: Turn, scope: _Scope, offered: tuple[ItemKey, ...]
+    ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
+        """What was called well, what the model named in vain, and whether more may have been needed than that."""
+        counts = self.tally.counts
+        listed = frozenset(offered)
+        held = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
+        called: dict[ItemKey, None] = {}
+        failed: dict[ItemKey, None] = {}
+        wanted: dict[ItemKey, None] = {}
+        doubt = False
+        for call in turn.calls:
+            resolved = self._one(call.name, listed)
+            self.times[call.name] += 1
+            counts[f"calls_{call.status}"] += 1
+            key = resolved.key
+            if call.status == "unknown_tool":
+                if key is not None:
+                    wanted[key] = None
+            elif key is None:
+                counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
+                doubt = True
+            elif key not in scope.reachable and key not in held:
+                counts["calls_not_available"] += 1
+                doubt = True
+            elif call.status == "error":
+                failed[key] = None
+            else:
+                counts["calls_not_offered"] += bool(listed) and key not in listed
+                called[key] = None
+        doubt = doubt or bool(set(failed) - set(called))
+        return tuple(called), tuple(key for key in wanted if key not in called), doubt
+
+    def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
+        given = turn.records[0].session
+        if given is None:
+            return None
+        items: dict[ItemKey, SessionItem] = {}
+        for name, mode in given:
+            self.times[name] += 1
+            key = self.names.resolve(name).key
+            if key is not None and self.catalog[self._position[key]].enabled:
+                items.setdefault(key, SessionItem(key, mode))
+            else:
+                self.tally.counts["session_not_available"] += 1
+        return tuple(items.values())
+
+    # ------------------------------------------------------------------------------------------ texts and ids
+
+    def _text(self, text: str) -> str:
+        """A text without secrets; the same text, which many histories hold, is redacted once."""
+        if self.redactor is None:
+            return text
+        found = self._texts.get(text)
+        if found is None:
+            found = self._texts[text] = self.redactor.text(text)
+        return found
+
+    def _identifier(self, value: str | None, kind: str) -> str | None:
+        return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
+
+    def _id(self, turn: Turn, conversation: str | None) -> str:
+        """An id that is unique: conversation and turn; the place in the log where there is no conversation."""
+        base = f"line-{turn.records[0].place}" if conversation is None else f"{conversation}-{turn.number}"
+        query_id, number = base, 1
+        while query_id in self._ids:
+            number += 1
+            query_id = f"{base}.{number}"
+        self._ids.add(query_id)
+        return query_id
+
+
+def _plain(name: str) -> str:
+    """A conversation's name as ids can hold it."""
+    return re.sub(r"[\s<>]+", "_", writable(name)).strip("_") or "_"
+
+
+def writable(text: str) -> str:
+    """A text that UTF-8 can hold: half a character becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,261 @@
+"""Turns out of records: which model calls answer one message of the user's, and in which order turns came."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from ctxbench.core.requests import Message
+from ctxbench.data.traces.messages import same_tool
+from ctxbench.data.traces.records import Call, Record, Tally
+
+_WORDS = re.compile(r"\w+")
+_AGAIN = re.compile(
+    r"\s*(?!(?:no|again)[,.! ]+(?:thanks|thank you|problem|worries|need|rush|hurry|more|further|questions?|that is all"
+    r"|that's all|idea|doubt)\b)"
+    r"(?:no[,.! ]|nope|wrong|that(?:'s| is| was) (?:not|wrong)|not what i|i meant|i said|as i said|again[,:. ]"
+    r"|try again|still (?:not|no|does|wrong)|you (?:did not|didn't|should have)"
+    r"|it (?:did not|didn't|does not|doesn't) work)",
+    re.IGNORECASE,
+)
+_ALIKE = 0.6  # shared words over all words, from which the user is taken to ask the same again
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """A message of the user's and everything up to the next one.
+
+    Attributes:
+        records: in order; never empty, and the first has the message.
+        number: place in the conversation.
+        history: what was said before, oldest first.
+        asked_again: the next message of the user's asks the same.
+    """
+
+    records: list[Record]
+    number: int = 0
+    history: tuple[Message, ...] = ()
+    asked_again: bool = False
+    calls: tuple[Call, ...] = field(default=())
+
+    @property
+    def text(self) -> str:
+        """What the user asked."""
+        return self.records[0].text or ""
+
+    @property
+    def time(self) -> float | None:
+        """When the first call of the turn was."""
+        return next((record.time for record in self.records if record.time is not None), None)
+
+
+def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> Iterator[list[Turn]]:
+    """The turns of each conversation, in order; conversations as the log first names them.
+
+    A record without a conversation is one of its own, and conversations of two workspaces are two, whatever they are
+    called: nothing crosses a workspace. Several users may talk in one. Conversations without any message of a user's
+    are counted and left out.
+
+    Args:
+        records: of all files, in any order.
+        tally: takes what is odd.
+        history: how many earlier messages a turn has at most.
+    """
+    grouped: dict[str | tuple[None, int], list[Record]] = {}
+    for record in records:
+        grouped.setdefault(record.conversation or (None, record.place), []).append(record)
+    apart = [part for members in grouped.values() for part in _by_workspace(members)]
+    for members in sorted(apart, key=lambda members: min(record.place for record in members)):
+        turns = _turns(members, tally)
+        if turns:
+            tally.counts["conversations"] += 1
+            _number(turns, tally)
+            _follow(turns, tally, history=history)
+            yield turns
+
+
+def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
+    """Records of one name by workspace; together where no two workspaces are named."""
+    parts: dict[str | None, list[Record]] = {}
+    for record in records:
+        parts.setdefault(record.workspace, []).append(record)
+    return parts.values() if len(parts.keys() - {None}) > 1 else [records]
+
+
+def merged_calls(records: Sequence[Record], tally: Tally) -> tuple[Call, ...]:
+    """The calls of a turn, each once, however often and in which form the log has it.
+
+    A call is known by its id, its name and how often both stood before it in the same messages: some models begin
+    their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
+    failed if any of them says so. The span of its execution says how it ended; one without an id is of the next call of
+    that name.
+    """
+    spoken: dict[tuple[str | None, str, int], Call] = {}
+    listed: list[Call] = []
+    for record in records:
+        messages = [record.calls] if record.cumulative else []
+        for calls in (*messages, *(below.calls for below in record.below)):
+            seen: Counter[tuple[str | None, str]] = Counter()
+            for call in calls:
+                place = call.id, call.name, seen[call.id, call.name]
+                seen[call.id, call.name] += 1
+                if place not in spoken or call.status != "ok":
+                    spoken[place] = call
+        listed += () if record.cumulative else record.calls
+    for call in listed:
+        place = call.id, call.name, 0
+        if call.id is None:
+            place = None, call.name, sum(known[:2] == place[:2] for known in spoken)
+        elif place in spoken:
+            tally.counts["calls_twice"] += 1
+        if place not in spoken or call.status != "ok":
+            spoken[place] = call
+    return _ended(spoken, [call for record in records for call in record.executed], tally)
+
+
+def _ended(spoken: dict[tuple[str | None, str, int], Call], executed: list[Call], tally: Tally) -> tuple[Call, ...]:
+    """Calls as the spans of their execution say that they ended, and those that only such spans have."""
+    open_, done = dict(spoken), []
+    ended: dict[tuple[str | None, str], Call] = {}
+    more: list[Call] = []
+    for call in executed:
+        same = [place for place in open_ if same_tool(place[1], call.name)]
+        place = next((place for place in same if place[0] == call.id), None)
+        if place is None:  # one of the two has no id
+            place = next((place for place in same if None in (place[0], call.id)), None)
+        if place is not None:
+            spoken[place] = replace(call, name=place[1])
+            del open_[place]
+            done.append(place)
+        elif call.id is not None and (
+            (call.id, call.name) in ended or any(p[0] == call.id and same_tool(p[1], call.name) for p in done)
+        ):
+            tally.counts["calls_twice"] += 1
+            if call.status != "ok":
+                spoken |= {p: replace(call, name=p[1]) for p in done if p[0] == call.id and same_tool(p[1], call.name)}
+        else:
+            more.append(call)
+            ended[call.id, call.name] = call
+    return (*spoken.values(), *more)
+
+
+def reuses_ids(calls: Iterable[Call]) -> bool:
+    """Whether one id stands for calls of several tools, so that results may have gone to the wrong one."""
+    names: dict[str, str] = {}
+    return any(call.id is not None and names.setdefault(call.id, call.name) != call.name for call in calls)
+
+
+def asks_again(text: str, following: str) -> bool:
+    """Whether a message asks what the one before it asked: it complains, or shares 0.6 of their words."""
+    if _AGAIN.match(following):
+        return True
+    first, second = (set(_WORDS.findall(t.casefold())) for t in (text, following))
+    return len(first & second) >= 2 and len(first & second) >= _ALIKE * len(first | second)
+
+
+def _turns(members: list[Record], tally: Tally) -> list[Turn]:
+    timed = all(record.time is not None for record in members)
+    numbered = sum(record.turn is not None for record in members)
+    members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.place))
+    if numbered and numbered < len(members):
+        tally.counts["conversations_partly_numbered"] += 1
+        members = [replace(record, turn=None) for record in members]
+    groups = _by_number(members, tally) if numbered == len(members) else _by_messages(members)
+    turns = []
+    for group in groups:
+        first = next((i for i, record in enumerate(group) if record.text is not None), None)
+        if first is None:
+            tally.counts["records_without_request"] += len(group)
+            tally.counts["calls_without_request"] += len(merged_calls(group, tally))
+        else:
+            turns.append(Turn(records=[group[first], *group[:first], *group[first + 1 :]]))
+    return turns
+
+
+def _by_number(members: list[Record], tally: Tally) -> list[list[Record]]:
+    """Records of one turn number; a number under which the user says two things stands for two turns."""
+    groups: dict[int, list[Record]] = {}
+    for record in members:
+        groups.setdefault(record.turn or 0, []).append(record)
+    out: list[list[Record]] = []
+    for number in sorted(groups):
+        parts: dict[str, list[Record]] = {}
+        for record in groups[number]:
+            text = record.text if record.text is not None else next(reversed(parts), "")
+            parts.setdefault(text, []).append(record)
+        if len(parts) > 1 and not any(record.text is not None for record in parts.get("", ())):
+            loose = parts.pop("", [])  # before the first message of the user's
+            next(iter(parts.values())).extend(loose)
+        tally.counts["turn_numbers_twice"] += len(parts) - 1
+        out += parts.values()
+    return out
+
+
+def _by_messages(members: list[Record]) -> list[list[Record]]:
+    """Records that go on from the same messages; those without a message of the user's go to the turn before."""
+    groups: list[list[Record]] = []
+    latest: dict[int, list[Record]] = {}
+    for record in members:
+        found = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
+        if found is None and groups and _goes_on(record, groups[-1]):
+            found = latest[record.key] = groups[-1]
+        if found is not None and record.text is not None:
+            same_unit = record.unit is not None and record.unit == found[0].unit
+            going = record.continued and not found[-1].finished
+            if not (record.users > 1 or same_unit or going):
+                found = None  # the same words again, with nothing between: the user said them again
+        if found is None:
+            found = []
+            groups.append(found)
+        found.append(record)
+        if record.text is not None:
+            latest[record.key] = found
+    spoken = [next((record.users for record in group if record.text is not None), 0) for group in groups]
+    if len(groups) > 1 and min(spoken) > 0 and len(set(spoken)) == len(spoken):
+        places = sorted(range(len(groups)), key=lambda i: spoken[i])
+        return [groups[i] for i in places]
+    return groups
+
+
+def _goes_on(record: Record, group: list[Record]) -> bool:
+    """Whether a record is of the turn before it though its first messages differ: a window of messages has moved on."""
+    before = group[-1]
+    if record.text is None or not record.continued or record.text != group[0].text or before.finished:
+        return False
+    known = {(call.id, call.name) for one in group for call in one.calls if call.id is not None}
+    return any((call.id, call.name) in known for call in record.calls)
+
+
+def _number(turns: list[Turn], tally: Tally) -> None:
+    """Give turns their places, and count gaps, missing beginnings and clocks that go back."""
+    users = [turn.records[0].users for turn in turns]
+    grows = all(a < b for a, b in pairwise(users))
+    for i, turn in enumerate(turns):
+        number = turn.records[0].turn
+        turn.number = number if number is not None else users[i] - 1 if grows else i
+    first = turns[0].number
+    tally.counts["conversations_cut"] += first > 1 or (first == 1 and turns[0].records[0].turn is None)
+    for before, after in pairwise(turns):
+        tally.counts["turns_missing"] += max(after.number - before.number - 1, 0)
+        if before.time is not None and after.time is not None and after.time < before.time:
+            tally.skewed(before.time - after.time)
+
+
+def _follow(turns: list[Turn], tally: Tally, *, history: int) -> None:
+    """Give turns what was said before them, and say where the next one asks the same."""
+    said: list[Message] = []
+    known = lost = 0
+    for i, turn in enumerate(turns):
+        first = turn.records[0]
+        turn.history = first.history or (tuple(said[-history:]) if history else ())
+        turn.calls = merged_calls(turn.records, tally)
+        lost += max(max(record.earlier for record in turn.records) - known - lost, 0)
+        known += len(turn.calls)
+        turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)
+        answers = max((record.after for record in turn.records), key=len)
+        said += [*([Message("user", turn.text)] if turn.text else []), *answers]
+        del said[: -history or None]
+    tally.counts["calls_of_earlier_turns"] += lost

@@ -1,0 +1,176 @@
+"""What an import of traces found: as data for the card, and in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ctxbench.data.labelling.exposure import SIGNALS
+from ctxbench.data.traces.names import AMBIGUOUS, UNKNOWN
+
+COUNTS: dict[str, tuple[str, ...]] = {
+    "read": (
+        *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_without_parent"),
+        *(
+            "spans_without_content",
+            "spans_other",
+            "model_calls_of_helpers",
+            "logs_without_span",
+            "records_without_request",
+        ),
+    ),
+    "turns": (
+        *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
+        *("available_unknown", "scopes_unknown", "session_not_available"),
+    ),
+    "queries": (
+        *("queries_complete", "queries_partly", "queries_unlabelled", "queries_nothing"),
+        *("full_but_doubtful", "full_but_not_all_tools"),
+    ),
+    "labels": ("labels_full", "labels_partial"),
+    "calls": (
+        *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
+        *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
+    ),
+    "order": (
+        *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
+        *("turn_numbers_twice", "clock_skew"),
+    ),
+    "signals": tuple(f"signal_{name}" for name in SIGNALS),
+}
+"""Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
+
+_SHOWN = 20  # names that the card lists
+_NAMED = 5  # names that a line of the report lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReport:
+    """What an import found.
+
+    Attributes:
+        counts: of `COUNTS`.
+        rules: how many names were resolved by which rule.
+        unknown, ambiguous: names without an item by how often the log has them, most frequent first.
+        skew: the furthest that a time lies before the one it should follow, in seconds.
+        ignored: fields that nothing reads.
+        redaction: by kind, how often something was replaced and how many secrets that were; None = it was off.
+        examples: some of what could not be read, with file and line.
+    """
+
+    counts: Counter[str]
+    rules: Mapping[str, int]
+    unknown: Mapping[str, int]
+    ambiguous: Mapping[str, int]
+    skew: float
+    ignored: Mapping[str, int]
+    redaction: Mapping[str, Mapping[str, int]] | None
+    examples: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as data: what the card's notes hold."""
+        out: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
+        labels = out["labels"]
+        everything = sum(labels.values())
+        labels["share_full"] = round(labels["labels_full"] / everything, 4) if everything else None
+        out["order"]["clock_skew_seconds"] = round(self.skew, 3)
+        out["names"] = {
+            "by_rule": dict(self.rules),
+            UNKNOWN: dict(list(self.unknown.items())[:_SHOWN]),
+            AMBIGUOUS: dict(list(self.ambiguous.items())[:_SHOWN]),
+            "unknown_in_all": len(self.unknown),
+            "ambiguous_in_all": len(self.ambiguous),
+        }
+        out["fields_not_read"] = dict(self.ignored)
+        out["redaction"] = "off" if self.redaction is None else {k: dict(v) for k, v in self.redaction.items()}
+        return out
+
+    def labelling(self) -> str:
+        """The card's `labelling`: where labels come from, and which queries may be measured with."""
+        n = self.counts
+        labels = n["labels_full"] + n["labels_partial"]
+        return (
+            f"From logs of what an agent called: {labels:,} labels, each an item that was called without an error, "
+            f"{_share(n['labels_full'], labels)} of them from turns in which everything was offered. "
+            f"{n['queries_complete']:,} of {n['turns']:,} queries are labelled wholly: everything was offered, and "
+            f"nothing hints at a miss. {n['queries_partly']:,} are labelled partly: more may be needed than was "
+            f"called. {n['queries_unlabelled']:,} are unlabelled; {n['queries_nothing']:,} need nothing, as the log "
+            "says. Nobody has looked at the labels."
+        )
+
+    def lines(self) -> list[str]:
+        """The report in words, one line a thing; what did not happen is left out."""
+        n = self.counts
+        labels = n["labels_full"] + n["labels_partial"]
+        shares = [
+            f"{n['queries_complete']:,} labelled wholly ({_share(n['queries_complete'], n['turns'])})",
+            f"{n['queries_partly']:,} partly ({_share(n['queries_partly'], n['turns'])})",
+            f"{n['queries_unlabelled']:,} unlabelled ({_share(n['queries_unlabelled'], n['turns'])})",
+            *([f"{n['queries_nothing']:,} need nothing"] if n["queries_nothing"] else []),
+        ]
+        out = [f"{n['turns']:,} queries of {n['conversations']:,} conversations: {', '.join(shares)}"]
+        full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
+        out.append(f"{labels:,} labels: {full} from turns with full exposure, {partial} from others")
+        found = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
+        out += [f"likely misses: {', '.join(found)}"] if found else []
+        for name, text in _WORDS.items():
+            if n[name]:
+                out.append(text.format(n=n[name], skew=self.skew))
+        for what, names in (("not in the catalog", self.unknown), ("ambiguous", self.ambiguous)):
+            if names:
+                shown = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
+                more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                out.append(f"names {what}: {shown}{more}")
+        out += [f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}"] if self.ignored else []
+        out += [f"  {example}" for example in self.examples]
+        if self.redaction is None:
+            out.append("redaction was off: the texts are as the log has them")
+        else:
+            kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in self.redaction.items())
+            out.append(f"redacted: {kinds or 'nothing found'}; read a sample before you give the texts away")
+        return out
+
+
+_WORDS = {
+    "turns_without_offered": "{n:,} turns do not say what was offered, so their exposure counts as partial",
+    "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",
+    "full_but_doubtful": "{n:,} turns with full exposure are labelled partly: a call failed or is not in the catalog, "
+    "or something hints at a miss",
+    "full_but_not_all_tools": "{n:,} turns with full exposure are labelled partly: they may get rules or references, "
+    "and no log shows when those are needed (a catalog of tools alone measures tools alone)",
+    "lines_unreadable": "{n:,} lines cannot be read and are left out",
+    "lines_twice": "{n:,} lines stand there twice",
+    "spans_twice": "{n:,} spans stand there twice",
+    "calls_twice": "{n:,} calls are logged twice",
+    "spans_without_parent": "{n:,} spans name a parent that is not in the log",
+    "spans_without_content": "{n:,} model calls have no messages; is recording of content switched on?",
+    "logs_without_span": "{n:,} log records belong to no span of the log",
+    "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
+    "calls_without_request": "{n:,} calls belong to no user's message and are left out",
+    "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
+    "as a line of its own; they are left out",
+    "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
+    "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
+    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; their "
+    "exposure counts as partial",
+    "calls_error": "{n:,} calls failed and are no labels",
+    "calls_unknown_tool": "{n:,} calls were of unknown tools",
+    "calls_outside_catalog": "{n:,} calls were of tools that the catalog does not have",
+    "calls_ambiguous": "{n:,} calls have names that several items may mean",
+    "calls_not_offered": "{n:,} calls were of items that the log does not list as offered",
+    "calls_not_available": "{n:,} calls were of items that the query may not get, or that are not enabled or manual",
+    "scopes_unknown": "{n:,} turns name a scope that the catalog's dataset does not have",
+    "session_not_available": "{n:,} session items are not in the catalog or not enabled",
+    "conversations_cut": "{n:,} conversations begin before the log does",
+    "conversations_partly_numbered": "{n:,} conversations have turn numbers only in part, which were not used",
+    "turns_missing": "{n:,} turns are missing between others",
+    "turn_numbers_twice": "{n:,} turn numbers stand for two messages",
+    "clock_skew": "{n:,} times lie before what they should follow, by up to {skew:,.3f} s; order is by turn",
+    "text_empty": "{n:,} queries have no text",
+}
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "none"

@@ -1,0 +1,23 @@
+"""Which offered items replies make use of, by evidence, and which could be offered less."""
+
+from __future__ import annotations
+
+from ctxbench.data.usage.counting import ItemUsage, Usage, count_usage
+from ctxbench.data.usage.references import Evidence, References
+from ctxbench.data.usage.replies import Replies, Reply, read_replies
+from ctxbench.data.usage.suggesting import Enough, Suggestion, Suggestions, suggest_less
+
+__all__ = [
+    "Enough",
+    "Evidence",
+    "ItemUsage",
+    "References",
+    "Replies",
+    "Reply",
+    "Suggestion",
+    "Suggestions",
+    "Usage",
+    "count_usage",
+    "read_replies",
+    "suggest_less",
+]

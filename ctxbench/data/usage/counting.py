@@ -1,0 +1,169 @@
+"""How often each item was offered and referenced, and what the offers cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ctxbench.bench.stats.intervals import Interval, wilson
+from ctxbench.core.items import ItemKey
+from ctxbench.data.usage.references import Evidence, References
+from ctxbench.data.usage.replies import Replies
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemUsage:
+    """One item over all replies.
+
+    Attributes:
+        key: which.
+        offered: replies that it was offered for.
+        conversations: how many conversations those offers are of.
+        evidence: one for each reply that references it, in the order of the files.
+        modes: offers by mode; an empty mode is not known.
+        tokens: of its prompt text; None where no catalog was given.
+    """
+
+    key: ItemKey
+    offered: int
+    conversations: int
+    evidence: tuple[Evidence, ...]
+    modes: Mapping[str, int]
+    tokens: int | None
+
+    @property
+    def referenced(self) -> int:
+        """Replies that reference it."""
+        return len(self.evidence)
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's interval of the share of offers that were referenced."""
+        return wilson(self.referenced, self.offered)
+
+    @property
+    def tokens_unused(self) -> int | None:
+        """Tokens of the offers that no reply references."""
+        return None if self.tokens is None else self.tokens * (self.offered - self.referenced)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as JSON."""
+        bounds = self.interval
+        return {
+            "id": self.key.id,
+            "offered": self.offered,
+            "referenced": self.referenced,
+            "share": self.referenced / self.offered,
+            "low": bounds.low,
+            "high": bounds.high,
+            "conversations": self.conversations,
+            "modes": dict(self.modes),
+            "evidence": [one.as_dict() for one in self.evidence],
+            "tokens": self.tokens,
+            "tokens_unused": self.tokens_unused,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """The counts of some files.
+
+    Attributes:
+        items: those offered at least once: by tokens spent unused, else by unused offers, most first; ties by id.
+        replies: that say what they were offered; only they count.
+        conversations: of those.
+        without_offers: replies that do not say it.
+        not_offered: calls of tools that were not offered for that reply, by item.
+        unknown: names that are no item of the catalog, or of several, by how many replies have them.
+    """
+
+    items: tuple[ItemUsage, ...]
+    replies: int
+    conversations: int
+    without_offers: int
+    not_offered: Mapping[ItemKey, int]
+    unknown: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {
+            "replies": self.replies,
+            "conversations": self.conversations,
+            "without_offers": self.without_offers,
+            "not_offered": {key.id: n for key, n in self.not_offered.items()},
+            "unknown": dict(self.unknown),
+            "items": [item.as_dict() for item in self.items],
+        }
+
+
+@dataclass
+class _Counts:
+    offered: int = 0
+    conversations: set[str] = field(default_factory=set)
+    evidence: list[Evidence] = field(default_factory=list)
+    modes: Counter[str] = field(default_factory=Counter)
+
+
+def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -> Usage:
+    """Count offers and references.
+
+    Args:
+        replies: of all files.
+        tokens: of every item's prompt text; None where they are not known.
+
+    A reply without words counts for tools only.
+
+    Returns:
+        The counts; no items where no reply says what it was offered.
+    """
+    rule = References(replies.catalog)
+    counts: dict[ItemKey, _Counts] = {}
+    not_offered: Counter[ItemKey] = Counter()
+    unknown: Counter[str] = Counter()
+    seen: set[str] = set()
+    counted = 0
+    for reply in replies.replies:
+        unknown.update(set(reply.unknown))
+        if reply.offered is None:
+            continue
+        counted += 1
+        seen.add(reply.conversation)
+        not_offered.update(key for key in reply.called if key not in reply.offered)
+        found = rule.found(reply)
+        spoken = bool(reply.text.strip())
+        for key, mode in reply.offered.items():
+            if key.type != "tool" and not spoken:
+                continue  # there is nothing that it could be cited in
+            row = counts.setdefault(key, _Counts())
+            row.offered += 1
+            row.conversations.add(reply.conversation)
+            row.modes[mode] += 1
+            if key in found:
+                row.evidence.append(found[key])
+    items = [_item(key, row, None if tokens is None else tokens[key]) for key, row in counts.items()]
+    return Usage(
+        items=tuple(sorted(items, key=_most_unused_first)),
+        replies=counted,
+        conversations=len(seen),
+        without_offers=len(replies.replies) - counted,
+        not_offered=dict(sorted(not_offered.items(), key=lambda pair: (-pair[1], pair[0].id))),
+        unknown=dict(sorted(unknown.items(), key=lambda pair: (-pair[1], pair[0]))),
+    )
+
+
+def _item(key: ItemKey, row: _Counts, tokens: int | None) -> ItemUsage:
+    return ItemUsage(
+        key=key,
+        offered=row.offered,
+        conversations=len(row.conversations),
+        evidence=tuple(row.evidence),
+        modes=dict(sorted(row.modes.items())),
+        tokens=tokens,
+    )
+
+
+def _most_unused_first(item: ItemUsage) -> tuple[int, str]:
+    unused = item.tokens_unused
+    return -(item.offered - item.referenced if unused is None else unused), item.key.id

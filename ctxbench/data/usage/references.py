@@ -1,0 +1,168 @@
+"""Whether a reply makes use of an item it was offered: the rule, with the evidence for each case.
+
+A **tool** is referenced when it was called, also if the call failed. Its name in the words of the reply is no use.
+
+**Anything else** is referenced when the reply, and none of the user's messages, has one of
+
+* its id, `rule:code%20review`, as a whole;
+* its name. A name with a word that no ordinary word looks like (letters together with a digit, `_`, `/`, `.`, `:`,
+  `#`, `@`, or a capital after a small letter) counts where it stands whole, capitals as they are. Any other name counts
+  only in quotes, backticks or square brackets, or directly beside the word for its type ("the tone rule"; "rule: tone"
+  where that ends there). Asterisks are emphasis, which any word may have. Of two offered items with the same name
+  neither counts, unless the word for the type tells them apart;
+* a run of 8 words of its text, case and punctuation aside, that no other offered item has.
+
+So nothing counts that the reply may have from the user or from another item, and a text that is followed without a
+word, as most rules are, leaves no trace: what is never referenced may still matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.data.usage.replies import Reply
+
+KINDS = ("called", "id", "name", "quoted")
+RUN = 8  # words
+_WORD = re.compile(r"\w+")
+_LETTER, _MARK = re.compile(r"[^\W\d_]"), re.compile(r"[\d_/\\.:#@]|[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ]")
+_OPEN, _CLOSE = "[\"'“”‘’«»„‚`\\[]", "[\"'“”‘’«»`\\]]"
+_BEFORE, _BEHIND = f"(?:{_OPEN}|\\*)*", f"(?:{_CLOSE}|\\*)*"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why an item counts as referenced.
+
+    Attributes:
+        kind: `called`, `id`, `name` or `quoted`.
+        text: what stands there.
+        where: file and place.
+        time: of the reply, ISO 8601, or None.
+    """
+
+    kind: str
+    text: str
+    where: str
+    time: str | None = None
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The evidence as JSON."""
+        return {"kind": self.kind, "text": self.text, "where": self.where, "time": self.time}
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    kind: str
+    start: int
+    end: int
+
+
+class References:
+    """The rule over one catalog; what it needs of an item is worked out once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Take the items."""
+        self._catalog = catalog
+        self._runs: dict[ItemKey, frozenset[tuple[str, ...]]] = {}
+        self._known: dict[tuple[ItemKey, str], re.Pattern[str]] = {}
+
+    def found(self, reply: Reply) -> dict[ItemKey, Evidence]:
+        """The offered items that a reply references, each with its first evidence; calls before words."""
+        out: dict[ItemKey, Evidence] = {}
+        offered = reply.offered or {}
+        for key in reply.called:
+            if key in offered and key not in out:
+                out[key] = Evidence("called", key.name, reply.where, reply.time)
+        spoken = [self._catalog[place] for place in map(self._catalog.find, offered) if place is not None]
+        spoken = [item for item in spoken if item.type != "tool"]
+        if reply.text and spoken:
+            for key, match in self._spoken(reply, spoken).items():
+                out[key] = Evidence(match.kind, reply.text[match.start : match.end], reply.where, reply.time)
+        return out
+
+    def _spoken(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
+        """The items that the words of a reply reference, with what stands there."""
+        asked, folded = "\n".join(reply.asked), reply.text.casefold()
+        names = Counter(item.name.casefold() for item in items)
+        typed = Counter((item.type, item.name.casefold()) for item in items)
+        matches: dict[ItemKey, list[_Match]] = {}
+        for item in items:
+            name = item.name.casefold()
+            patterns = [("id", "id")] if item.id in reply.text else []
+            if name.split()[:1] and name.split()[0] in folded and typed[item.type, name] == 1:
+                patterns.append(("name", "name" if names[name] == 1 else "typed name"))
+            for kind, how in patterns:
+                pattern = self._pattern(item, how)
+                found = [_Match(kind, *one.span()) for one in pattern.finditer(reply.text)]
+                if found and not pattern.search(asked):
+                    matches.setdefault(item.key, []).extend(found)
+        out = {}
+        spans = [(match, key) for key, found in matches.items() for match in found]
+        for key, found in matches.items():
+            whole = [one for one in found if not any(_inside(one, other) for other, of in spans if of != key)]
+            if whole:
+                out[key] = min(whole, key=lambda one: (KINDS.index(one.kind), one.start))
+        return {**self._quoted(reply, items), **out}
+
+    def _pattern(self, item: Item, kind: str) -> re.Pattern[str]:
+        """Where an item's id or name is a reference to it."""
+        if (item.key, kind) not in self._known:
+            made = _id(item) if kind == "id" else _name(item, only_typed=kind == "typed name")
+            self._known[item.key, kind] = made
+        return self._known[item.key, kind]
+
+    def _quoted(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
+        """The items of whose text a run of words stands in the reply, and in nothing else that it may come from."""
+        words = list(_WORD.finditer(reply.text))
+        said = [word.group().casefold() for word in words]
+        runs = {run: place for place, run in reversed(list(enumerate(_runs(said))))}
+        for text in reply.asked:
+            for run in _runs([word.casefold() for word in _WORD.findall(text)]):
+                runs.pop(run, None)
+        hits = {item.key: runs.keys() & self._runs_of(item) for item in items}
+        owners = Counter(run for found in hits.values() for run in found)
+        out = {}
+        for key, found in hits.items():
+            places = [runs[run] for run in found if owners[run] == 1]
+            if places:
+                first = min(places)
+                out[key] = _Match("quoted", words[first].start(), words[first + RUN - 1].end())
+        return out
+
+    def _runs_of(self, item: Item) -> frozenset[tuple[str, ...]]:
+        if item.key not in self._runs:
+            words = [word.casefold() for word in _WORD.findall(item.text)]
+            self._runs[item.key] = frozenset(_runs(words))
+        return self._runs[item.key]
+
+
+def _runs(words: list[str]) -> Iterator[tuple[str, ...]]:
+    """All runs of `RUN` words, in order; none of fewer words."""
+    return zip(*(words[place:] for place in range(RUN)), strict=False)
+
+
+def _inside(one: _Match, other: _Match) -> bool:
+    """Whether a match is a part of a longer one."""
+    return other.start <= one.start and one.end <= other.end and other.end - other.start > one.end - one.start
+
+
+def _id(item: Item) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w:%/.-]){re.escape(item.id)}(?![\w%:/-]|\.\w)")
+
+
+def _name(item: Item, *, only_typed: bool) -> re.Pattern[str]:
+    """Where the name of an item is a reference to it."""
+    name = r"\s+".join(map(re.escape, item.name.split()))
+    bare = rf"(?<![\w-]){name}(?![\w-])"
+    listed = rf"{item.type}:\s+{_BEFORE}{bare}(?={_BEHIND}\s*(?:[^\w\s]|\n|\Z))"
+    beside = rf"(?<!\w)(?:{item.type}\s+{_BEFORE}{bare}|{listed})|{bare}{_BEHIND}\s+{item.type}(?!\w)"
+    if only_typed:
+        return re.compile(f"(?i:{beside})")
+    if any(_LETTER.search(word) and _MARK.search(word) for word in item.name.split()):
+        return re.compile(rf"(?<![\w/.-]){name}(?![\w/-]|\.\w)")
+    return re.compile(f"(?i:{_OPEN}{bare}{_CLOSE}|{beside})")

@@ -1,1 +1,0 @@
-"""Datasets, metrics, statistics, runs and latency."""

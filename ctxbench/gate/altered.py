@@ -1,0 +1,344 @@
+"""What differs between two snapshots beside their answers: items, parameters, model, code. Facts, not yet causes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ctxbench.gate.described import FlatStep, flat_steps
+from ctxbench.gate.questions import left_scopes, scopes_of
+from ctxbench.gate.snapshots import Identity, ItemFact, Snapshot
+from ctxbench.jsonio import dump_json
+
+NONE = "none"  # what a parameter is shown as on the side that lacks it
+_NAMES = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
+_SHORT = ("enabled", "include", "type", "server")  # fields shown with their values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting that differs.
+
+    Attributes:
+        name: as the user knows it: of the selector's parameter where one has the same two values, else the path.
+        path: `refine.standard.topN`; a step as a whole where it was added, taken out or moved.
+        was, now: values as text; `none` where there is none.
+        scoring: whether it decides scores; else what is kept of them.
+        code: whether it is no setting of the user's, but the version or the code of something.
+        words: how it is said where the values say less than words do (hashes of files); empty elsewhere.
+    """
+
+    name: str
+    path: str
+    was: str
+    now: str
+    scoring: bool = True
+    code: bool = False
+    words: str = ""
+
+    def __str__(self) -> str:
+        return self.words or f"{self.name} {self.was} -> {self.now}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Altered:
+    """What differs between two snapshots.
+
+    Attributes:
+        edited: by item id, the fields that differ; none where texts are kept out.
+        new, gone: item ids, in catalog order; gone is also what is in no scope any more (`questions.left_scopes`).
+        renamed: the new id by the old one.
+        settings: of the selector, in the order of its steps.
+        outside: what a selector of the user's says of itself.
+        embedder, tokens: the model, the counter; None where they are the same.
+        versions: of ctxbench, its code, Python and libraries.
+    """
+
+    edited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[Setting, ...] = ()
+    outside: tuple[Setting, ...] = ()
+    embedder: Setting | None = None
+    tokens: Setting | None = None
+    versions: tuple[Setting, ...] = ()
+
+    @property
+    def catalog(self) -> bool:
+        """Whether any item differs."""
+        return bool(self.edited or self.new or self.gone or self.renamed)
+
+    @property
+    def scoring(self) -> tuple[Setting, ...]:
+        """What may have moved the score of an item that nobody has edited: the likelier one first."""
+        model = () if self.embedder is None else (self.embedder,)
+        own = tuple(one for one in self.settings if one.scoring and not one.code)
+        return (*model, *own, *self.outside, *(one for one in self.settings if one.scoring and one.code))
+
+    @property
+    def cutting(self) -> tuple[Setting, ...]:
+        """The user's settings that decide what is kept of the scores."""
+        return tuple(one for one in self.settings if not one.scoring and not one.code)
+
+    @property
+    def code(self) -> tuple[Setting, ...]:
+        """Steps of other versions, and other versions of what the steps are made with."""
+        return (*(one for one in self.settings if one.code), *self.versions)
+
+    def __bool__(self) -> bool:
+        return bool(self.catalog or self.settings or self.outside or self.embedder or self.tokens or self.versions)
+
+    def __str__(self) -> str:
+        """One line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
+        counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
+        parts = [f"{len(held)} {what}" for held, what in counts if held]
+        if parts:
+            number, _, what = parts[0].partition(" ")
+            parts[0] = f"{number} item{'' if number == '1' else 's'} {what}"
+        named = [one for one in (self.embedder, self.tokens) if one is not None]
+        own = [one for one in (*self.settings, *self.outside) if not one.code]
+        return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *own, *self.code]))]) or "nothing"
+
+
+def what_changed(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> Altered:
+    """Compare two snapshots of one selector on one dataset; answers are not looked at.
+
+    Args:
+        base, head: before and after.
+        renamed: the id at the head by the id at the base.
+    """
+    edited: dict[str, tuple[str, ...]] = {}
+    for name, item in base.items.items():
+        other = head.items.get(renamed.get(name, name))
+        if other is None or item.hash == other.hash:
+            continue
+        fields = edited_fields(item, other)
+        if name not in renamed:
+            edited[name] = fields
+        elif set(fields) - set(_NAMES):
+            edited[renamed[name]] = tuple(one for one in fields if one not in _NAMES)
+    edited |= _disabled(base, head)
+    came = set(renamed.values())
+    here = {name: new for name, new in renamed.items() if name in base.items and new in head.items}
+    out = left_scopes(base, scopes_of(head), here)
+    return Altered(
+        edited=edited,
+        new=tuple(name for name in head.items if name not in base.items and name not in came),
+        gone=tuple(name for name in base.items if name in out or (name not in head.items and name not in here)),
+        renamed=here,
+        **_identities(base.identity, head.identity),
+    )
+
+
+def _disabled(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
+    """Items that are offered on neither side, and are not the same: how rare a word is may depend on them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys([*base.disabled, *head.disabled]):
+        before, after = base.disabled.get(name), head.disabled.get(name)
+        if name in base.items or name in head.items or (before and after and before.hash == after.hash):
+            continue
+        found[name] = () if before is None or after is None else edited_fields(before, after)
+    return found
+
+
+def where_gone(item: str, head: Snapshot) -> str:
+    """What became of an item that the base could offer, and the head cannot."""
+    if item in head.items:
+        return "in no scope any more"
+    return "disabled" if item in head.disabled else "no longer in the catalog"
+
+
+def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
+    """The fields in which an item differs, sorted; none where the texts of either side are kept out."""
+    if before.row is None or after.row is None:
+        return ()
+    names = {*before.row, *after.row} - {"_id"}
+    found = {name for name in names if before.row.get(name) != after.row.get(name)}
+    return tuple(sorted(found - {"title"} if "name" in found else found))
+
+
+def edit(before: ItemFact | None, after: ItemFact | None) -> str:
+    """What was done to an item, for a person: `description and text edited`, `enabled true -> false`.
+
+    Without texts, no more is known than that it is not the same.
+    """
+    if before is None or after is None:
+        return "edited"
+    if before.row is None or after.row is None:
+        return "its content hash is another"
+    fields = edited_fields(before, after)
+    short = [one for one in fields if one in _SHORT]
+    rest = [one for one in fields if one not in _SHORT]
+    rows = (before.row or {}, after.row or {})
+    parts = [f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in rows)}" for name in short]
+    if rest:
+        parts.append(f"{' and '.join([', '.join(rest[:-1]), rest[-1]]) if len(rest) > 1 else rest[0]} edited")
+    return ", ".join(parts) or "edited"
+
+
+_DEFAULTS = {"enabled": True, "include": "agent"}
+
+
+def _identities(base: Identity, head: Identity) -> dict[str, Any]:
+    before, after = flat_steps(base.selector), flat_steps(head.selector)
+    found: dict[str, Any] = {}
+    if before is not None and after is not None:
+        found["settings"] = tuple(_named(list(_step_settings(before, after)), base.values, head.values))
+    else:
+        told = tuple(_told(base.selector, head.selector))
+        found["outside" if base.outside or head.outside else "settings"] = told
+    if base.embedder != head.embedder:
+        found["embedder"] = Setting(name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE)
+    if base.tokens != head.tokens:
+        found["tokens"] = Setting(name="tokens", path="tokens", was=base.tokens, now=head.tokens, scoring=False)
+    names = dict.fromkeys([*base.versions, *head.versions])
+    found["versions"] = tuple(
+        Setting(
+            name="code of ctxbench" if name == "code" else name,
+            path=f"versions.{name}",
+            was=base.versions.get(name, NONE),
+            now=head.versions.get(name, NONE),
+            code=True,
+        )
+        for name in names
+        if base.versions.get(name) != head.versions.get(name)
+    )
+    return found
+
+
+def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Iterator[Setting]:
+    """The settings that differ, by the path of their step; a step on one side only is one setting."""
+    olds, news = {one.path: one for one in before}, {one.path: one for one in after}
+    for path in dict.fromkeys([*olds, *news]):
+        old, new = olds.get(path), news.get(path)
+        if old is None or new is None:
+            step = old or new
+            sides = [NONE if one is None else _parameters(one) for one in (old, new)]
+            yield Setting(name=path, path=path, was=sides[0], now=sides[1], scoring=step is not None and step.scores)
+            continue
+        for name in dict.fromkeys([*old.values, *new.values]):
+            was, now = old.values.get(name), new.values.get(name)
+            if was != now:
+                where = f"{path}.{name}"
+                yield Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
+        for name in dict.fromkeys([*old.source, *new.source]):
+            was, now = old.source.get(name), new.source.get(name)
+            if was != now:
+                where = f"{path}.{name}"
+                made = name != "content"  # what stands in a file that a step reads is the user's own
+                yield Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores, code=made)
+    kept = [path for path in olds if path in news]
+    moved = [path for path in news if path in olds]
+    if kept != moved:
+        orders = [", ".join(one.rpartition(".")[2] for one in paths) for paths in (kept, moved)]
+        yield Setting(name="order of steps", path="refine", was=orders[0], now=orders[1], scoring=False)
+
+
+def _named(settings: Sequence[Setting], before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
+    """Settings under the names of the selector's parameters, where one was changed between the same two values."""
+    changed = {
+        name: (_shown(before.get(name)), _shown(after.get(name)))
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    }
+    for one in settings:
+        last = one.path.rpartition(".")[2].lower()
+        alike = [name for name, values in changed.items() if values == (one.was, one.now)]
+        suited = [name for name in alike if name.lower().endswith(last)] or (alike if len(alike) == 1 else [])
+        if len(suited) > 1:  # two domains may have the same change of the same parameter
+            domain = one.path.lower().replace("*", "rules")
+            suited = [name for name in suited if name.lower().removesuffix(last).rstrip("s") in domain] or suited
+        name = suited[0] if suited and not one.code else one.path
+        yield Setting(name=name, path=one.path, was=one.was, now=one.now, scoring=one.scoring, code=one.code)
+
+
+_WAYS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
+_OF_FILES = ("sha256", "modules", "files", "unnamed")  # said in words
+
+
+def _told(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Setting]:
+    """What differs in two descriptions that are no pipelines; the identities of models stand on their own."""
+    one, other = (next((way for way in _WAYS if way in side), "") for side in (before, after))
+    if one and other and one != other:
+        yield _in_words(other, f"{path}{other}", f"{_as_way(before, one)} -> {_as_way(after, other)}")
+        return
+    if one and one != "pipeline":
+        yield from _files_told(before, after, one, path)
+    for key in dict.fromkeys([*before, *after]):
+        was, now, where = before.get(key), after.get(key), f"{path}{key}"
+        if key == "identities" or (one and key in _OF_FILES) or dump_json(was) == dump_json(now):
+            continue
+        if key == one and one != "pipeline":
+            yield _in_words(key, where, f"{key}: {' -> '.join(_apart(_line(was), _line(now)))}")
+        elif isinstance(was, Mapping) and isinstance(now, Mapping):
+            yield from _told(was, now, f"{where}.")
+        else:
+            yield Setting(name=where, path=where, was=_unhashed(was), now=_unhashed(now))
+
+
+def _files_told(before: Mapping[str, Any], after: Mapping[str, Any], way: str, path: str) -> Iterator[Setting]:
+    """Which files of a selector of the user's were edited. Those of another command or file are told by its name."""
+    files = [str(side[way]).rpartition(":")[0] if way == "callable" else _line(side[way]) for side in (before, after)]
+    if files[0] == files[1] and before.get("sha256") != after.get("sha256"):
+        where = f"{path}sha256" if way == "answers" else f"{path}{way}.sha256"
+        yield _in_words(files[0], where, f"{files[0]} was edited")
+    if before[way] == after[way] and {"unnamed"} & {*before, *after} and before.get("unnamed") != after.get("unnamed"):
+        what = "cannot be told from another version of itself: name a function as module:function"
+        yield _in_words(files[0], f"{path}unnamed", f"callable {before[way]} {what}")
+    program = before[way][0] if way == "command" and isinstance(before[way], list) and before[way] else None
+    for key, kind in (("modules", "module "), ("files", "")):
+        was, now = (side[key] if isinstance(side.get(key), Mapping) else {} for side in (before, after))
+        for name in dict.fromkeys([*was, *now]):
+            if name in was and name in now:
+                done = "" if was[name] == now[name] else "is another program" if name == program else "was edited"
+            elif before[way] != after[way]:
+                done = ""
+            else:
+                done = "is new" if name in now else "is no longer used" if key == "modules" else "is gone"
+            if done:
+                yield _in_words(name, f"{path}{key}.{name}", f"{kind}{name} {done}")
+
+
+def _in_words(name: str, path: str, words: str) -> Setting:
+    return Setting(name=name, path=path, was="", now="", words=words)
+
+
+def _as_way(description: Mapping[str, Any], way: str) -> str:
+    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {_shown(_line(description[way]))}"
+
+
+def _line(value: Any) -> str:
+    """A command as it is typed; any other text as it is."""
+    if isinstance(value, list | tuple):
+        return shlex.join(map(str, value))
+    return value if isinstance(value, str) else dump_json(value)
+
+
+def _apart(was: str, now: str) -> tuple[str, str]:
+    """Two texts, each short; without what they begin with alike if they differ only behind what is shown."""
+    if _shown(was) == _shown(now):
+        alike = next((at for at, pair in enumerate(zip(was, now, strict=False)) if len({*pair}) > 1), 0)
+        first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
+        was, now = (f"...{text[first:]}" for text in (was, now))
+    return _shown(was), _shown(now)
+
+
+def _unhashed(value: Any) -> str:
+    """A value short; of a hash its first eight digits."""
+    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else _shown(value)
+
+
+def _parameters(step: FlatStep) -> str:
+    """A step as one value: its parameters that are not empty."""
+    held = [f"{name}={_shown(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
+    return f"({', '.join(held)})" if held else "there"
+
+
+def _shown(value: Any) -> str:
+    """A value short, as JSON; a text without quotes, what is long by its beginning."""
+    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,55 @@
+"""Values of metrics in sentences, in the units and with the digits that tables have them in."""
+
+from __future__ import annotations
+
+from ctxbench.bench.metrics import Metric
+
+_SHARES = ("yes/no", "share")
+
+
+def level(metric: Metric, value: float) -> str:
+    """A mean: `96.7%`, `1,234` tokens, `3.25` of anything else."""
+    return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
+
+
+def moved(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
+    """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
+
+    Args:
+        metric: whose.
+        difference: of two means.
+        beyond: a size that it exceeds, from which it is told apart by one or two digits more where these are needed.
+    """
+    sign = "+" if difference > 0 else "-" if difference < 0 else ""
+    text = _size(metric, abs(difference))
+    if beyond is not None and text == _size(metric, beyond):
+        scale = 100.0 if _is_share(metric) else 1.0
+        finer = [f"{abs(difference) * scale:,.{digits}f}" for digits in range(1, 5)]
+        text = next((one for one in finer if float(one.replace(",", "")) > beyond * scale), text)
+    return f"{sign}{text}{' points' if _is_share(metric) else ''}"
+
+
+def size(metric: Metric, value: float) -> str:
+    """A size of differences, >= 0: `1.0 points`, `12 tokens`; what would be rounded to 0 keeps two digits."""
+    unit = "points" if _is_share(metric) else metric.declaration.unit
+    return f"{_size(metric, value)} {unit}".rstrip()
+
+
+def _is_share(metric: Metric) -> bool:
+    return metric.declaration.scale in _SHARES
+
+
+def _size(metric: Metric, value: float) -> str:
+    text = _digits(metric, value)
+    if value and not any(digit in text for digit in "123456789"):
+        return f"{value * (100.0 if _is_share(metric) else 1.0):.2g}"
+    return text
+
+
+def _digits(metric: Metric, value: float) -> str:
+    """One decimal for per cent; none for tokens from 10 on, else one; two for the rest, none from 100 on."""
+    if _is_share(metric):
+        return f"{value * 100.0:.1f}"
+    if metric.declaration.unit == "tokens":
+        return f"{value:,.{0 if abs(value) >= 10 else 1}f}"
+    return f"{value:,.{2 if abs(value) < 100 else 0}f}"

@@ -1,0 +1,235 @@
+"""Baselines: what was accepted, as text to be reviewed in a diff; written whole or not at all.
+
+What belongs into the files is what a check needs to compare and to name a cause: content hashes and texts, what the
+selector says of itself, the model, and the version and code of ctxbench. Versions of Python and libraries differ from
+one machine to the next; they stay as they stand while nothing else changes. The commit is left out: it would change
+each time, and the commit that the baseline is in says it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.arrays import Float32Array
+from ctxbench.core.errors import ParameterError, StorageError, UserError
+from ctxbench.fileio import atomic_folder, read_bytes, recover_folder, write_atomic
+from ctxbench.gate.baseline_head import OWN_VERSIONS, Worth, head, rules_of
+from ctxbench.gate.baseline_kept import kept
+from ctxbench.gate.baseline_layout import (
+    HEAD,
+    ITEMS,
+    QUERIES,
+    SESSIONS,
+    VECTORS,
+    answers_name,
+    foreign,
+    inside,
+)
+from ctxbench.gate.baseline_reading import NewerFormatError, read_baseline, read_head
+from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_of, session_row
+from ctxbench.gate.model import PinFailure
+from ctxbench.gate.snapshots import Snapshot, without_texts
+from ctxbench.gate.vectors_file import vectors_bytes
+from ctxbench.jsonio import dump_json, dump_jsonl
+
+__all__ = ["BaselineWritten", "read_baseline", "write_baseline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineWritten:
+    """What accepting did. Paths are of files, sorted.
+
+    Attributes:
+        folder: of the baseline.
+        written: files that are new or changed.
+        unchanged: files that were so already, byte for byte.
+        removed: files of selectors and datasets that are gone, and of vectors that were not given this time.
+        texts: whether texts were written.
+        pins: those of the gate file that what was written does not hold.
+        worth: what the answers of each selector on each dataset are worth.
+    """
+
+    folder: Path
+    written: tuple[Path, ...]
+    unchanged: tuple[Path, ...]
+    removed: tuple[Path, ...]
+    texts: bool = True
+    pins: tuple[PinFailure, ...] = ()
+    worth: tuple[Worth, ...] = ()
+
+
+def keeps_texts_out(folder: Path) -> bool:
+    """Whether there is a baseline that holds no text of any item; False where none can be read."""
+    rows = [item.row for one in _before(folder).values() for item in one.items.values()]
+    return bool(rows) and all(row is None for row in rows)
+
+
+def write_baseline(
+    folder: Path,
+    snapshots: Sequence[Snapshot],
+    *,
+    texts: bool = True,
+    vectors: Mapping[str, Float32Array] | None = None,
+) -> BaselineWritten:
+    """Write a baseline, or what of it has changed.
+
+    The same snapshots give the same bytes. What is there already stays as it is, as far as it moved only by what
+    machines differ in (`baseline_kept`); where it cannot be read, all is written anew. Files of others stay.
+
+    Args:
+        folder: made if it is missing.
+        snapshots: at least one; those of one dataset with the same items and queries.
+        texts: False keeps out what someone wrote: rows of items, texts of queries.
+        vectors: by text, unit vectors of the texts that a check needs, each of shape (dimensions,); None = a check
+            takes them from this machine's store, or makes them.
+
+    Raises:
+        ParameterError: there is no snapshot, two have one name, a query has no answer or one that is none, those of
+            one dataset are of different states of it, or the folder is something else than a baseline.
+        NewerFormatError: a newer version wrote the baseline.
+        StorageError: it cannot be read or written; what was there is unchanged.
+    """
+    _check(snapshots)
+    recover_folder(folder)
+    what = foreign(folder)
+    if what:
+        raise ParameterError(f"{folder} is {what}, no baseline; name another folder for the baseline")
+    before = _before(folder)
+    new = [kept(one if texts else without_texts(one), before.get((one.dataset, one.selector))) for one in snapshots]
+    here = _own_files(folder)
+    files = _text_files(new)
+    embedder = next((one.identity.embedder for one in snapshots if one.identity.embedder), "")
+    if vectors and embedder:
+        files[VECTORS] = vectors_bytes(vectors, embedder, here.get(VECTORS))
+    files[HEAD] = _head_file(folder, new, files, here)
+    changed = sorted(name for name, data in files.items() if here.get(name) != data)
+    removed = sorted(set(here) - set(files))
+    if changed or removed:
+        with atomic_folder(folder) as temporary:
+            _keep_others(folder, temporary, here)
+            for name, data in files.items():
+                write_atomic(temporary / name, data)
+    return BaselineWritten(
+        folder=folder,
+        written=tuple(folder / name for name in changed),
+        unchanged=tuple(folder / name for name in sorted(set(files) - set(changed))),
+        removed=tuple(folder / name for name in removed),
+        texts=texts,
+    )
+
+
+def _check(snapshots: Sequence[Snapshot]) -> None:
+    """Whether snapshots can stand in one baseline."""
+    if not snapshots:
+        raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
+    first: dict[str, Snapshot] = {}
+    names = set()
+    for one in snapshots:
+        if (one.dataset, one.selector) in names:
+            raise ParameterError(f"two selectors on {one.dataset} are called {one.selector!r}; rename one")
+        names.add((one.dataset, one.selector))
+        other = first.setdefault(one.dataset, one)
+        if (one.items, one.disabled, one.queries) != (other.items, other.disabled, other.queries):
+            what = f"{other.selector} and {one.selector} were run on different states of dataset {one.dataset}"
+            raise ParameterError(f"{what}; run both again")
+
+
+def _before(folder: Path) -> dict[tuple[str, str], Snapshot]:
+    """What stands in the folder; nothing if it cannot be read, as after a merge.
+
+    Raises:
+        NewerFormatError: a newer version wrote it, which could not read what this one writes.
+    """
+    try:
+        return {(one.dataset, one.selector): one for one in read_baseline(folder)}
+    except NewerFormatError:
+        raise
+    except UserError:
+        return {}
+
+
+def _text_files(snapshots: Sequence[Snapshot]) -> dict[str, bytes]:
+    """The files of all datasets, by their path in the folder."""
+    files: dict[str, bytes] = {}
+    for dataset in dict.fromkeys(one.dataset for one in snapshots):
+        several = [one for one in snapshots if one.dataset == dataset]
+        sessions = _sessions(several)
+        files[inside(dataset, ITEMS)] = _lines(
+            map(item_row, [*several[0].items.values(), *several[0].disabled.values()])
+        )
+        files[inside(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
+        if sessions:
+            files[inside(dataset, SESSIONS)] = _lines(session_row(number, held) for held, number in sessions.items())
+        for one in several:
+            files[inside(dataset, answers_name(one.selector))] = _answers_file(one, sessions)
+    return files
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return dump_jsonl(rows).encode()
+
+
+def _sessions(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], int]:
+    """What the sessions of at least two queries hold, numbered from 1 on in the order in which they come."""
+    queries: dict[tuple[str, ...], set[str]] = {}
+    for one in snapshots:
+        for query in one.queries:
+            queries.setdefault(session_of(one.answers[query]), set()).add(query)
+    several = [held for held, found in queries.items() if held and len(found) > 1]
+    return {held: number for number, held in enumerate(several, start=1)}
+
+
+def _answers_file(one: Snapshot, sessions: Mapping[tuple[str, ...], int]) -> bytes:
+    rules = {rule: place for place, rule in enumerate(rules_of(one))}
+    columns = {str(metric): column.tolist() for metric, column in one.metrics.items()}
+    return _lines(
+        answer_row(one.answers[query], {name: column[row] for name, column in columns.items()}, rules, sessions)
+        for row, query in enumerate(one.queries)
+    )
+
+
+def _head_file(
+    folder: Path, snapshots: Sequence[Snapshot], files: Mapping[str, bytes], here: Mapping[str, bytes]
+) -> bytes:
+    """`baseline.json`, with the versions of Python and libraries that stand there if nothing else has changed."""
+    if HEAD in here and all(here.get(name) == data for name, data in files.items()):
+        try:
+            versions = read_head(folder)["versions"]
+            libraries = {name: value for name, value in versions.items() if name not in OWN_VERSIONS}
+            same = dump_json(head(snapshots, files, libraries=libraries), indent=2).encode()
+        except (UserError, LookupError, AttributeError):
+            same = b""  # it cannot be read, and is written anew
+        if same == here[HEAD]:
+            return same
+    return dump_json(head(snapshots, files), indent=2).encode()
+
+
+def _own_files(folder: Path) -> dict[str, bytes]:
+    """The files of a baseline in a folder by their path in it, those of datasets that are gone among them.
+
+    Line ends are LF, whatever git made of them.
+    """
+    names = [HEAD, VECTORS]
+    try:
+        names += [path.relative_to(folder).as_posix() for path in folder.glob("*/*.jsonl")]
+        found = {name: read_bytes(folder / name) for name in names if (folder / name).is_file()}
+        return {name: data if name == VECTORS else data.replace(b"\r\n", b"\n") for name, data in found.items()}
+    except OSError as error:
+        raise StorageError(f"cannot read {folder}: {error.strerror or error}") from error
+
+
+def _keep_others(folder: Path, temporary: Path, own: Iterable[str]) -> None:
+    """Copy what is no baseline's, such as a `.gitattributes`, to the folder that takes the place of this one."""
+    left_out = {folder / name for name in own}
+    try:
+        for path in sorted(folder.rglob("*")):
+            if path not in left_out and not path.is_dir():
+                target = temporary / path.relative_to(folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target, follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(f"cannot copy {folder}: {error.strerror or error}; nothing was changed there") from error

@@ -1,0 +1,204 @@
+"""What an accepted baseline keeps of the one before: whatever moved only by what machines differ in.
+
+Scores within the margin (`swaps.margin_of`) of those that stand there stay as they stand, and so do the order of such
+items and an offer of the same selector that differs by a swap among them. So accepting on another machine gives no
+difference to review, and a score that creeps by less than the margin each time is still noticed, since it is held
+against the value that was reviewed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from ctxbench.bench.metrics import Metric
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.selection import Offered
+from ctxbench.gate.baseline_rows import DECIMALS, rounded
+from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.differences import differences
+from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, QueryFact, Snapshot
+from ctxbench.gate.swaps import margin_of, still
+from ctxbench.jsonio import dump_json
+
+_LOOKED_AT = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
+_ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
+
+
+def kept(new: Snapshot, old: Snapshot | None) -> Snapshot:
+    """A snapshot as a baseline has it: `NEAR` candidates, rounded scores, and what did not really move as it stands.
+
+    Args:
+        new: of a run; every query answered.
+        old: of the same selector and dataset in the baseline so far; None = there is none.
+
+    Raises:
+        ParameterError: a query has no answer, or one with a score that is no finite number, or an unknown item.
+    """
+    lacking = [query for query in new.queries if query not in new.answers]
+    if lacking:
+        what = f"{new.selector} on {new.dataset} has no answer to {len(lacking)} queries ({', '.join(lacking[:3])})"
+        raise ParameterError(f"{what}; a baseline needs all of them: run again")
+    for query in new.queries:
+        _check(new, new.answers[query])
+    plain = {query: _plain(new.answers[query]) for query in new.queries}
+    values = {metric: column.copy() for metric, column in new.metrics.items()}
+    answers = {query: replace(one, near=one.near[:NEAR]) for query, one in plain.items()}
+    if old is not None:
+        keeping = _Keeping(new, old)
+        for query in keeping.alike:
+            answers[query] = keeping.answer(plain[query])
+            undone = _ids(answers[query]) != _ids(plain[query])
+            keeping.put_values(values, query, undone=undone and _ids(answers[query])[0] == _ids(old.answers[query])[0])
+    return replace(new, answers=answers, metrics=values)
+
+
+def _check(new: Snapshot, answer: AnswerFact) -> None:
+    """Whether an answer can be written and compared with."""
+    for one in (*answer.offered, *answer.near):
+        what = "" if one.id in new.items else "is no item of the catalog"
+        if one.score is not None and not math.isfinite(one.score):
+            what = f"has a score of {one.score}; a score is a finite number"
+        if what:
+            raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {one.id} {what}")
+
+
+def _plain(answer: AnswerFact) -> AnswerFact:
+    """With what a baseline says of candidates."""
+    return replace(answer, offered=_plain_list(answer.offered), near=_plain_list(answer.near[:_LOOKED_AT]))
+
+
+def _plain_list(several: Sequence[Offered]) -> tuple[Offered, ...]:
+    return tuple(
+        [
+            Offered(id=one.id, score=rounded(one.score), mode=one.mode, origin=one.origin, rule=one.rule, via=one.via)
+            for one in several
+        ]
+    )
+
+
+def _ids(answer: AnswerFact) -> tuple[list[str], list[str]]:
+    return [one.id for one in answer.offered], [one.id for one in answer.near[:NEAR]]
+
+
+class _Keeping:
+    """One selector on one dataset, as it is and as it stood.
+
+    Attributes:
+        alike: queries that are asked and labelled as they were.
+    """
+
+    def __init__(self, new: Snapshot, old: Snapshot) -> None:
+        self.new = new
+        self.old = old
+        self.alike = tuple(query for query, fact in new.queries.items() if _same_query(fact, old.queries.get(query)))
+        self._swaps = frozenset(differences(old, new, Comparable(queries=self.alike)).swaps)
+        self._same_maker = _maker(new.identity) == _maker(old.identity)
+        self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
+
+    def answer(self, answer: AnswerFact) -> AnswerFact:
+        """An answer with what did not really move as it stands; `near` cut to `NEAR`.
+
+        Args:
+            answer: to a query that is `alike`.
+        """
+        before = self.old.answers[answer.query]
+        margin = margin_of([*before.score_of.values(), *answer.score_of.values()])
+        swapped = answer.query in self._swaps and self._same_maker and self._same_items(answer.query)
+        if swapped and _as_near(before, answer, margin):
+            return before
+        known = {one.id: one for one in (*before.offered, *before.near)}
+        sticking = [self._stuck(one, known, margin) for one in answer.offered]
+        offered = _in_old_order(sticking, before.offered, math.inf, margin)
+        last = len(before.near) if len(before.near) == NEAR else math.inf  # what a full list left out came behind it
+        near = _in_old_order([self._stuck(one, known, margin) for one in answer.near], before.near, last, margin)
+        return replace(answer, offered=tuple(offered), near=tuple(near[:NEAR]))
+
+    def put_values(self, values: Mapping[Metric, FloatArray], query: str, *, undone: bool) -> None:
+        """Put back the values of a query that moved by rounding only, or by a swap that was `undone`."""
+        row, before = (rows[query] for rows in self._rows)
+        all_back = undone and self._same_items(query)
+        for metric, column in values.items():
+            if metric in self.old.metrics:
+                value, stood = float(column[row]), float(self.old.metrics[metric][before])
+                if all_back or math.isclose(value, stood, rel_tol=_ROUNDING, abs_tol=0.0):
+                    column[row] = stood
+
+    def _stuck(self, one: Offered, known: Mapping[str, Offered], margin: float) -> Offered:
+        """A candidate with its old score, if it moved by no more than the margin.
+
+        And with the old rule, where the same selector keeps the same item out: a rule may change with a threshold that
+        the score is on the edge of.
+        """
+        stood = known.get(one.id)
+        if stood is None or one.score is None or stood.score is None or abs(one.score - stood.score) > margin:
+            return one
+        old_rule = one.rule and stood.rule and self._same_maker and self._same_item(one.id)
+        if one == stood:
+            return one
+        return replace(one, score=stood.score, rule=stood.rule if old_rule else one.rule)
+
+    def _same_items(self, query: str) -> bool:
+        """Whether all that a query is or was offered says what it said."""
+        offers = (*self.new.answers[query].offered, *self.old.answers[query].offered)
+        return all(self._same_item(one.id) for one in offers)
+
+    def _same_item(self, name: str) -> bool:
+        now, before = self.new.items.get(name), self.old.items.get(name)
+        return now is not None and before is not None and (now.hash, now.tokens) == (before.hash, before.tokens)
+
+
+def _same_query(now: QueryFact, before: QueryFact | None) -> bool:
+    return before is not None and (now.asked, now.labelled) == (before.asked, before.labelled)
+
+
+def _maker(identity: Identity) -> tuple[object, ...]:
+    """What decides answers beside items and queries, but for what machines differ in."""
+    parts = (identity.selector, identity.embedder, identity.tokens, identity.versions.get("code"))
+    return tuple(map(dump_json, parts))
+
+
+def _as_near(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
+    """Whether every candidate that was known is where it was, and none has come among them."""
+    scores = now.score_of
+    if not all(
+        still(score, scores.get(name), margin=margin, digits=DECIMALS) for name, score in before.score_of.items()
+    ):
+        return False
+    lowest = min([one.score for one in before.near if one.score is not None], default=-math.inf)
+    limit = lowest + margin if len(before.near) == NEAR else -math.inf
+    known = {one.id for one in (*before.offered, *before.near)}
+    return all(one.id in known or one.score is None or one.score <= limit for one in now.near[:NEAR])
+
+
+def _in_old_order(several: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
+    """Candidates in the order in which they stood, where neighbours' scores are no further apart than noise.
+
+    Args:
+        several: in the one order, scores as they stood where they did not move.
+        before: as they stood.
+        last: the place of an item that is not in `before`; infinite = it is left where it is.
+        margin: how far scores move by noise.
+    """
+    place = {one.id: number for number, one in enumerate(before)}
+    places = [place.get(one.id, last) for one in several]
+    if all(x <= y for x, y in pairwise(places)):
+        return several
+    moved = True
+    while moved:  # every exchange brings one pair into its old order, so this ends
+        moved = False
+        for at in range(len(several) - 1):
+            one, other = several[at], several[at + 1]
+            if places[at + 1] < places[at] < math.inf and _tied(one, other, margin):
+                several[at : at + 2] = other, one
+                places[at : at + 2] = places[at + 1], places[at]
+                moved = True
+    return several
+
+
+def _tied(one: Offered, other: Offered, margin: float) -> bool:
+    """Whether noise on both may have changed their order; what has no score has none by it."""
+    return one.score is not None and other.score is not None and abs(one.score - other.score) <= 2 * margin

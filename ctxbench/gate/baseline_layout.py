@@ -1,0 +1,72 @@
+"""Where everything stands in the folder of a baseline.
+
+```
+baseline.json               format, versions, selectors with their parameters and metrics, hashes of the other files
+vectors.npz                 vectors of the texts that a check needs, if they were asked for
+<dataset>/items.jsonl       the catalog, in its order
+<dataset>/queries.jsonl     the judged queries, in their order
+<dataset>/sessions.jsonl    what several sessions hold, if any does
+<dataset>/<selector>.jsonl  what each query is offered, in the order of the queries
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import StorageError
+from ctxbench.fileio import file_name
+from ctxbench.gate.snapshots import SHORT
+from ctxbench.jsonio import dump_json
+
+FORMAT = 1  # raised when a reader of the old one would go wrong
+HEAD, VECTORS = "baseline.json", "vectors.npz"
+ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
+ACCEPT = "ctxbench check --accept"
+_FOREIGN = {"dataset.yaml": "a dataset", "manifest.json": "a run", "timings.json": "a run"}
+
+
+def answers_name(selector: str) -> str:
+    """The file of a selector's answers, another one for each name and none of those of the dataset."""
+    name = f"{file_name(selector)}.jsonl"
+    return f"%{ord(name[0]):02X}{name[1:]}" if name in (ITEMS, QUERIES, SESSIONS) else name
+
+
+def inside(dataset: str, name: str) -> str:
+    """The path of a file of a dataset in the folder of the baseline."""
+    return f"{file_name(dataset)}/{name}"
+
+
+def file_hash(data: bytes) -> str:
+    """The first `SHORT` hex digits of SHA-256; line ends that git made CRLF count as LF."""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()[:SHORT]
+
+
+def head_hash(head: Mapping[str, Any]) -> str:
+    """Of everything in `baseline.json` but this hash itself."""
+    return file_hash(dump_json({key: value for key, value in head.items() if key != "hash"}).encode())
+
+
+def foreign(folder: Path) -> str:
+    """What a folder is, if it is something else than a baseline: `a dataset`, `a run`, `no folder` ...; else empty.
+
+    Raises:
+        StorageError: it cannot be looked at.
+    """
+    try:
+        if not folder.exists():
+            return ""
+        if not folder.is_dir():
+            return "a file"
+        names = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {folder}: {error.strerror or error}; expected the folder of a baseline"
+        ) from error
+    for name, what in _FOREIGN.items():
+        if name in names:
+            return f"the folder of {what}"
+    return "a folder of something else" if names and HEAD not in names else ""

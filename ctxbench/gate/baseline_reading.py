@@ -1,0 +1,378 @@
+"""Reads a baseline, and finds everything that is wrong in its files at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import Fault, InputError, StorageError, UserError
+from ctxbench.fileio import is_utf16, read_bytes, recover_folder
+from ctxbench.gate.baseline_layout import (
+    ACCEPT,
+    FORMAT,
+    HEAD,
+    ITEMS,
+    QUERIES,
+    SESSIONS,
+    answers_name,
+    file_hash,
+    foreign,
+    head_hash,
+    inside,
+)
+from ctxbench.gate.baseline_rows import (
+    RowError,
+    Session,
+    answer_of,
+    is_number,
+    item_of,
+    query_of,
+    session_from,
+)
+from ctxbench.gate.described import flat_steps
+from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
+from ctxbench.jsonio import parse_json
+from ctxbench.merge_conflicts import conflicts
+
+T = TypeVar("T")
+
+_MERGED = (
+    "a merge conflict; take one side of the whole folder, whichever (`git checkout --ours -- {folder}`), and accept "
+    f"again (`{ACCEPT}`)"
+)
+_AGAIN = f"bring it back from git, or accept again (`{ACCEPT}`)"
+_NAMED = 3  # queries that a fault names
+_DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+
+
+class NewerFormatError(InputError):
+    """A baseline that a newer version of ctxbench wrote."""
+
+
+def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = None) -> list[Snapshot]:
+    """Read the snapshots of a baseline, in the order in which they were accepted.
+
+    Args:
+        folder: as `write_baseline` left it.
+        wanted: (dataset, selector) pairs to read; files of others are not opened. All if not given.
+
+    Returns:
+        Those that are there. `near` holds at most `NEAR` candidates, scores have 7 decimals, pairs of chunks and the
+        git commit are left out.
+
+    Raises:
+        StorageError: there is no such folder, or it cannot be read.
+        InputError: it is no baseline, of another format, holds no selector, or is damaged: all faults, with file and
+            line.
+    """
+    recover_folder(folder)
+    head = read_head(folder)
+    reader = _Reader(folder, [])
+    try:
+        found = [
+            snapshot
+            for dataset, about in head["datasets"].items()
+            for snapshot in reader.snapshots(head, dataset, about, wanted)
+        ]
+    except (UserError, *_DAMAGE) as error:
+        raise InputError([Fault(f"damaged ({_said(error)}); {_AGAIN}", folder / HEAD)]) from error
+    if reader.faults:
+        raise InputError(reader.faults, subject=f"baseline {folder}")
+    if not any(about["selectors"] for about in head["datasets"].values()):
+        raise InputError(
+            [Fault(f"the baseline holds no selector, so that nothing could be judged; {_AGAIN}", folder / HEAD)]
+        )
+    return found
+
+
+def read_head(folder: Path) -> dict[str, Any]:
+    """Read `baseline.json`.
+
+    Raises:
+        StorageError: there is no such folder, or it cannot be read.
+        InputError: it is no baseline, of another format, or was changed by hand.
+    """
+    what = foreign(folder)
+    if what:
+        raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that `{ACCEPT}` made")])
+    path = folder / HEAD
+    if not path.exists():
+        state = "is empty" if folder.exists() else "is not there"
+        raise StorageError(f"there is no baseline: {folder} {state}; make it with `{ACCEPT}`, and commit it")
+    data = read_bytes(path)
+    faults = _unreadable(data, path, folder)
+    if faults:
+        raise InputError(faults)
+    head = _parsed(data, path)
+    if not isinstance(head, dict) or "format" not in head:
+        raise InputError([Fault(f"no baseline: expected an object with a format; {_AGAIN}", path, 1)])
+    if head["format"] != FORMAT:
+        raise _other_format(head, path)
+    if head.get("hash") != head_hash(head):
+        raise InputError([Fault(f"was changed by hand, or merged; {_AGAIN}", path)])
+    return head
+
+
+def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
+    """What to do about a baseline of another format."""
+    versions = head.get("versions")
+    by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
+    what = f"format {head['format']!r}{by}, this version of ctxbench reads {FORMAT}"
+    if isinstance(head["format"], int) and head["format"] > FORMAT:
+        return NewerFormatError([Fault(f"{what}; install the version that wrote it, or a newer one", path)])
+    how = f"check once more with the version that wrote it, then write it anew with this one (`{ACCEPT}`)"
+    return InputError([Fault(f"{what}; {how}", path)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Facts:
+    """What all selectors on one dataset share; sessions None = not known; `sound` = nothing is wrong with it."""
+
+    items: Mapping[str, ItemFact]
+    queries: Mapping[str, QueryFact]
+    sessions: Mapping[int, Session] | None
+    sound: bool
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the files beside `baseline.json`.
+
+    Attributes:
+        folder: of the baseline.
+        faults: found so far.
+    """
+
+    folder: Path
+    faults: list[Fault]
+
+    def snapshots(
+        self,
+        head: Mapping[str, Any],
+        dataset: str,
+        about: Mapping[str, Any],
+        wanted: Collection[tuple[str, str]] | None,
+    ) -> list[Snapshot]:
+        """Those of one dataset; with faults, what there is of them."""
+        named = [name for name in about["selectors"] if wanted is None or (dataset, name) in wanted]
+        if not named:
+            return []
+        before = len(self.faults)
+        items = self._by_id(inside(dataset, ITEMS), about["files"]["items"], item_of)
+        queries = self._by_id(inside(dataset, QUERIES), about["files"]["queries"], query_of)
+        sessions: dict[int, Session] | None = {}
+        if "sessions" in about["files"]:
+            found = len(self.faults)
+            sessions = self._by_id(inside(dataset, SESSIONS), about["files"]["sessions"], session_from)
+            sessions = sessions if len(self.faults) == found else None
+        facts = _Facts(items, queries, sessions, sound=len(self.faults) == before)
+        inputs = _typed(about, "inputs", str, default="")
+        snapshots = [self._snapshot(head, (dataset, name), about["selectors"][name], facts) for name in named]
+        return [replace(one, inputs=inputs) for one in snapshots]
+
+    def _snapshot(
+        self,
+        head: Mapping[str, Any],
+        names: tuple[str, str],
+        about: Mapping[str, Any],
+        facts: _Facts,
+    ) -> Snapshot:
+        dataset, selector = names
+        rules = ["", *_texts(about, "rules", list(_typed(about, "rules", dict).values()))]
+        path = inside(dataset, answers_name(selector))
+        read = partial(answer_of, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
+        rows = self._rows(path, about["file"], read, check=partial(_misfits, facts=facts))
+        items, disabled = by_state(facts.items)
+        columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
+        return Snapshot(
+            dataset=dataset,
+            selector=selector,
+            items=items,
+            disabled=disabled,
+            queries=facts.queries,
+            answers={answer.query: answer for _, (answer, _) in rows},
+            metrics={parse_metric(name): np.array(column, dtype=np.float64) for name, column in columns.items()},
+            identity=Identity(
+                selector=_description(about),
+                values=_typed(about, "values", dict),
+                embedder=_typed(about, "embedder", str),
+                tokens=_typed(about, "tokens", str),
+                versions=_typed(about if "versions" in about else head, "versions", dict),
+                outside=_typed(about, "outside", bool),
+            ),
+            repeats=_repeats(about),
+            spread=_spread(about),
+            unsteady=_texts(about, "unsteady", _typed(about, "unsteady", list, default=[])),
+            source=str(self.folder),
+        )
+
+    def _by_id(self, name: str, digest: str, read: Callable[[Mapping[str, Any]], T]) -> dict[Any, T]:
+        """The lines of a file by their ids, which must differ."""
+        return {one.id: one for _, one in self._rows(name, digest, read, check=_twice)}
+
+    def _rows(
+        self,
+        name: str,
+        digest: str,
+        read: Callable[[Mapping[str, Any]], T],
+        *,
+        check: Callable[[Sequence[tuple[int, T]]], Iterator[tuple[int, str]]],
+    ) -> list[tuple[int, T]]:
+        """The lines of a file with their numbers; what is wrong in it is a fault, and gives what there is.
+
+        Args:
+            name: of the file in the folder.
+            digest: its hash.
+            read: makes something of a line.
+            check: finds what is wrong with lines that could all be read: lines and messages.
+        """
+        path = self.folder / name
+        try:
+            data = read_bytes(path)
+        except StorageError:
+            what = "is missing" if not path.exists() else "cannot be read"
+            self.faults.append(Fault(f"{what}; {_AGAIN}", path))
+            return []
+        intact = file_hash(data) == digest
+        faults = [] if intact else _unreadable(data, path, self.folder)
+        rows = [] if faults else _lines(data, path, read, faults)
+        if not faults and (rows or intact):
+            faults += [Fault(f"{what}; {_AGAIN}", path, line) for line, what in check(rows)]
+        if not intact and not faults:
+            what = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
+            faults.append(Fault(f"{what}; {_AGAIN}", path))
+        self.faults.extend(faults)
+        return rows
+
+
+def _typed(about: Mapping[str, Any], key: str, kind: type[T], *, default: T | None = None) -> T:
+    value = about[key] if default is None else about.get(key, default)
+    if not isinstance(value, kind):
+        raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
+    return value
+
+
+def _texts(about: Mapping[str, Any], key: str, values: Sequence[Any]) -> tuple[str, ...]:
+    if not all(isinstance(one, str) for one in values):
+        raise TypeError(f"{key} must hold texts, got {about[key]!r}")
+    return tuple(values)
+
+
+def _repeats(about: Mapping[str, Any]) -> int:
+    value = about.get("repeats", 1)
+    if type(value) is not int or value < 1:
+        raise TypeError(f"repeats must be a whole number, 1 or more, got {value!r}")
+    return value
+
+
+def _spread(about: Mapping[str, Any]) -> Mapping[str, float]:
+    value = _typed(about, "spread", dict, default={})
+    if not all(is_number(one) and one >= 0 for one in value.values()):
+        raise TypeError(f"spread must hold numbers, 0 or more, got {value!r}")
+    return value
+
+
+def _description(about: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = _typed(about, "description", dict)
+    flat_steps(value)  # refuses what is described as a pipeline and is none
+    return value
+
+
+def _twice(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
+    """The lines whose id another has already."""
+    seen = set()
+    for line, one in rows:
+        if one.id in seen:
+            yield line, f"{one.id} stands twice"
+        seen.add(one.id)
+
+
+def _misfits(rows: Sequence[tuple[int, tuple[AnswerFact, Any]]], *, facts: _Facts) -> Iterator[tuple[int, str]]:
+    """Whether the answers are those to the queries, in their order, and of items of the catalog."""
+    if not facts.sound:
+        return
+    asked = [answer.query for _, (answer, _) in rows]
+    if asked != list(facts.queries):
+        counts = Counter(asked)
+        lists = {
+            "unknown": [one for one in counts if one not in facts.queries],
+            "missing": [one for one in facts.queries if one not in counts],
+            "twice": [one for one, count in counts.items() if count > 1],
+        }
+        parts = [f"{len(ids)} {what} ({_named(ids)})" for what, ids in lists.items() if ids]
+        yield 0, f"its queries are not those of {QUERIES}: {', '.join(parts) or 'they stand in another order'}"
+    for line, (answer, _) in rows:
+        for one in (*answer.offered, *answer.near):
+            if one.id not in facts.items:
+                yield line, f"query {answer.query} has {one.id}, which {ITEMS} does not have"
+
+
+def _named(ids: Sequence[str]) -> str:
+    return f"{', '.join(ids[:_NAMED])}{', ...' if len(ids) > _NAMED else ''}"
+
+
+def _lines(data: bytes, path: Path, read: Callable[[Mapping[str, Any]], T], faults: list[Fault]) -> list[tuple[int, T]]:
+    """Read one JSON object a line; adds to `faults` what is none."""
+    rows = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append((number, read(_object(_parsed(line, path, number)))))
+        except InputError as error:
+            faults.extend(error.faults)
+        except (RowError, *_DAMAGE) as error:
+            faults.append(Fault(f"a damaged line: {_said(error)}; {_AGAIN}", path, number))
+    return rows
+
+
+def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
+    """Parse JSON fast; where that fails, once more, for a fault with its place.
+
+    Raises:
+        InputError: it is not UTF-8, or no JSON.
+    """
+    try:
+        return _DECODER.decode(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {_AGAIN}", path, line)]) from error
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return parse_json(data.decode("utf-8"), path=path, line=line)
+    except InputError as error:
+        raise InputError([replace(fault, message=f"{fault.message}; {_AGAIN}") for fault in error.faults]) from error
+
+
+def _object(row: Any) -> Mapping[str, Any]:
+    if not isinstance(row, dict):
+        raise RowError(f"expected a JSON object {{...}} on each line, got {row!r}")
+    return row
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+
+
+def _unreadable(data: bytes, path: Path, folder: Path) -> list[Fault]:
+    """What makes it useless to look at lines: another encoding, and conflicts that git left, a fault each place."""
+    if is_utf16(data):
+        return [Fault(f"is UTF-16, and must be UTF-8; {_AGAIN}", path, 1)]
+    found = conflicts(data.decode("utf-8", "replace"))
+    return [Fault(_MERGED.format(folder=folder), path, line) for line in found]
+
+
+def _said(error: Exception) -> str:
+    return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)

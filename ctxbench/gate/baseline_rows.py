@@ -1,0 +1,368 @@
+"""Lines of a baseline: an item, a query, or an answer as one JSON object, and back.
+
+```
+items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
+queries.jsonl       {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?, "tags"?,
+                     "scope"?, "removed"?: [...], "explicit"?: [...], "available"?: [...]}
+sessions.jsonl      {"session", "items": ["always rule:style", ...]}
+<selector>.jsonl    {"query", "error"?, "session"?, "offered": [...], "near"?: [...], "values"}
+```
+
+What the session holds stands in front of an offer: the number of a line of `sessions.jsonl` where several queries
+have the same, else a list. A candidate is `[id, score]`; one that stayed out `[id, score, rule]`, the rule as a number
+that `baseline.json` explains. What is no ordinary find of the search says so behind:
+`["rule:style", 0.81, {"mode": "expansion", "origin": "expansion", "via": "rule:tests"}]`. Winning pairs of chunks are
+left out: they move with every edit of a text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.core.items import ItemKey
+from ctxbench.core.selection import Offered
+from ctxbench.gate.snapshots import LISTS, AnswerFact, ItemFact, LabelFact, QueryFact
+
+DECIMALS = 7  # of scores: a hundredth of `candidates.MARGIN`, below which machines differ
+_MOST = 2**53  # of items and tokens: whole numbers up to it are exact as floats, too
+_ROUNDING = 1e-9  # by which a share that is summed up may be above 1
+_SHOWN = 40  # characters of a wrong value
+_DIRECT = "direct"
+_TEXT = frozenset([str])  # the type of a text in JSON
+_USUAL = {"mode": "agent", "origin": "search", "via": None}
+
+
+class RowError(ValueError):
+    """A line that is none of a baseline: says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What several sessions hold.
+
+    Attributes:
+        id: its number, from 1 on.
+        items: in order.
+    """
+
+    id: int
+    items: tuple[Offered, ...]
+
+
+def item_row(item: ItemFact) -> dict[str, Any]:
+    """An item as a line."""
+    row: dict[str, Any] = {"id": item.id, "hash": item.hash, "tokens": item.tokens}
+    if item.prompt:
+        row["prompt"] = item.prompt
+    if not item.enabled:
+        row["enabled"] = False
+    if item.scopes:
+        row["scopes"] = list(item.scopes)
+    if item.row is not None:
+        row["row"] = {name: value for name, value in item.row.items() if name != "_id"}
+    return row
+
+
+def item_of(row: Mapping[str, Any]) -> ItemFact:
+    """Read a line of `item_row`.
+
+    Raises:
+        RowError: it is none.
+    """
+    fields = row.get("row")
+    if fields is not None and not isinstance(fields, dict):
+        raise RowError(f"row must be an object, got {fields!r}")
+    return ItemFact(
+        id=_text(row, "id"),
+        hash=_text(row, "hash"),
+        tokens=_whole(row, "tokens"),
+        prompt=_text(row, "prompt", default=""),
+        row=None if fields is None else {"_id": row["id"], **fields},
+        enabled=_flag(row, "enabled", default=True),
+        scopes=_texts("scopes", row.get("scopes", [])),
+    )
+
+
+def query_row(query: QueryFact) -> dict[str, Any]:
+    """A query as a line."""
+    row: dict[str, Any] = {"id": query.id}
+    if query.text:
+        row["text"] = query.text
+    row |= {"asked": query.asked, "labelled": query.labelled}
+    if query.required:
+        row["required"] = [one[0] if len(one) == 1 else list(one) for one in query.required]
+    if query.others:
+        row["labels"] = [_label_row(one) for one in query.others]
+    if query.needs_nothing:
+        row["needs"] = "nothing"
+    if query.group != query.id:
+        row["group"] = query.group
+    if query.tags:
+        row["tags"] = list(query.tags)
+    if query.scope:
+        row["scope"] = query.scope
+    return row | {name: list(ids) for name, ids in query.lists.items()}
+
+
+def query_of(row: Mapping[str, Any]) -> QueryFact:
+    """Read a line of `query_row`.
+
+    Raises:
+        RowError: it is none.
+    """
+    needs = row.get("required", [])
+    if not isinstance(needs, list):
+        raise RowError(f"required must be a list of items, got {needs!r}")
+    return QueryFact(
+        id=_text(row, "id"),
+        asked=_text(row, "asked"),
+        labelled=_text(row, "labelled"),
+        required=tuple([(one,) if isinstance(one, str) else _texts("required", one) for one in needs]),
+        needs_nothing=row.get("needs") == "nothing",
+        group=_text(row, "group", default=row.get("id", "")),
+        tags=_texts("tags", row.get("tags", [])),
+        text=_text(row, "text", default=""),
+        others=_labels_of(row.get("labels", [])),
+        scope=_text(row, "scope", default=""),
+        lists={name: _ids(name, row[name]) for name in LISTS if name in row},
+    )
+
+
+def _label_row(label: LabelFact) -> list[Any]:
+    """`[id, grade, via, alternatives]`, what is as usual at its end left out."""
+    name, grade, via, alternatives = label
+    return [name, grade, via, alternatives] if alternatives else [name, grade, *([] if via == _DIRECT else [via])]
+
+
+def _labels_of(rows: Any) -> tuple[LabelFact, ...]:
+    if not isinstance(rows, list):
+        raise RowError(f"labels must be a list, got {rows!r}")
+    found = []
+    for row in rows:
+        if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[1]) is not int:
+            raise RowError(f"a label is [id, grade, via, alternatives], got {row!r}")
+        name, grade, via, alternatives = row if len(row) == 4 else (*row, *(_DIRECT, "")[len(row) - 2 :])
+        if not (isinstance(name, str) and isinstance(via, str) and isinstance(alternatives, str)):
+            raise RowError(f"a label must hold texts, got {[row[0], *row[2:]]!r}")
+        found.append((name, grade, via, alternatives))
+    return tuple(found)
+
+
+def session_of(answer: AnswerFact) -> tuple[str, ...]:
+    """What the session holds, in front of an offer: mode and id of each as one text."""
+    held = []
+    for one in answer.offered:
+        if one.origin != "session" or one.score is not None or one.via is not None:
+            break
+        held.append(f"{one.mode} {one.id}")
+    return tuple(held)
+
+
+def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
+    """What several sessions hold as a line."""
+    return {"session": number, "items": list(session)}
+
+
+def session_from(row: Mapping[str, Any]) -> Session:
+    """Read a line of `session_row`.
+
+    Raises:
+        RowError: it is none.
+    """
+    return Session(_whole(row, "session"), _held(row.get("items")))
+
+
+def answer_row(
+    answer: AnswerFact, values: Mapping[str, float], rules: Mapping[str, int], sessions: Mapping[tuple[str, ...], int]
+) -> dict[str, Any]:
+    """What a query was offered as a line.
+
+    Args:
+        answer: the answer; of `near`, all is written.
+        values: metrics of the query by name; one that does not apply (NaN) is left out.
+        rules: numbers of the rules.
+        sessions: numbers of what several sessions hold.
+    """
+    row: dict[str, Any] = {"query": answer.query}
+    if answer.error:
+        row["error"] = answer.error
+    session = session_of(answer)
+    if session:
+        row["session"] = sessions.get(session) or list(session)
+    row["offered"] = [_candidate(one) for one in answer.offered[len(session) :]]
+    if answer.near:
+        row["near"] = [_candidate(one, rules[one.rule]) for one in answer.near]
+    row["values"] = {
+        name: int(value) if value.is_integer() else value for name, value in values.items() if not math.isnan(value)
+    }
+    return row
+
+
+def answer_of(
+    row: Mapping[str, Any], rules: Sequence[str], sessions: Mapping[int, Session] | None, *, repeated: bool = False
+) -> tuple[AnswerFact, Mapping[str, float]]:
+    """Read a line of `answer_row`: the answer, and the values of the metrics that apply.
+
+    Args:
+        row: the line.
+        rules, sessions: as their files have them; None = sessions are not known, and none is missed.
+        repeated: whether values are means over several answers.
+
+    Raises:
+        RowError: it is none.
+    """
+    offered, near, values = row.get("offered"), row.get("near", []), row.get("values")
+    if not isinstance(offered, list) or not isinstance(near, list) or not isinstance(values, dict):
+        raise RowError("expected lists offered and near, and an object values")
+    for name, value in values.items():
+        if not is_number(value):
+            raise RowError(f"the value of {name} must be a finite number, got {_short(value)}")
+        expected = _out_of_range(name, value, repeated=repeated)
+        if expected:
+            raise RowError(f"the value of {name} must be {expected}, got {_short(value)}")
+    session = row.get("session", [])
+    if type(session) is int:
+        if sessions is not None and session not in sessions:
+            raise RowError(f"sessions.jsonl has no session {session}")
+        held = () if sessions is None else sessions[session].items
+    else:
+        held = _held(session)
+    answer = AnswerFact(
+        query=_text(row, "query"),
+        offered=(*held, *[_offered(one, None) for one in offered]),
+        near=tuple([_offered(one, rules) for one in near]),
+        error=_text(row, "error", default=""),
+    )
+    return answer, values
+
+
+def _out_of_range(name: str, value: float, *, repeated: bool) -> str:
+    """What a value of a metric must be, if it is not so; else empty. A metric that is not known has any."""
+    scale = _scale(name)
+    if scale == "yes/no" and not repeated:
+        return "" if value in (0, 1) else "0 or 1"
+    if scale in ("yes/no", "share"):
+        return "" if 0 <= value <= 1 + _ROUNDING else "from 0 to 1"
+    return "0 or more" if scale == "amount" and value < 0 else ""
+
+
+@cache
+def _scale(name: str) -> str:
+    try:
+        return parse_metric(name).declaration.scale
+    except UserError:
+        return ""
+
+
+def rounded(score: float | None) -> float | None:
+    """A score as a baseline has it."""
+    return None if score is None else round(score, DECIMALS) + 0.0  # no -0.0
+
+
+def _held(texts: Any) -> tuple[Offered, ...]:
+    """The items of a session."""
+    parts = [text.split(" ") for text in _texts("a session", texts)]
+    if any(len(one) != 2 for one in parts):
+        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {texts!r}")
+    return tuple([Offered(id=name, score=None, mode=mode, origin="session") for mode, name in parts])
+
+
+def _candidate(one: Offered, rule: int | None = None) -> list[Any]:
+    out: list[Any] = [one.id, rounded(one.score)]
+    if rule is not None:
+        out.append(rule)
+    more = {name: getattr(one, name) for name, usual in _USUAL.items() if getattr(one, name) != usual}
+    return [*out, more] if more else out
+
+
+def _offered(row: Any, rules: Sequence[str] | None) -> Offered:
+    """A candidate; with `rules`, one that stayed out."""
+    length = 2 if rules is None else 3
+    if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
+        raise RowError(f"a candidate is {'[id, score]' if rules is None else '[id, score, rule]'}, got {row!r}")
+    score = row[1]
+    if score is not None and not is_number(score):
+        raise RowError(f"the score of {row[0]} must be a finite number or null, got {_short(score)}")
+    rule = ""
+    if rules is not None:
+        number = row[2]
+        if type(number) is not int or not 0 <= number < len(rules):
+            raise RowError(f"{row[0]} is out by rule {number!r}, which baseline.json does not have")
+        rule = rules[number]
+    if len(row) == length:
+        return Offered(
+            id=row[0], score=None if score is None else float(score), mode="agent", origin="search", rule=rule
+        )
+    more = _extras(row[length])
+    return Offered(
+        id=row[0],
+        score=None if score is None else float(score),
+        mode=more.get("mode", "agent"),
+        origin=more.get("origin", "search"),
+        rule=rule,
+        via=more.get("via"),
+    )
+
+
+def _extras(more: Any) -> Mapping[str, str]:
+    if not isinstance(more, dict) or not all(key in _USUAL and isinstance(one, str) for key, one in more.items()):
+        raise RowError(f"expected an object with mode, origin or via behind a candidate, got {more!r}")
+    return more
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number that a float holds."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
+def _text(row: Mapping[str, Any], key: str, *, default: str | None = None) -> str:
+    value = row.get(key, default)
+    if not isinstance(value, str) or (default is None and not value):
+        raise RowError(f"{key} must be a text, got {value!r}")
+    return value
+
+
+def _flag(row: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = row.get(key, default)
+    if not isinstance(value, bool):
+        raise RowError(f"{key} must be true or false, got {value!r}")
+    return value
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not _TEXT.issuperset(map(type, values)):
+        raise RowError(f"{name} must hold texts, got {values!r}")
+    return tuple(values)
+
+
+def _ids(name: str, values: Any) -> tuple[str, ...]:
+    """Item ids, which a comparison parses."""
+    ids = _texts(name, values)
+    for one in ids:
+        try:
+            ItemKey.parse(one)
+        except ParameterError as error:
+            raise RowError(f"{name}: {error}") from error
+    return ids
+
+
+def _whole(row: Mapping[str, Any], key: str) -> int:
+    value = row.get(key)
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise RowError(f"{key} must be a whole number, 0 or more and at most 2**53, got {_short(value)}")
+    return value
+
+
+def _short(value: Any) -> str:
+    """A value for a message, which hundreds of digits would bury."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -1,0 +1,128 @@
+"""Changes of one cause as one group, the costliest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ctxbench.gate.altered import what_changed
+from ctxbench.gate.cause_of import crowd, way_of
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change
+from ctxbench.gate.sides import Compared
+from ctxbench.gate.snapshots import Snapshot
+
+_JOINED = (CauseKind.CROWDED, CauseKind.FREED)
+
+
+def grouped(
+    changes: Sequence[Change], base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
+) -> tuple[CauseGroup, ...]:
+    """Put changes of one cause together, over all queries.
+
+    Where items crowd others out, each query has its own few of them in front; causes that share one of them, in the
+    same way, are one, of them all. All items that are new and offered are one, too, and all that are gone.
+
+    Args:
+        changes: explained, in the order of the queries.
+        base, head: what they are between.
+        renamed: the id at the head by the id at the base.
+
+    Returns:
+        The costliest first: by required items lost net, none where as many or more are gained; then by required items
+        lost, so that what both loses and gains is before what gains alone; then what gains less; then most changes of
+        others; then by kind, detail and subjects.
+    """
+    joint = _joint({one.cause for one in changes}, Compared(base, head, what_changed(base, head, renamed)))
+    held: dict[Cause, list[Change]] = {}
+    for one in changes:
+        held.setdefault(joint[one.cause], []).append(one)
+    place = {query: n for n, query in enumerate(head.queries)}
+    groups = [_group(cause, members, base, head, place) for cause, members in held.items()]
+    return tuple(sorted(groups, key=cost))
+
+
+def cost(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str, ...]]:
+    """What sorts groups, the costliest first; see `grouped`."""
+    cause, net = group.cause, max(0, group.lost - group.gained)
+    return -net, -group.lost, group.gained, -group.others, cause.kind, cause.detail, cause.subjects
+
+
+def _group(
+    cause: Cause, changes: Sequence[Change], base: Snapshot, head: Snapshot, place: Mapping[str, int]
+) -> CauseGroup:
+    tokens = 0
+    for one in changes:
+        fact = (base if one.lost else head).items.get(one.item)
+        tokens += 0 if fact is None else -fact.tokens if one.lost else fact.tokens
+    lost = {one.query for one in changes if one.lost and one.required}
+    return CauseGroup(
+        cause=cause,
+        lost=sum(one.lost and one.required for one in changes),
+        gained=sum(not one.lost and one.required for one in changes),
+        others=sum(not one.required for one in changes),
+        tokens=tokens,
+        queries=tuple(
+            sorted({one.query for one in changes}, key=lambda query: (query not in lost, place.get(query, len(place))))
+        ),
+        mend=_mend([one.mend for one in changes if one.mend]),
+    )
+
+
+def _mend(phrases: Sequence[str]) -> str:
+    """The one that mends most; of a number that is raised, the one that is enough for at least half."""
+    if not phrases:
+        return ""
+    numbers: dict[str, list[tuple[float, str]]] = {}
+    for phrase in phrases:
+        stem, _, last = phrase.rpartition(" ")
+        if stem.endswith(" to") and _number(last) is not None:
+            numbers.setdefault(stem, []).append((_number(last) or 0.0, phrase))
+    counts = Counter(phrases)
+    best, most = min(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    for stem, held in sorted(numbers.items()):
+        if len(held) > most or (len(held) == most and best in {phrase for _, phrase in held}):
+            in_order = sorted(held, reverse="lower " in stem)
+            best, most = in_order[(len(held) - 1) // 2][1], len(held)
+    return best
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
+    """The cause of the group that each cause is in."""
+    causes = list(causes)
+    out = {one: one for one in causes}
+    for kind in (CauseKind.NEW, CauseKind.GONE):
+        members = [one for one in causes if one.kind == kind]
+        held = sorted({item for one in members for item in one.subjects})
+        if len(held) > 1:
+            what = " or ".join(sorted({one.detail for one in members}, reverse=True))
+            joint = Cause(kind=kind, subjects=tuple(held), detail=f"{len(held)} items {what}")
+            out |= dict.fromkeys(members, joint)
+    shared: dict[tuple[CauseKind, str], list[Cause]] = {}
+    for one in causes:
+        if one.kind in _JOINED and (way := way_of(one)):
+            shared.setdefault((one.kind, way), []).append(one)
+    for (kind, way), members in shared.items():
+        for subjects in _components([set(one.subjects) for one in members]):
+            own = [one for one in members if subjects.issuperset(one.subjects)]
+            names = tuple(sorted(subjects))
+            detail = crowd(names, compared, way, lost=kind == CauseKind.CROWDED)
+            joint = replace(own[0], subjects=names, detail=detail)
+            out |= dict.fromkeys(own, joint)
+    return out
+
+
+def _components(sets: Sequence[set[str]]) -> list[set[str]]:
+    """Sets that share a member, directly or through others, as one."""
+    found: list[set[str]] = []
+    for one in sets:
+        apart = [other for other in found if not other & one]
+        found = [*apart, one.union(*(other for other in found if other & one))]
+    return found

@@ -1,0 +1,297 @@
+"""Causes in words: what two snapshots say of an item, of what stood in its way, and of what moved all scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from ctxbench.core.candidates import MARGIN
+from ctxbench.gate.altered import Setting, edit
+from ctxbench.gate.described import FlatStep
+from ctxbench.gate.model import Cause, CauseKind, Change
+from ctxbench.gate.replay import CHUNK_RULE
+from ctxbench.gate.sides import Compared, Side
+
+_FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
+_ALL, _CHUNKS = "in the catalog", "with more chunks"
+_WAYS = {
+    _FRONT: ("came in front", "stood in front"),
+    _BEST: ("raised the best score", "had the best score"),
+    _ROOM: ("filled the budget", "filled the budget before"),
+    _AMONG: ("changed the choice", "changed the choice"),  # by diversity, or a gap
+    _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),
+    _ALL: ("moved the scores of others", "moved the scores of others"),  # by fusion, or how rare words are
+}
+_DONE = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
+_MANY = 5  # subjects that are named where the catalog as a whole is the cause
+_BULK = 10  # so many edited items, at least half of the catalog, are one edit
+_NOTHING = "nothing that is under test differs: the selector is not deterministic"
+
+
+class Causes:
+    """Makes causes for the changes of one selector on one dataset."""
+
+    def __init__(self, compared: Compared) -> None:
+        self.compared = compared
+        self.altered = compared.altered
+
+    @cached_property
+    def mover(self) -> Cause | None:
+        """What moved the scores of items that nobody has touched; None where it was the catalog, or nothing known."""
+        own = tuple(one for one in self.altered.scoring if not one.code)
+        if self.altered.embedder is not None:
+            return _named(CauseKind.MODEL, own)
+        if own:
+            return _named(CauseKind.PARAMETER, own)
+        if self.compared.weighs_the_catalog and self.altered.catalog:
+            return None
+        return _named(CauseKind.CODE, self.altered.code) if self.altered.code else None
+
+    def nothing_differs(self) -> Cause:
+        """All that is known is the same."""
+        return Cause(kind=CauseKind.UNKNOWN, detail=_NOTHING)
+
+    def parameter(self, settings: Sequence[Setting]) -> Cause:
+        """Settings of the user's."""
+        return _named(CauseKind.PARAMETER, settings)
+
+    def own(self, change: Change) -> Cause:
+        """The item's own score, or how many tokens it takes."""
+        item = self.compared.name(change.item)
+        old = self.compared.old_name.get(item, item)
+        before, after = self.compared.base.items.get(old), self.compared.head.items.get(item)
+        if self._by_counter(change):
+            return self.parameter([one for one in (self.altered.tokens,) if one is not None])
+        if item in self.altered.edited:
+            total, edited = len(self.compared.head.items), len(self.altered.edited)
+            if edited >= _BULK and 2 * edited >= total:
+                return Cause(kind=CauseKind.EDITED, detail=f"{edited} of {total} items edited")
+            return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=edit(before, after))
+        if item != old:
+            return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=f"was {old}")
+        return self._weighed(change)
+
+    def rivals(self, change: Change) -> Cause:
+        """What came in front of a lost item, or went from there for one that came in."""
+        found, way = self._in_the_way(change)
+        if self._by_counter(change):
+            return self.parameter([one for one in (self.altered.tokens,) if one is not None])
+        if not found:
+            return self._weighed(change)
+        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
+        return Cause(kind=kind, subjects=found, detail=self._crowd(found, way, change))
+
+    def _crowd(self, subjects: Sequence[str], way: str, change: Change) -> str:
+        return crowd(subjects, self.compared, way, lost=change.lost)
+
+    def in_the_way(self, change: Change) -> tuple[str, ...]:
+        """The new or edited items that came in front of a lost item; gone or edited ones that were, if it came in."""
+        return self._in_the_way(change)[0]
+
+    def _in_the_way(self, change: Change) -> tuple[tuple[str, ...], str]:
+        """What was in the way, sorted, and how; ids of items that are gone are the old ones."""
+        item = self.compared.name(change.item)
+        sides = self.compared.sides(change.query)
+        here, there = (sides[1], sides[0]) if change.lost else sides  # where it is out, where it is in
+        rule = self._rule(here, item)
+        types = () if rule.startswith(CHUNK_RULE) else self.compared.rivals(item)
+        suited = {
+            name
+            for name in here.found
+            if name in self.compared.changed and (not types or name.partition(":")[0] in types)
+        }
+        if "margin=" in rule:
+            best = max(here.found, key=here.score, default="")
+            if best in suited and here.score(best) > max(map(there.score, there.found), default=-math.inf) + MARGIN:
+                return (best,), _BEST
+        ahead = {name for name in suited if here.score(name) >= here.score(item)}
+        if "budget" in rule:
+            heavier = {name for name in ahead if name in here.offered and _tokens(here, name) > _tokens(there, name)}
+            if heavier:
+                return tuple(sorted(heavier)), _ROOM
+        if found := {name for name in ahead if there.score(name) < there.score(item)}:
+            return tuple(sorted(found)), _FRONT
+        if ahead and rule.startswith(CHUNK_RULE):  # in front on both sides, by other texts
+            return tuple(sorted(ahead)), _CHUNKS
+        return tuple(sorted(name for name in suited & set(here.offered) if name not in there.offered)), _FRONT
+
+    def _rule(self, side: Side, item: str) -> str:
+        row = side.rows.get(item)
+        return "" if row is None else row.rule
+
+    def _by_counter(self, change: Change) -> bool:
+        """Whether a budget decided, and tokens are counted otherwise."""
+        side = self.compared.sides(change.query)[1 if change.lost else 0]
+        return self.altered.tokens is not None and "budget" in self._rule(side, self.compared.name(change.item))
+
+    def _weighed(self, change: Change) -> Cause:
+        """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion).
+
+        Of several items that were touched, scores do not tell which one moved those of the others: they are one cause.
+        """
+        if not self.altered.catalog:
+            return self._last()
+        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
+        if not self.compared.weighs_the_catalog and (found := self._among(change)):
+            return Cause(kind=kind, subjects=found, detail=self._crowd(found, _AMONG, change))
+        changed = tuple(sorted(self.compared.changed))
+        detail = self._crowd(changed, _ALL, change)
+        return Cause(kind=kind, subjects=changed if len(changed) <= _MANY else (), detail=detail)
+
+    def _among(self, change: Change) -> tuple[str, ...]:
+        """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
+        before, after = self.compared.sides(change.query)
+        own = self.compared.name(change.item)
+        there = self.compared.changed & {*before.found, *after.found} - {own}
+        moved = {name for name in there if abs(_difference(before.score(name), after.score(name))) > MARGIN}
+        in_or_out = {name for name in moved if (name in before.offered) != (name in after.offered)}
+        ahead = {
+            name for name in moved if before.score(name) > before.score(own) or after.score(name) > after.score(own)
+        }
+        return tuple(sorted(in_or_out or ahead or moved))
+
+    def _last(self) -> Cause:
+        """Nothing fits but what is always suspect."""
+        if self.altered.code:
+            return _named(CauseKind.CODE, self.altered.code)
+        if not self.altered:
+            return self.nothing_differs()
+        return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.altered}")
+
+    def by_evidence(self, change: Change, *, moved: bool = False) -> Cause:
+        """Without a replay: by what was edited, by the rule that keeps it out, and by who came in front."""
+        item = self.compared.name(change.item)
+        before, after = self.compared.sides(change.query)
+        touched = item in self.compared.changed
+        if touched and self._own_moved(before, after, item, lost=change.lost):
+            return self.own(change)
+        if moved and self.mover is not None:
+            return self.mover
+        cutting = self.altered.cutting
+        rule = self._rule(after if change.lost else before, item)
+        named = [one for one in cutting if f"{one.path.rpartition('.')[2]}=" in rule]
+        if named:
+            return self.parameter(named)
+        if self.in_the_way(change):
+            return self.rivals(change)
+        if cutting:
+            return self.parameter(cutting)
+        if touched:
+            return self.own(change)
+        if self.mover is not None and self.mover.kind != CauseKind.CODE:
+            return self.mover
+        return self._weighed(change) if self.compared.weighs_the_catalog or self._among(change) else self._last()
+
+    def _own_moved(self, before: Side, after: Side, item: str, *, lost: bool) -> bool:
+        """Whether its score moved in the direction of the change; where one side has none, it may have."""
+        rows = before.rows.get(item), after.rows.get(item)
+        was, now = (None if row is None else row.score for row in rows)
+        if was is None or now is None:
+            return True
+        return was - now > MARGIN if lost else now - was > MARGIN
+
+    def outside(self, moved: bool, change: Change) -> Cause:
+        """Of a selector of the user's: how it decides is not known."""
+        told = self.altered.outside or self.altered.settings
+        answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
+        still = not moved and bool(self.compared.moves(change.query))
+        if told and not answers and not still:
+            return _named(CauseKind.OUTSIDE, told)
+        if self.compared.name(change.item) in self.compared.changed:
+            return self.own(change)
+        if self.in_the_way(change):
+            return self.rivals(change)
+        if told:
+            return _named(CauseKind.OUTSIDE, told)
+        if self.altered.catalog:
+            what = "neither this item nor what came in front of it was touched, and what the selector says of itself"
+            return Cause(kind=CauseKind.UNKNOWN, detail=f"{what} is the same")
+        return self.nothing_differs()
+
+    def expansion(self, change: Change, via: str | None) -> Cause:
+        """Of what an expansion brought in, where what led to it is in as before."""
+        item = self.compared.name(change.item)
+        before, after = self.compared.sides(change.query)
+        steps = self.compared.steps[1 if change.lost else 0] or ()
+        score = (before if change.lost else after).rows[item].score
+        settings = [one for one in self.altered.cutting if self._expands(one)]
+        if settings and _barred([one for one in steps if one.kind == "expand"], score):
+            return self.parameter(settings)
+        leader = self.compared.name(via or "")
+        for name in (item, leader):
+            if name in self.altered.edited:
+                rows = self.compared.base.items.get(name), self.compared.head.items.get(name)
+                return Cause(kind=CauseKind.EDITED, subjects=(name,), detail=edit(*rows))
+        if self.compared.moved(change.query) and self.mover is not None:
+            return self.mover
+        here, there = (after, before) if change.lost else (before, after)
+        rivals = [name for name, one in here.offered.items() if one.origin == "expansion" and name not in there.offered]
+        if found := tuple(sorted(set(rivals) & self.compared.changed)):
+            kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
+            return Cause(kind=kind, subjects=found, detail=self._crowd(found, _FRONT, change))
+        return self.parameter(settings) if settings else self.by_evidence(change)
+
+    def _expands(self, setting: Setting) -> bool:
+        paths = [one.path for steps in self.compared.steps for one in steps or () if one.kind == "expand"]
+        return any(setting.path == path or setting.path.startswith(f"{path}.") for path in paths)
+
+
+def _barred(steps: Sequence[FlatStep], score: float | None) -> bool:
+    """Whether expansions with these settings bring in nothing of this similarity."""
+    on = [one.values for one in steps if one.values.get("enabled", True)]
+    lowest = [
+        float(values.get("graph_threshold" if values.get("by") == "graph" else "threshold", -math.inf)) for values in on
+    ]
+    return not on or (score is not None and score < min(lowest))
+
+
+def _named(kind: CauseKind, settings: Iterable[Setting]) -> Cause:
+    settings = list(settings)
+    said = ", ".join(dict.fromkeys(map(str, settings)))
+    return Cause(kind=kind, subjects=tuple(sorted({one.name for one in settings})), detail=said)
+
+
+def crowd(subjects: Sequence[str], compared: Compared, way: str, *, lost: bool) -> str:
+    """Who came in front, or was: `1 new and 2 edited items came in front`; the same for the same subjects.
+
+    Args:
+        subjects: item ids, those of the head where an item is on both sides.
+        compared: what they were touched between.
+        way: how they are in the way.
+        lost: whether it is of what went out.
+    """
+    done = [done_to(one, compared) for one in subjects]
+    parts = [f"{done.count(what)} {what}" for what in _DONE if what in done]
+    said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
+    verb = _WAYS[way][0 if lost else 1]
+    together = " together" if way == _ALL and len(subjects) > 1 else ""
+    return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
+
+
+def done_to(item: str, compared: Compared) -> str:
+    """What was done to an item, in a word: new, enabled, edited, renamed, gone or disabled."""
+    base, head, altered = compared.base, compared.head, compared.altered
+    if item in altered.edited:
+        return "edited"
+    if item in compared.old_name:
+        return "renamed"
+    if item in head.items and item not in altered.gone:
+        return "enabled" if item in base.disabled else "new"
+    return "disabled" if item in head.disabled else "gone"
+
+
+def way_of(cause: Cause) -> str:
+    """How those that a crowding names were in the way; empty for causes of another kind."""
+    pairs = [(way, verb) for way, verbs in _WAYS.items() for verb in verbs]
+    return next((way for way, verb in pairs if cause.subjects and cause.detail.endswith(verb)), "")
+
+
+def _difference(before: float, after: float) -> float:
+    """Of two scores that may be missing, on one side or on both."""
+    return 0.0 if before == after else after - before
+
+
+def _tokens(side: Side, name: str) -> int:
+    row = side.rows.get(name)
+    return 0 if row is None else row.tokens

@@ -1,0 +1,279 @@
+"""What two snapshots of a selector offer differently: items in and out, swaps, required items lost and gained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+
+from ctxbench.core.selection import Offered
+from ctxbench.gate.baseline_rows import DECIMALS, rounded
+from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.model import Cause, CauseKind, Change
+from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
+from ctxbench.gate.swaps import margin_of, still, tied_pairs
+from ctxbench.gate.table_answers import TableAnswers, offered_ids
+
+UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Differences:
+    """What is offered differently.
+
+    Attributes:
+        changes: of items that went out (in the order of the base's offer) or came in (in that of the head's), in the
+            order of the queries; causes unknown. Neither swaps nor what an unsteady selector offers now and then.
+        swaps: ids of queries that differ by swaps and noise alone, and so are in none of the changes.
+        lost, gained: requirements of queries that were met and are not, and the other way round, over `changes`.
+    """
+
+    changes: tuple[Change, ...] = ()
+    swaps: tuple[str, ...] = ()
+    lost: int = 0
+    gained: int = 0
+
+
+def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Differences:
+    """Compare what two snapshots offer, query by query; the order within an offer makes no difference.
+
+    What a session holds is part of the offer: with queries alike, it differs only where the catalog does. An item that
+    was renamed is the same item. Of a requirement (an item, or a set of alternatives) that was met and no longer is,
+    the best of the items lost is marked as required, and the same for one that is met now: marks and counts agree.
+
+    What machines may differ in is no change (`swaps.margin_of` says how far scores are then apart):
+
+    * Swaps: of the same selector, with the same model and counter of tokens, an item that went out and one that came
+      in, if both say what they said, neither's score moved, and they are tied on each side where both scores are known.
+    * Noise: of the same selector, code and version, over the same catalog, anything, if no score of the query moved
+      further than the margin, and some did move or the offer ends among ties.
+
+    Args:
+        base, head: the two.
+        comparable: what they can be compared on.
+    """
+    unsteady = {*base.unsteady, *head.unsteady}
+    sides = _Sides(base, head, comparable.renamed)
+    changes: list[Change] = []
+    swaps: list[str] = []
+    for query in comparable.queries:
+        before, now = offered_ids(base.answers, query), offered_ids(head.answers, query)
+        if before == now or query in unsteady:
+            continue
+        if {comparable.renamed.get(one, one) for one in before} != set(now):
+            differ = _Query(sides, query).changes()
+            changes += differ
+            if not differ:
+                swaps.append(query)
+    lost = sum(one.required for one in changes if one.lost)
+    gained = sum(one.required for one in changes if not one.lost)
+    return Differences(changes=tuple(changes), swaps=tuple(swaps), lost=lost, gained=gained)
+
+
+class _Sides:
+    """Both snapshots, with what is the same for all queries."""
+
+    def __init__(self, base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> None:
+        self.base = base
+        self.head = head
+        self.renamed = renamed
+        self.old = {new: old for old, new in renamed.items()}
+
+    @cached_property
+    def same_selector(self) -> bool:
+        """Whether selector, model and counter of tokens are the same."""
+        base, head = self.base.identity, self.head.identity
+        return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
+
+    @cached_property
+    def same_in_all(self) -> bool:
+        """Whether scores alone can have made a difference: selector, code and catalog are the same."""
+        base, head = self.base.identity, self.head.identity
+        if base.outside or head.outside or not self.same_selector:
+            return False
+        if any(base.versions.get(name) != head.versions.get(name) for name in ("code", "ctxbench")):
+            return False
+        hashes = [
+            {
+                name: (fact.hash, bool(fact.scopes))
+                for known in (side.items, side.disabled)
+                for name, fact in known.items()
+            }
+            for side in (self.base, self.head)
+        ]
+        return hashes[0] == hashes[1]
+
+    @cached_property
+    def places(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The place of every item in the catalog, at the base and at the head."""
+        base, head = ({name: place for place, name in enumerate(side.items)} for side in (self.base, self.head))
+        return base, head
+
+    def same_content(self, item: str) -> bool:
+        """Whether an item, by its id at the head, is there on both sides, word for word."""
+        before, now = self.base.items.get(item), self.head.items.get(item)
+        return before is not None and now is not None and before.hash == now.hash
+
+
+class _Query:
+    """One query that is offered other items; those of the base go by their ids at the head."""
+
+    def __init__(self, sides: _Sides, query: str) -> None:
+        self.sides = sides
+        self.query = query
+        self.base = _Side(sides.base, query, sides.renamed)
+        self.head = _Side(sides.head, query, {})
+        self.lost = [one for one in self.base.offered if one not in self.head.offered]
+        self.gained = [one for one in self.head.offered if one not in self.base.offered]
+        self.margin = margin_of([*self.base.score.values(), *self.head.score.values()])
+
+    def _pairs(self) -> tuple[tuple[str, str], ...]:
+        """What went out and came in by ties."""
+        if not self.sides.same_selector:
+            return ()
+        lost, gained = ([one for one in items if self._as_it_was(one)] for items in (self.lost, self.gained))
+        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._tied)
+
+    def _as_it_was(self, item: str) -> bool:
+        """Whether an item says what it said, and its score did not move."""
+        return self.sides.same_content(item) and self._still(item)
+
+    def _still(self, item: str) -> bool:
+        before, now = self.base.score.get(item), self.head.score.get(item)
+        return still(before, now, margin=self.margin, digits=DECIMALS)
+
+    def _tied(self, lost: str, gained: str) -> bool:
+        """Whether two items are tied on every side where both have a score, and on one at least."""
+        ties = (self.base.tied(lost, gained, self.margin), self.head.tied(gained, lost, self.margin))
+        return True in ties and False not in ties
+
+    def _is_noise(self) -> bool:
+        """Whether everything is the same but scores, and no score moved further than noise does."""
+        both = self.base.score.keys() & self.head.score.keys()
+        if not self.sides.same_in_all or not all(map(self._still, both)):
+            return False
+        if any(rounded(self.base.score[one]) != rounded(self.head.score[one]) for one in both):
+            return True
+        changed = self.lost + self.gained  # with equal scores, only ties may have come in another order
+        return self.base.cut_in_ties(changed, self.margin) or self.head.cut_in_ties(changed, self.margin)
+
+    def changes(self) -> list[Change]:
+        """What went out, then what came in, but for swaps and noise."""
+        if self._is_noise():
+            return []
+        groups = self.sides.head.queries[self.query].required
+        pairs = self._pairs()
+        out, into = {one for one, _ in pairs}, {one for _, one in pairs}
+        left_lost = [one for one in self.lost if one not in out]
+        left_gained = [one for one in self.gained if one not in into]
+        now = (self.head.offered.keys() - into) | out  # the head's offer with its swaps undone
+        lost = _marked(self.base.by_score(left_lost), groups, unless=now)
+        gained = _marked(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
+        found = [self._change(one, lost=True, required=one in lost) for one in left_lost]
+        return found + [self._change(one, lost=False, required=one in gained) for one in left_gained]
+
+    def _change(self, item: str, *, lost: bool, required: bool) -> Change:
+        side = self.head if lost else self.base  # the one where it is out
+        out = side.near.get(item)
+        base_place, head_place = self.sides.places
+        return Change(
+            query=self.query,
+            item=self.sides.old.get(item, item) if lost else item,
+            lost=lost,
+            required=required,
+            cause=UNKNOWN,
+            base_score=self.base.score.get(item),
+            head_score=self.head.score.get(item),
+            base_rank=self.base.rank(item, base_place, self.sides.old),
+            head_rank=self.head.rank(item, head_place, {}),
+            rule="" if out is None else out.rule,
+            missed_by=side.missed_by(item),
+        )
+
+
+def _marked(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
+    """The best of some items, best first, for each requirement that what is offered otherwise does not meet."""
+    met = (
+        next((one for one in items if one in group), None)
+        for group in groups
+        if not any(one in unless for one in group)
+    )
+    return {one for one in met if one is not None}
+
+
+class _Side:
+    """The answer to one query on one side; items go by their ids at the head.
+
+    Attributes:
+        offered, near: candidates by id, in the one order; what was offered, and what stayed out.
+        score: of candidates that have one, by id.
+        whole: whether all candidates are known, and not only the nearest of those that stayed out.
+    """
+
+    def __init__(self, snapshot: Snapshot, query: str, renamed: Mapping[str, str]) -> None:
+        fact: AnswerFact = snapshot.answers[query]
+        self.offered: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.offered}
+        self.near: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.near}
+        self.score = {renamed.get(name, name): score for name, score in fact.score_of.items()}
+        self.whole = isinstance(snapshot.answers, TableAnswers) or len(fact.near) < NEAR
+
+    def by_score(self, items: Iterable[str]) -> list[str]:
+        """Items best first, those without a score behind; ties in the order given."""
+        return sorted(items, key=lambda one: -self.score.get(one, float("-inf")))
+
+    def tied(self, known: str, other: str, margin: float) -> bool | None:
+        """Whether two items are within the margin; None where that cannot be known.
+
+        Args:
+            known: one that is offered here.
+            other: one that stayed out, or is no candidate.
+        """
+        score = self.score.get(known)
+        if score is None:
+            return False  # the session's are no matter of scores
+        if other in self.score:
+            return abs(score - self.score[other]) <= margin
+        if other in self.near or self.whole:
+            return False
+        lowest = min((self.score[one] for one in self.near if one in self.score), default=None)
+        return None if lowest is not None and score - lowest <= margin else False  # it may stand behind those noted
+
+    def cut_in_ties(self, changed: Iterable[str], margin: float) -> bool:
+        """Whether one of some items is tied with a candidate on the other side of the cut."""
+        return any(
+            (other in self.offered) is not (one in self.offered) and abs(score - self.score[one]) <= margin
+            for one in changed
+            if one in self.score
+            for other, score in self.score.items()
+        )
+
+    def missed_by(self, item: str) -> float | None:
+        """By how much an item that is out here misses the lowest score that the search offers."""
+        found = [
+            self.score[name] for name, one in self.offered.items() if one.origin == "search" and name in self.score
+        ]
+        if item not in self.score or not found:
+            return None
+        return max(0.0, min(found) - self.score[item])
+
+    def rank(self, item: str, place: Mapping[str, int], old: Mapping[str, str]) -> int | None:
+        """1-based place among what the search found, by score and then by place in the catalog.
+
+        Of a selector that gives an order and no scores, the place in that order, what it chose first. None where it
+        did not find the item, or where better ones may have stayed out unnoted.
+        """
+        found = {name: one for name, one in {**self.offered, **self.near}.items() if one.origin == "search"}
+        if item in found and self.score.keys().isdisjoint(found):
+            return 1 + list(found).index(item)
+        if item not in found or item not in self.score:
+            return None
+        noted = [self.score[name] for name, one in self.near.items() if one.origin == "search" and name in self.score]
+        if not self.whole and noted and self.score[item] < min(noted):
+            return None
+
+        def key(name: str) -> tuple[float, int]:
+            return -self.score[name], place.get(old.get(name, name), len(place))
+
+        own = key(item)
+        return 1 + sum(key(name) < own for name in found if name in self.score and name != item)

@@ -1,0 +1,169 @@
+"""Datasets whose catalog was edited by hand, labels or not: they are judged by the labels of the baseline.
+
+An edit that takes a required item away is what a check is to find, so that it must not make the dataset invalid. Three
+things are put right in memory; no file is written:
+
+* A label on an item of the baseline that is gone, or can no longer be offered, is kept, and that item counts as not
+  offered (`read_dataset`).
+* A label that names an item which goes on under another id follows it, and so do scopes, lists of available items, and
+  results of tools.
+* Labels that were dropped with such an item, as `ctxbench data rebase` does, are put back: of a query that is asked
+  alike and whose other labels are those of the baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.data.curation.renames import propose_renames
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.store import open_dataset, silent
+from ctxbench.gate.comparability import items_of
+from ctxbench.gate.questions import Questions, names_of, result_names
+from ctxbench.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts
+
+
+def open_edited(
+    name_or_path: str | Path,
+    *,
+    bases: Iterable[Snapshot],
+    base: Path | None = None,
+    notify: Callable[[str], None] = silent,
+) -> Dataset:
+    """Open a dataset as it is to be judged against a baseline.
+
+    Args:
+        name_or_path, base, notify: as for `open_dataset`.
+        bases: the snapshots of the baseline. A dataset that is in none must be valid, but for `frozen` and `counts`.
+
+    Raises:
+        UserError: as `open_dataset`.
+    """
+    first: dict[str, Snapshot] = {}
+    for one in bases:
+        first.setdefault(one.dataset, one)
+    before = {name: [*one.items, *one.disabled] for name, one in first.items()}
+    dataset = open_dataset(name_or_path, base=base, notify=notify, before=before)
+    return as_labelled(dataset, first[dataset.name]) if dataset.name in first else dataset
+
+
+def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
+    """An edited dataset with the labels that the baseline has, as far as nothing but the edit took them away.
+
+    Args:
+        dataset: read with the ids of the baseline's items as `before`.
+        base: any selector's on that dataset.
+    """
+    offered = {item.id for item in dataset.there if item.enabled}
+    out = {name for name in base.items if name not in offered}
+    if not out:
+        return dataset
+    renames = _renames(dataset, base, out)
+    return _put_back(_followed(dataset, renames) if renames else dataset, base, out, renames)
+
+
+def _renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
+    """The items that go on under another id; as `comparability` finds them."""
+    gone = [fact for name, fact in base.items.items() if name in out]
+    added = [item for item in dataset.there if item.enabled and item.id not in base.items]
+    renames, _ = propose_renames(items_of(gone), added) if added else ((), ())
+    return {one.old: one.new for one in renames}
+
+
+def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+    """The dataset with the new ids and names, unless those stand there already.
+
+    A name of a tool's result is followed if no tool has it any more: else it may be that one's.
+    """
+
+    def new(keys: tuple[ItemKey, ...]) -> tuple[ItemKey, ...]:
+        held = set(keys)
+        return tuple(renames[key] if key in renames and renames[key] not in held else key for key in keys)
+
+    scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
+    lists = {query.request.available for query in dataset.queries} - {None}
+    available = {keys: new(keys) for keys in lists if keys is not None}
+    taken = {name for item in dataset.there if item.type == "tool" for name in names_of(item.key)}
+    names = {old: name for old, name in result_names(renames).items() if old not in taken}
+    queries = []
+    for query in dataset.queries:
+        keys = query.request.available
+        request = query.request if keys is None else replace(query.request, available=available[keys])
+        if request.tool_results:
+            results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
+            request = replace(request, tool_results=results)
+        queries.append(replace(query, request=request))
+    held = {(label.query, label.item) for label in dataset.labels}
+    labels = []
+    for label in dataset.labels:
+        item = renames.get(label.item, label.item)
+        labels.append(label if (label.query, item) in held else replace(label, item=item))
+    return replace(dataset, queries=tuple(queries), labels=tuple(labels), scopes=scopes)
+
+
+def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+    """The dataset with the labels that were dropped with what is out."""
+    ids = {old.id: new.id for old, new in renames.items()}
+    questions = Questions(
+        base,
+        offered=[item.id for item in dataset.there if item.enabled],
+        scopes={name: [key.id for key in keys] for name, keys in dataset.scopes.items()},
+        renames=ids,
+    )
+    back: dict[str, list[Label]] = {}
+    for query in dataset.queries:
+        known = base.queries.get(query.id)
+        if known is None:
+            continue
+        labels = _dropped(query, known, dataset.labels_of(query.id), out, ids)
+        if labels and questions.asked_alike(QueryFact.of(query, ()), query):
+            back[query.id] = labels
+    if not back:
+        return dataset
+    queries = [replace(query, partly_labelled=False) if query.id in back else query for query in dataset.queries]
+    labels = [label for label in dataset.labels if label.query not in back]
+    labels += [label for several in back.values() for label in several]
+    lacking = sorted({one.item for one in labels if dataset.catalog.find(one.item) is None}, key=lambda key: key.id)
+    items = [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in lacking]
+    return replace(
+        dataset,
+        catalog=Catalog([*dataset.catalog, *items]),
+        queries=tuple(queries),
+        labels=tuple(labels),
+        gone=dataset.gone + len(items),
+    )
+
+
+def _dropped(
+    query: DatasetQuery, known: QueryFact, own: Sequence[Label], out: set[str], ids: Mapping[str, str]
+) -> list[Label]:
+    """The baseline's labels of a query, where its own are those but for what is out; else, or if none lack, none.
+
+    They are those of a query that is asked alike; that is for others to find out.
+    """
+    before = known.labels()
+    now = label_facts(own)
+    if before is None or query.needs_nothing != known.needs_nothing:
+        return []
+    before = sorted((ids.get(name, name), grade, via, group) for name, grade, via, group in before)
+    if before == now or any(name not in out for name in {one[0] for one in before} - {one[0] for one in now}):
+        return []
+    left = {one[0] for one in now}
+    if sorted(_alone([one for one in before if one[0] in left])) != now:
+        return []
+    sources = {label.item.id: label.source for label in own}
+    return [
+        Label(query.id, ItemKey.parse(name), grade, via, alternatives, sources.get(name, ""))
+        for name, grade, via, alternatives in before
+    ]
+
+
+def _alone(labels: Sequence[LabelFact]) -> list[LabelFact]:
+    """Labels without the name of a group of alternatives of which one is left."""
+    groups = [alternatives for _, grade, _, alternatives in labels if grade == Grade.REQUIRED]
+    return [(name, grade, via, "" if groups.count(group) == 1 else group) for name, grade, via, group in labels]

@@ -1,0 +1,213 @@
+"""The gate as a whole: what is there now is held against a baseline, or becomes the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.gate.baseline_layout import VECTORS
+from ctxbench.gate.baseline_reading import read_baseline
+from ctxbench.gate.checking import Paired, check, pair_up
+from ctxbench.gate.comparability import queries_text
+from ctxbench.gate.gate_file import GateFile, examine_gate
+from ctxbench.gate.model import Check
+from ctxbench.gate.pins import broken, unknown_pins
+from ctxbench.gate.prices import priced
+from ctxbench.gate.settings import Settings
+from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.table_answers import failures
+from ctxbench.gate.unchanged import unchanged
+
+if TYPE_CHECKING:
+    from ctxbench.gate.baseline import BaselineWritten
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checked:
+    """A check against a baseline.
+
+    Attributes:
+        check: what was found.
+        file: the gate file.
+        references: by dataset, what opens it from the gate file's folder: its folder, or its name.
+        texts: whether the baseline holds texts.
+        vectors: whether it holds vectors.
+        failed: whether a selector failed on a query now, so that `accept` would refuse.
+    """
+
+    check: Check
+    file: GateFile
+    references: Mapping[str, str]
+    texts: bool
+    vectors: bool
+    failed: bool = False
+
+
+def check_gate(
+    path: Path,
+    *,
+    allow_removed: bool = False,
+    latency: bool = False,
+    notify: Notify = nothing_said,
+    progress: Progress = silent,
+) -> Checked:
+    """Hold what every selector of a gate file answers now against the baseline.
+
+    None is asked where nothing that decides an answer of any has changed (`unchanged`), unless they are timed. No model
+    is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a dataset may
+    have been edited by hand (`edited.open_edited`).
+
+    Args:
+        path: of the gate file.
+        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
+            required items be gone (`unmet`).
+        latency: time base and head in turns, too, and judge that with the rest.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: the baseline is missing or cannot be read, or a selector of ours fails.
+    """
+    file, faults = examine_gate(path)
+    bases = [] if faults else [*map(priced, read_baseline(file.baseline))]
+    now = None if faults or latency else unchanged(file, bases)
+    if now is None:
+        from ctxbench.gate.asking import ask  # slow to import
+
+        now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
+    elif (file.baseline / VECTORS).exists():
+        from ctxbench.gate.stored_vectors import accepted_vectors
+
+        accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+    _refuse_unknown(path, file.settings, bases, now.snapshots)
+    paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+    found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
+    if latency and now.resources is not None:
+        from ctxbench.gate.latency import with_latency  # most checks time nothing
+
+        found = with_latency(found, paired.pairs, settings, resources=now.resources, progress=progress)
+    return Checked(
+        check=found,
+        file=file,
+        references=now.references,
+        texts=any(item.row is not None for base in bases for item in base.items.values()),
+        vectors=(file.baseline / VECTORS).exists(),
+        failed=any(failures(one.answers) for one in now.snapshots),
+    )
+
+
+def accept(
+    path: Path,
+    *,
+    texts: bool = True,
+    vectors: bool = False,
+    notify: Notify = nothing_said,
+    progress: Progress = silent,
+) -> BaselineWritten:
+    """Ask every selector of a gate file now, and write what it answers as the baseline.
+
+    What a card says of its dataset (`frozen`, `counts`) may have been overtaken by edits; labels must fit the catalog.
+    A baseline that keeps texts out goes on to, and one that holds vectors goes on to, whatever is asked: nobody should
+    publish texts, or send a runner for the model, by leaving out an option.
+
+    Args:
+        path: of the gate file.
+        texts: whether texts of items and queries are written.
+        vectors: whether the vectors that a check needs are written.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
+    """
+    from ctxbench.gate.asking import ask
+    from ctxbench.gate.baseline import keeps_texts_out, write_baseline
+    from ctxbench.gate.baseline_head import worth_of
+
+    file, faults = examine_gate(path)
+    snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
+    _refuse_errors(snapshots)
+    _refuse_unknown(path, file.settings, (), snapshots)
+    texts = texts and not keeps_texts_out(file.baseline)
+    vectors = vectors or (file.baseline / VECTORS).exists()
+    done = write_baseline(
+        file.baseline, snapshots, texts=texts, vectors=resources.given if vectors and resources is not None else None
+    )
+    return replace(
+        done,
+        pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)),
+        worth=tuple(worth_of(one, file.settings.metrics) for one in snapshots),
+    )
+
+
+def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:
+    """Hold a finished run against another one, by the default settings.
+
+    Selectors are paired by name; where either run has a single one, these two are, whatever they are called.
+
+    Args:
+        base, head: folders of `ctxbench run` or `ctxbench score`.
+        allow_removed: as in `check_gate`.
+
+    Raises:
+        UserError: a folder holds no finished run, or a dataset has changed since.
+    """
+    from ctxbench.gate.taking import of_run  # slow to import
+
+    bases, heads = ([*map(priced, of_run(folder))] for folder in (base, head))
+    before, now = ({one.selector for one in side} for side in (bases, heads))
+    notices: tuple[str, ...] = ()
+    if len(before) == len(now) == 1 and before != now:
+        (old,), (new,) = before, now
+        bases = [replace(one, selector=new) for one in bases]
+        notices = (f"{new} of {head} is held against {old} of {base}",)
+    paired = pair_up(bases, heads)
+    paired = paired._replace(notices=(*notices, *paired.notices))
+    settings = Settings(allow_removed=allow_removed)
+    return _checked(paired, settings, name="two runs", sides=(str(base), str(head)), baseline=False)
+
+
+def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str, str], baseline: bool) -> Check:
+    return check(
+        paired.pairs,
+        settings,
+        name=name,
+        base=sides[0],
+        head=sides[1],
+        baseline=sides[0] if baseline else "",
+        missing=paired.missing,
+        notices=paired.notices,
+    )
+
+
+def _refuse_unknown(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
+    """A pin of what is nowhere would hold for ever.
+
+    Raises:
+        InputError: there are such pins; all of them, with their lines.
+    """
+    faults = unknown_pins(settings.pins, bases, heads, path=path)
+    if faults:
+        raise InputError(faults)
+
+
+def _refuse_errors(snapshots: Sequence[Snapshot]) -> None:
+    """A query that a selector failed on has no answer that could be accepted.
+
+    Raises:
+        ParameterError: there is one; the first of every selector is named.
+    """
+    failed = []
+    for one in snapshots:
+        wrong = [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]
+        if wrong:
+            n, (first, why) = queries_text(len(wrong)), wrong[0]
+            failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
+    if failed:
+        raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")

@@ -1,0 +1,305 @@
+"""Gate files in YAML: an experiment, where its baseline is, and what a check goes by. All faults at once, by line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ctxbench.bench.config import EXPERIMENT_KEYS, Experiment, experiment_of
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.items import ITEM_TYPES, ItemKey
+from ctxbench.gate.settings import METRICS, PRICES, Pin, Settings, Tolerance
+from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import YamlPath, line_of, load_yaml
+
+# Each selector is held against its own baseline, so there is no other to compare it with.
+_KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
+_GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "latency_tolerance", "pins")
+_DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens")
+_PIN_KEYS = ("query", "tag", "dataset", "selector", *_DEMANDS)
+_PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
+_MOST_REPEATS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class GateFile:
+    """What is checked, and against what.
+
+    Attributes:
+        path: the file.
+        experiment: what is run; its metrics are those that the gate judges.
+        baseline: the folder of the baseline; it need not be there.
+        settings: what the check goes by.
+    """
+
+    path: Path
+    experiment: Experiment
+    baseline: Path
+    settings: Settings
+
+
+def read_gate(path: Path) -> GateFile:
+    """Read a gate file and check it whole.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything in it is wrong: all faults, with their lines.
+    """
+    gate, faults = examine_gate(path)
+    if faults:
+        raise InputError(faults)
+    return gate
+
+
+def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
+    """Read what can be read of a gate file, and list what is wrong in it, by line.
+
+    With faults, it holds what is right in the file, so that what it names can be checked as well.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no YAML, or no mapping.
+    """
+    data, lines = load_yaml(path)
+    if not isinstance(data, Mapping):
+        what = "the file is empty; " if data is None else ""
+        raise InputError([Fault(f"{what}a gate file is a mapping of {', '.join(_KEYS)}", path, 1)])
+    experiment, faults = experiment_of(data, lines, path, what="a gate file", keys=_KEYS)
+    names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
+    reader = _Reader(path, lines, faults, selectors=names)
+    settings = reader.settings(data, experiment.seed)
+    gate = GateFile(
+        path=path,
+        experiment=replace(experiment, metrics=tuple(map(str, settings.metrics))),
+        baseline=path.parent / reader.baseline(data),
+        settings=settings,
+    )
+    return gate, sorted(faults, key=lambda fault: fault.line)
+
+
+@dataclass
+class _Reader(YamlForm):
+    """Reads what a gate file has beside an experiment, and collects faults.
+
+    Attributes:
+        selectors: names that pins may use; empty = not known.
+    """
+
+    selectors: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def baseline(self, data: Mapping[str, Any]) -> str:
+        default = f"{self.path.stem}.baseline"
+        folder = self.text(data, "baseline", default)
+        if Path(folder).name in ("", "..") or "\0" in folder:
+            self.fault(f"baseline must name a folder of its own, such as {default}; got {folder!r}", "baseline")
+            return default
+        return folder
+
+    def settings(self, data: Mapping[str, Any], seed: int) -> Settings:
+        gate = data.get("gate", {})
+        if not isinstance(gate, Mapping):
+            self.fault(f"gate is a mapping of {', '.join(_GATE_KEYS)}; got {gate!r}", "gate")
+            gate = {}
+        self._unknown(gate, _GATE_KEYS, "gate", "gate")
+        metrics = self._metrics(data, gate)
+        return Settings(
+            metrics=metrics,
+            tolerances=self._tolerances(gate, metrics),
+            confidence=self._confidence(gate),
+            max_lost_required=self._whole(gate, "max_lost_required", "gate"),
+            repeats=self._repeats(gate),
+            latency_tolerance=self._latency_tolerance(gate),
+            pins=self._pins(gate),
+            seed=seed,
+        )
+
+    def _unknown(self, entry: Mapping[str, Any], known: Sequence[str], what: str, *where: str | int) -> None:
+        for key in entry:
+            if key not in known:
+                self.fault(f"{what} has no {key!r}{suggest(key, known)}", *where, key)
+
+    # ------------------------------------------------------------------------------------------ metrics
+
+    def _metrics(self, data: Mapping[str, Any], gate: Mapping[str, Any]) -> tuple[Metric, ...]:
+        """Those of the gate; else those at the top of the file; else the default. And always what an offer costs."""
+        if "metrics" in data and "metrics" in gate:
+            what = "metrics stand twice, here and at the top of the file; a check judges one list: leave one out"
+            self.fault(what, "gate", "metrics")
+        where = ("gate", "metrics") if "metrics" in gate else ("metrics",)
+        entries = gate.get("metrics", data.get("metrics", list(METRICS)))
+        if not isinstance(entries, list) or not entries:
+            if where != ("metrics",):  # else the experiment has said so
+                self.fault(f"metrics must be a list of names, got {entries!r}", *where)
+            entries = list(METRICS)
+        found: dict[Metric, None] = {}
+        for place, text in enumerate(entries):
+            metric = self._metric(text, *where, place)
+            if metric is not None and metric in found:
+                self.fault(f"metrics name {metric} twice", *where, place)
+            elif metric is not None:
+                found[metric] = None
+        return tuple(dict.fromkeys([*found, *map(parse_metric, PRICES if found else METRICS)]))
+
+    def _metric(self, text: Any, *where: str | int) -> Metric | None:
+        """A metric that can be judged: one with values by query."""
+        try:
+            if not isinstance(text, str):
+                raise ParameterError(f"a metric is a name such as completeness, got {text!r}")
+            metric = parse_metric(text)
+        except UserError as error:
+            self.fault(str(error), *where)
+            return None
+        if metric.declaration.scale == "bits":
+            parts = " or ".join(str(part) for part in metric.parts)
+            what = f"{metric} has no values by query, so that no difference of it can be tested"
+            self.fault(f"{what}; judge what it is made of: {parts}", *where)
+            return None
+        return metric
+
+    def _tolerances(self, gate: Mapping[str, Any], metrics: Sequence[Metric]) -> dict[Metric, Tolerance]:
+        entries = gate.get("tolerance", {})
+        if not isinstance(entries, Mapping):
+            what = "tolerance maps metrics to how large a difference may be, as in {completeness: 0.01, tokens: 5%}"
+            self.fault(f"{what}; got {entries!r}", "gate", "tolerance")
+            return {}
+        found = {}
+        for name, value in entries.items():
+            where = ("gate", "tolerance", name)
+            metric, tolerance = self._metric(name, *where), self._tolerance(value, *where)
+            if metric is not None and metric not in metrics:
+                names = [str(one) for one in metrics]
+                self.fault(f"tolerance is of {metric}, which is not judged{suggest(str(metric), names)}", *where)
+            elif metric is not None and metric in found:
+                self.fault(f"tolerance names {metric} twice", *where)
+            elif metric is not None and tolerance is not None:
+                if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
+                    what = f"a tolerance of {value} would never be exceeded by {metric}"
+                    self.fault(f"{what}; expected less than 1, such as 0.01, or less than 100%", *where)
+                found[metric] = tolerance
+        return found
+
+    def _tolerance(self, value: Any, *where: str | int) -> Tolerance | None:
+        per_cent = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
+        size = float(per_cent[1]) / 100 if per_cent else _number(value)
+        if 0 <= size < math.inf:
+            return Tolerance(size, relative=bool(per_cent))
+        what = (
+            "a tolerance is a number, 0 or more, in the unit of the metric, or per cent of the baseline's mean as in 5%"
+        )
+        self.fault(f"{what}; got {value!r}", *where)
+        return None
+
+    # ------------------------------------------------------------------------------------------ numbers
+
+    def _confidence(self, gate: Mapping[str, Any]) -> float:
+        value = gate.get("confidence", 0.95)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0.5 < value < 1:
+            return float(value)
+        self.fault(f"confidence must be above 0.5 and below 1, as in 0.95; got {value!r}", "gate", "confidence")
+        return 0.95
+
+    def _repeats(self, gate: Mapping[str, Any]) -> int:
+        value = gate.get("repeats", 1)
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_REPEATS:
+            return value
+        self.fault(f"repeats must be a whole number from 1 to {_MOST_REPEATS}, got {value!r}", "gate", "repeats")
+        return 1
+
+    def _latency_tolerance(self, gate: Mapping[str, Any]) -> float:
+        value = gate.get("latency_tolerance", "25%")
+        per_cent = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
+        if per_cent and math.isfinite(float(per_cent[1])):
+            return float(per_cent[1]) / 100
+        what = "latency_tolerance must be per cent of the time that the baseline takes, as in 25%"
+        self.fault(f"{what}; got {value!r}", "gate", "latency_tolerance")
+        return 0.25
+
+    def _whole(self, entry: Mapping[str, Any], key: str, *where: str | int) -> int | None:
+        """A number of items or tokens; None if nothing is said."""
+        if key not in entry:
+            return None
+        value = entry[key]
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        self.fault(f"{key} must be a whole number, 0 or more, got {value!r}", *where, key)
+        return None
+
+    # ------------------------------------------------------------------------------------------ pins
+
+    def _pins(self, gate: Mapping[str, Any]) -> tuple[Pin, ...]:
+        entries = gate.get("pins", [])
+        if not isinstance(entries, list):
+            self.fault(f"pins must be a list, got {entries!r}", "gate", "pins")
+            return ()
+        read = (self._pin(entry, ("gate", "pins", place)) for place, entry in enumerate(entries))
+        return tuple(pin for pin in read if pin is not None)
+
+    def _pin(self, entry: Any, where: YamlPath) -> Pin | None:
+        if not isinstance(entry, Mapping):
+            self.fault(f"a pin is a mapping of {', '.join(_PIN_KEYS)}; got {entry!r}", *where)
+            return None
+        before = len(self.faults)
+        self._unknown(entry, _PIN_KEYS, "a pin", *where)
+        for key in _PIN_KEYS[:4]:
+            if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
+                self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
+        if ("query" in entry) == ("tag" in entry):
+            got = "both" if "query" in entry else "neither"
+            self.fault(f"a pin needs one of query and tag, got {got}", *where)
+        if not any(key in entry for key in _DEMANDS):
+            self.fault(f"a pin demands nothing; give it at least one of {', '.join(_DEMANDS)}", *where)
+        include, exclude = (self._ids(entry, key, where) for key in _DEMANDS[:2])
+        for one in sorted({*include} & {*exclude}):
+            self.fault(f"{one} must be included and must not be included; no answer does both", *where)
+        items, tokens = (self._whole(entry, key, *where) for key in _DEMANDS[2:])
+        selector = entry.get("selector", "")
+        if isinstance(selector, str) and selector and self.selectors and selector not in self.selectors:
+            what = f"a pin names no selector of this file: {selector!r}{suggest(selector, self.selectors)}"
+            self.fault(what, *where, "selector")
+        if len(self.faults) > before:
+            return None
+        return Pin(
+            **{key: entry.get(key, "") for key in _PIN_KEYS[:4]},
+            must_include=include,
+            must_not_include=exclude,
+            at_most_items=items,
+            at_most_tokens=tokens,
+            line=line_of(self.lines, where),
+        )
+
+    def _ids(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> tuple[str, ...]:
+        """Item ids, put in the form that catalogs have them in."""
+        values = entry.get(key, [])
+        if not isinstance(values, list) or (key in entry and not values):
+            self.fault(f"{key} must list item ids such as rule:code%20review, got {values!r}", *where, key)
+            return ()
+        found: list[str] = []
+        for place, value in enumerate(values):
+            try:
+                parsed = ItemKey.parse(value if isinstance(value, str) else str(value))
+            except UserError as error:
+                self.fault(f"{key}: {error}", *where, key, place)
+                continue
+            if parsed.type not in ITEM_TYPES:
+                what = f"{key}: {value!r} is of no known type{suggest(parsed.type, ITEM_TYPES)}"
+                self.fault(what, *where, key, place)
+            elif parsed.id in found:
+                self.fault(f"{key} names {parsed.id} twice", *where, key, place)
+            else:
+                found.append(parsed.id)
+        return tuple(found)
+
+
+def _number(value: Any) -> float:
+    """A number of YAML; NaN for what is none, and infinity for a whole number that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

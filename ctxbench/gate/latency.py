@@ -1,0 +1,234 @@
+"""Times warm requests of base and head in turns, in one process, so that drift of the machine hits both alike.
+
+The base is its pipeline as the baseline describes it, over its catalog; the head is that of this run. Vectors are held
+in memory: neither embedding nor the vector store is timed.
+
+What it cannot see: two versions of the code in one process. Both sides run by the code, the model and the files that
+are here now, so that only what parameters, steps and catalog do to time shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from ctxbench.bench.latency.in_turns import Contender, seconds_in_turns
+from ctxbench.bench.progress import Progress
+from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.core.errors import InputError
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.stages import Resources
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.gate.comparability import items_of
+from ctxbench.gate.described import rebuilt
+from ctxbench.gate.latency_judging import Samples, joined, judge_all
+from ctxbench.gate.model import Check, LatencyJudged, Verdict
+from ctxbench.gate.plugins import foreign_steps, held_to_account
+from ctxbench.gate.settings import Settings
+from ctxbench.gate.snapshots import Snapshot
+
+T = TypeVar("T")
+REQUESTS = 40  # timed, at most
+ROUNDS = 8  # even, so that either side comes first as often
+
+
+def with_latency(
+    check: Check,
+    pairs: Sequence[tuple[Snapshot, Snapshot]],
+    settings: Settings,
+    *,
+    resources: Resources,
+    progress: Progress,
+) -> Check:
+    """Time every pair that could be compared, and join what is found to the check.
+
+    Selectors that are no pipelines of this package are not timed, nor is a base whose steps cannot be made any more: a
+    notice says so.
+
+    Args:
+        check: of these pairs.
+        pairs: base and head of each selector on each dataset.
+        settings: tolerance, confidence, and the seed of what is drawn.
+        resources: where vectors and token counts of both sides come from.
+        progress: told about every round.
+
+    Raises:
+        UserError: a step fails, or a vector of a text of the base is missing and cannot be made.
+    """
+    compared = {(one.dataset, one.selector) for one in check.selectors if one.verdict is not Verdict.NOT_COMPARABLE}
+    timed: dict[tuple[str, str], Samples] = {}
+    found: dict[tuple[str, str], LatencyJudged | str] = {}
+    for base, head in pairs:
+        key = (head.dataset, head.selector)
+        if key in compared:
+            taken = times(base, head, seed=settings.seed, resources=resources, progress=progress)
+            if isinstance(taken, str):
+                found[key] = taken
+            else:
+                timed[key] = taken
+    found.update(zip(timed, judge_all(list(timed.values()), settings), strict=True))
+    return joined(check, found)
+
+
+def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, progress: Progress) -> Samples | str:
+    """Time at most `REQUESTS` warm requests `ROUNDS` times on either side, in turns; or say why not.
+
+    Args:
+        base, head: the two, comparable.
+        seed: of the draw among the requests that both sides are asked alike.
+        resources: where vectors and token counts of both sides come from.
+        progress: told about every round.
+    """
+    for side in (head, base):
+        if side.identity.outside:
+            return _why_not(side)
+    if head.judged is None:
+        return f"{head.source} has no dataset at hand"
+    before, now = rebuilt(base.identity.selector), rebuilt(head.identity.selector)
+    if now is None:
+        return "it is not one pipeline"
+    if before is None:
+        return f"the pipeline that {base.source} describes cannot be made any more"
+    before_items, lacking = _catalog(base, head, head.judged)
+    asked = _drawn(base, head, head.judged, before_items, seed=seed)
+    if not asked:
+        return "no query is asked alike on both sides"
+    vectors: dict[str, Float32Array] = {}
+    both = {
+        side: Contender(
+            pipeline=pipeline,
+            catalog=items,
+            requests=tuple(_fitting(one, items) for one in asked),
+            resources=_InMemory(resources, known=vectors),
+        )
+        for side, pipeline, items in (("base", before[0], before_items), ("head", now[0], head.judged.there))
+    }
+    told = partial(_told, progress, f"{head.selector} on {head.dataset}")
+    foreign = sorted({*foreign_steps(base.identity.selector), *foreign_steps(head.identity.selector)})
+    with held_to_account(head.selector, foreign, on=f"the requests that were timed on {head.dataset}"):
+        taken = seconds_in_turns(both, rounds=ROUNDS, paired=True, progress=told)
+    return Samples(
+        queries=tuple(one.id for one in asked),
+        base=np.array(taken["base"]).T,
+        head=np.array(taken["head"]).T,
+        notices=(*lacking, *_notices(base, head, as_described=before[1])),
+    )
+
+
+_OUTSIDE = {
+    "answers": "its answers are read from a file, which tells nothing of how long they took",
+    "callable": "it is a callable of your own, and no baseline keeps its code to be timed beside that of now",
+    "command": "it is a command of your own, and no baseline keeps its program to be timed beside that of now",
+    "url": "it is asked over HTTP, and only what answers there now could be timed",
+}
+
+
+def _why_not(side: Snapshot) -> str:
+    """Why a selector outside is not timed in turns with another state of itself."""
+    described = [side.identity.selector]
+    described += [one for one in side.identity.selector.values() if isinstance(one, Mapping)]  # both of `like`
+    found = [why for one in described for way, why in _OUTSIDE.items() if way in one]
+    return found[0] if found else "it is a selector outside, of which only the state of now could be timed"
+
+
+def _told(progress: Progress, what: str, text: str, done: int, total: int) -> None:
+    progress(f"{text}, {what}", done, total)
+
+
+class _InMemory:
+    """Resources of one side: nothing that the other has made, but vectors, which are no part of what is timed.
+
+    Args:
+        shared: where vectors and counts come from.
+        known: vectors that were asked for so far, of both sides.
+    """
+
+    def __init__(self, shared: Resources, *, known: dict[str, Float32Array]) -> None:
+        self._shared = shared
+        self._known = known
+        self._kept: dict[Hashable, object] = {}
+
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        """See `Resources.vectors`."""
+        if not texts:
+            return self._shared.vectors(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if missing:
+            self._known.update(zip(missing, self._shared.vectors(missing), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+    def tokens(self, catalog: Catalog) -> IntArray:
+        """See `Resources.tokens`."""
+        return self.kept(("tokens", catalog.hash), lambda: self._shared.tokens(catalog))
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """See `Resources.kept`."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: T = self._kept[key]  # type: ignore[assignment]
+        return found
+
+    def identity(self, resource: str) -> str:
+        """See `Resources.identity`."""
+        return self._shared.identity(resource)
+
+
+def _catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog, tuple[str, ...]]:
+    """The catalog of the base, or that of the head where its texts are not known, which is said."""
+    facts, now = ([*one.items.values(), *one.disabled.values()] for one in (base, head))
+    if [(one.id, one.hash) for one in facts] == [(one.id, one.hash) for one in now]:
+        return dataset.there, ()
+    if any(one.row is None for one in facts):
+        told = f"latency: {base.source} holds no texts, so that both sides were timed over the catalog of now"
+        return dataset.there, (told,)
+    return Catalog(items_of(facts)), ()
+
+
+def _drawn(base: Snapshot, head: Snapshot, dataset: Dataset, catalog: Catalog, *, seed: int) -> tuple[Request, ...]:
+    """At most `REQUESTS` that both sides are asked alike and can answer, drawn by a hash of seed and id."""
+    before = {name: one.asked for name, one in base.queries.items()}
+    alike = {name for name, one in head.queries.items() if before.get(name) == one.asked}
+    requests = [one.request for one in dataset.queries if one.id in alike]
+    ranked = sorted(requests, key=lambda one: (_place(seed, one.id), one.id))
+    answerable = (one.id for one in ranked if _answerable(catalog, one) and _answerable(dataset.there, one))
+    drawn = set(itertools.islice(answerable, REQUESTS))
+    return tuple(one for one in requests if one.id in drawn)
+
+
+def _fitting(request: Request, catalog: Catalog) -> Request:
+    """The request with those of its available items that a catalog has."""
+    if request.available is None:
+        return request
+    there = set(catalog.ids)
+    return replace(request, available=tuple(one for one in request.available if one.id in there))
+
+
+def _place(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _answerable(catalog: Catalog, request: Request) -> bool:
+    """Whether a catalog has what a request's session names; one that names an item that was renamed is not timed."""
+    try:
+        Batch.of(catalog, (_fitting(request, catalog),))
+    except InputError:
+        return False
+    return True
+
+
+def _notices(base: Snapshot, head: Snapshot, *, as_described: bool) -> Iterator[str]:
+    """What differs and is not seen in the times."""
+    one, other = base.identity, head.identity
+    if one.embedder != other.embedder and one.embedder:
+        yield f"latency: the base was timed with the model of now, not with {one.embedder}"
+    if not as_described:
+        yield "latency: steps of the base have other code or read other files now, and were timed as they are now"
+    elif one.versions.get("code") != other.versions.get("code"):
+        yield "latency: the code of ctxbench differs, and both sides were timed by that of now"

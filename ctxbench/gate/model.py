@@ -1,0 +1,331 @@
+"""What the gate finds: changes, their causes, metrics judged, pins, a verdict. Decides and prints nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ctxbench.bench.stats import Comparison, Estimate
+
+
+class Verdict(StrEnum):
+    """How a change compares with its baseline."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    CANNOT_TELL = "cannot tell"
+    NOT_COMPARABLE = "not comparable"
+
+
+class CauseKind(StrEnum):
+    """What was changed that an item went in or out for."""
+
+    EDITED = "item edited"  # its own text
+    GONE = "item gone"
+    RENAMED = "item renamed"
+    CROWDED = "crowded out"  # by items that are new or were edited
+    FREED = "room made"  # items above it are gone or were edited
+    NEW = "item new"  # it was not in the catalog before
+    DEARER = "item dearer"  # where it is offered as before
+    CHEAPER = "item cheaper"
+    PARAMETER = "parameter"
+    MODEL = "model"
+    CODE = "code"
+    OUTSIDE = "outside selector"  # a selector of the user's answers otherwise
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why.
+
+    Attributes:
+        kind: what was changed.
+        subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
+            what they add or save.
+        detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
+    """
+
+    kind: CauseKind
+    subjects: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One item that one query is offered now and was not, or the other way round.
+
+    Attributes:
+        query, item: ids; the item's is the one at the base if it is lost, else the one at the head.
+        lost: True if it went out, False if it came in.
+        required: whether the query needs it and no alternative of it stands in.
+        base_score, head_score: None where it has none on that side.
+        base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
+        rule: the rule that keeps it out on the side where it is out; empty where it is no candidate there.
+        missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
+            None where either has no score. 0 where not the score keeps it out.
+        cause: why.
+        mend: what would bring a lost required item back: one phrase; empty where nothing can be said.
+    """
+
+    query: str
+    item: str
+    lost: bool
+    required: bool
+    cause: Cause
+    base_score: float | None = None
+    head_score: float | None = None
+    base_rank: int | None = None
+    head_rank: int | None = None
+    rule: str = ""
+    missed_by: float | None = None
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """What queries require, could be offered, and can no longer be.
+
+    Attributes:
+        items: ids of those that would do, any one of them; sorted, never empty.
+        why: what became of them, such as `no longer in the catalog`.
+        queries: ids of those that require one, in the order of the head.
+    """
+
+    items: tuple[str, ...]
+    why: str
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repriced:
+    """An item that costs otherwise where it is offered as before, or is held by the session.
+
+    Attributes:
+        item: id at the head.
+        base, head: its prompt tokens.
+        queries: ids of those that are offered it on both sides, in the order of the head; never empty.
+        why: what was done to it, such as `schema edited`.
+    """
+
+    item: str
+    base: int
+    head: int
+    queries: tuple[str, ...]
+    why: str
+
+    @property
+    def tokens(self) -> int:
+        """What that adds over all these queries; below 0 where it saves."""
+        return (self.head - self.base) * len(self.queries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseGroup:
+    """Changes of one cause, over all queries.
+
+    Attributes:
+        cause: why.
+        lost, gained: required items of queries that went out and came in, over all queries.
+        others: changes of items that are not required.
+        tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
+            queries.
+        queries: ids of the queries concerned, those that lost something required first, then in their order.
+        mend: what would mend most of it; empty where nothing can be said.
+    """
+
+    cause: Cause
+    lost: int
+    gained: int
+    others: int
+    tokens: int
+    queries: tuple[str, ...]
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A metric judged.
+
+    Attributes:
+        metric: its name.
+        verdict: better, worse, same or cannot tell (whether it is worse). Same is also what moved for the better by
+            more than the tolerance, but is not told apart from chance.
+        base, head: means with intervals, over the queries compared.
+        comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
+        tolerance: differences up to this, in the unit of the metric, are the same.
+        detectable: the smallest change for the worse that would be told apart at this n with power 0.8; None where
+            none would be, or nothing can be said.
+    """
+
+    metric: str
+    verdict: Verdict
+    base: Estimate
+    head: Estimate
+    comparison: Comparison
+    tolerance: float
+    detectable: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyJudged:
+    """Time of warm requests judged, base and head timed in turns in one process.
+
+    Attributes:
+        verdict: better, worse, same or cannot tell.
+        queries: ids of those asked, in the order of the head.
+        base, head: seconds, shape (n_queries, n_rounds): every sample.
+        base_s, head_s: medians over queries of each query's median over rounds, seconds.
+        ratio: head to base: the Hodges-Lehmann estimate of the queries' ratios.
+        low, high: its confidence interval; 0 and infinity where so few queries carry none.
+        p: of Wilcoxon's signed-rank test on logarithms of the ratios, two-sided.
+        p_holm: corrected over all latencies of the check.
+        tolerance: ratios from 1 / (1 + this) to 1 + this are the same.
+        notices: on what terms it was timed, a sentence each.
+    """
+
+    verdict: Verdict
+    queries: tuple[str, ...]
+    base: tuple[tuple[float, ...], ...]
+    head: tuple[tuple[float, ...], ...]
+    base_s: float
+    head_s: float
+    ratio: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    tolerance: float
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinFailure:
+    """A pin that does not hold.
+
+    Attributes:
+        pin: as the gate file has it, in words.
+        line: where it stands there; 0 = nowhere.
+        query: id.
+        message: what is wrong, by how much, and in a check why, as far as that is known.
+        about: what it is about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no
+            answer.
+        cause: why the item went out or came in; None where it did not, or it is about no item.
+        mend: what would bring back an item that went out: one phrase; empty where nothing can be said.
+    """
+
+    pin: str
+    line: int
+    query: str
+    message: str
+    about: str = ""
+    cause: Cause | None = None
+    mend: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectorCheck:
+    """One selector on one dataset against its baseline.
+
+    Attributes:
+        dataset, selector: names.
+        verdict: over metrics, items lost or out of reach and pins, and latency where it was timed.
+        reasons: why the verdict is what it is, a sentence each; never empty.
+        compared: how many queries.
+        left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
+        changes: of items that went in or out, in the order of the queries; swaps left out.
+        swaps: queries that differ only by items whose scores noise may exchange (`swaps.margin_of`: at most 1e-5).
+        causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
+            items whose price changed, those that add most first.
+        metrics: judged, in the order asked.
+        pins: that do not hold.
+        unmet: what queries require, and nothing can meet any more; empty where that was allowed.
+        repriced: items that cost otherwise, those that add most tokens first.
+        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts, and
+            reports set no p-value beside them.
+        lost, gained: required items over all queries compared but those that are unsteady.
+        needing: how many of the queries compared need something.
+        unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
+        allowed: how many more may be lost than gained.
+        notices: what a reader must know, a sentence each.
+        differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
+        texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
+        latency: judged; None where it was not asked for, or could not be timed, which a notice says.
+        reused: whether the selector was not asked, since nothing that decides its answers has changed since the
+            baseline was accepted.
+    """
+
+    dataset: str
+    selector: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    compared: int = 0
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    swaps: tuple[str, ...] = ()
+    causes: tuple[CauseGroup, ...] = ()
+    metrics: tuple[Judged, ...] = ()
+    pins: tuple[PinFailure, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
+    repriced: tuple[Repriced, ...] = ()
+    deterministic: bool = False
+    lost: int = 0
+    gained: int = 0
+    needing: int = 0
+    unsteady: int = 0
+    allowed: int = 0
+    notices: tuple[str, ...] = ()
+    differs: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    latency: LatencyJudged | None = None
+    reused: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Whether required items lost and gained were counted on any query that needs something."""
+        return not self.unsteady or self.unsteady < self.needing
+
+    @property
+    def lost_verdict(self) -> Verdict:
+        """Of the required items lost: same where no more than allowed, else the selector's: worse, or cannot tell."""
+        return self.verdict if self.lost - self.gained > self.allowed else Verdict.SAME
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Check:
+    """A whole check.
+
+    Attributes:
+        name: of the gate file, or of what was compared.
+        base, head: where either side comes from.
+        selectors: one for each selector on each dataset.
+        notices: what concerns all.
+        baseline: the file or folder of the baseline as the user named it; empty where two runs are compared.
+    """
+
+    name: str
+    base: str
+    head: str
+    selectors: tuple[SelectorCheck, ...]
+    notices: tuple[str, ...] = ()
+    baseline: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all: not comparable, worse, cannot tell, then better, else same.
+
+        Where nothing was compared, that is not comparable: it is no reason to pass.
+        """
+        if not self.selectors:
+            return Verdict.NOT_COMPARABLE
+        found = {one.verdict for one in self.selectors}
+        order = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER)
+        return next((one for one in order if one in found), Verdict.SAME)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""
+        if self.verdict is Verdict.NOT_COMPARABLE:
+            return 2
+        return int(self.verdict is Verdict.WORSE or (strict and self.verdict is Verdict.CANNOT_TELL))

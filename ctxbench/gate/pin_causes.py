@@ -1,0 +1,141 @@
+"""Why pins do not hold: by the causes of what went out and came in, or because they did not hold before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ctxbench.gate.altered import what_changed
+from ctxbench.gate.mending import mended
+from ctxbench.gate.model import Cause, Change, PinFailure
+from ctxbench.gate.pins import ITEMS, TOKENS, broken
+from ctxbench.gate.settings import Pin
+from ctxbench.gate.sides import Compared
+from ctxbench.gate.snapshots import Snapshot
+
+_SHOWN = 3
+
+
+def explained_pins(
+    pins: Sequence[Pin],
+    base: Snapshot,
+    head: Snapshot,
+    changes: Sequence[Change],
+    *,
+    queries: Collection[str],
+    renamed: Mapping[str, str],
+) -> tuple[PinFailure, ...]:
+    """The pins that the head does not keep, as `broken` gives them, each with why.
+
+    Args:
+        pins: of the gate file.
+        base, head: before and after.
+        changes: explained.
+        queries: ids of those that were compared; of others nothing more is said.
+        renamed: the id at the head by the id at the base.
+    """
+    return _Explaining(base, head, changes, queries, renamed).failures(pins)
+
+
+class _Explaining:
+    """The pins of one selector on one dataset."""
+
+    def __init__(
+        self,
+        base: Snapshot,
+        head: Snapshot,
+        changes: Sequence[Change],
+        queries: Collection[str],
+        renamed: Mapping[str, str],
+    ) -> None:
+        self.base, self.head, self.renamed = base, head, renamed
+        self.queries = frozenset(queries)
+        self.old = {new: old for old, new in renamed.items()}
+        self.compared = Compared(base, head, what_changed(base, head, renamed))
+        self.changes: dict[str, dict[str, Change]] = {}
+        for one in changes:
+            self.changes.setdefault(one.query, {})[self.compared.name(one.item)] = one
+
+    def failures(self, pins: Sequence[Pin]) -> tuple[PinFailure, ...]:
+        found = []
+        for pin in pins:
+            now = broken([pin], self.head, renamed=self.renamed, before=self.base)
+            if now:
+                before = {(one.query, one.about) for one in broken([self._as_named_before(pin)], self.base)}
+                found += [self._explained(one, before) for one in now]
+        return tuple(found)
+
+    def _as_named_before(self, pin: Pin) -> Pin:
+        """The pin with the ids that items had at the base."""
+        include, exclude = (
+            tuple(self.old.get(one, one) for one in items) for items in (pin.must_include, pin.must_not_include)
+        )
+        return replace(pin, must_include=include, must_not_include=exclude)
+
+    def _explained(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
+        if one.query not in self.queries or not one.about:
+            return one
+        change = self._change(one)
+        said = "; ".join([one.message, *self._renamed(one), *self._why(one, before)])
+        return replace(
+            one,
+            message=said,
+            cause=None if change is None else change.cause,
+            mend="" if change is None else self._mend(change),
+        )
+
+    def _renamed(self, one: PinFailure) -> Iterator[str]:
+        """That a pin names an item as it was called."""
+        if (new := self.renamed.get(one.about)) is not None:
+            there = any(offered.id == new for offered in self.head.answers[one.query].offered)
+            yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
+
+    def _why(self, one: PinFailure, before: Collection[tuple[str, str]]) -> Iterator[str]:
+        change = self._change(one)
+        if change is not None:
+            yield _said(change.cause, self.compared.name(change.item))
+            return  # all that there is to say of an item
+        if (one.query, self.old.get(one.about, one.about)) in before:
+            yield "it did not hold in the baseline either"
+        if one.about in (ITEMS, TOKENS):
+            yield from self._came(one.query)
+        if one.about == TOKENS:
+            yield from self._grew(one.query)
+
+    def _came(self, query: str) -> Iterator[str]:
+        """What came in, with why."""
+        came = [(name, change) for name, change in self.changes.get(query, {}).items() if not change.lost]
+        if came:
+            yield f"came in: {_first([f'{name} ({_said(change.cause, name)})' for name, change in came])}"
+
+    def _grew(self, query: str) -> Iterator[str]:
+        """What was offered before and takes more tokens now."""
+        before, after = self.compared.sides(query)
+        both = [name for name in after.offered if name in before.offered and after.offered[name].origin != "session"]
+        more = {name: after.rows[name].tokens - before.rows[name].tokens for name in both}
+        grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
+        if grew:
+            yield f"longer now: {_first([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+
+    def _change(self, one: PinFailure) -> Change | None:
+        """That of the item which it is about, if there is one."""
+        return self.changes.get(one.query, {}).get(self.renamed.get(one.about, one.about))
+
+    def _mend(self, change: Change) -> str:
+        """A pinned item is wanted back, whether or not it is labelled."""
+        return mended(replace(change, required=True), change.cause, self.compared)
+
+
+def _said(cause: Cause, item: str) -> str:
+    """`item edited: text edited`, with what the cause names unless that is the item itself."""
+    others = [one for one in cause.subjects if one != item and one not in cause.detail]
+    named = _first(others)
+    said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
+    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
+        return said
+    return f"{cause.kind}: {said}" if said else f"{cause.kind}"
+
+
+def _first(said: Sequence[str]) -> str:
+    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    return f"{', '.join(said[:_SHOWN])}{more}"

@@ -1,0 +1,186 @@
+"""Pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from ctxbench.core.errors import Fault, suggest
+from ctxbench.gate.model import PinFailure
+from ctxbench.gate.settings import Pin
+from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, Snapshot
+
+ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
+
+
+def broken(
+    pins: Iterable[Pin],
+    snapshot: Snapshot,
+    *,
+    renamed: Mapping[str, str] = MappingProxyType({}),
+    before: Snapshot | None = None,
+) -> tuple[PinFailure, ...]:
+    """The pins that a snapshot does not keep, in their order, then in that of the queries.
+
+    An item that must not be offered must not be under its new name (`renamed`, new id by old) either; one that must be
+    offered is to be named as it is called. A pin of a tag is about the queries that had it `before`, too: tags are no
+    part of what is compared, and who takes one off would else take the pin off.
+
+    What a session holds is offered, too, but counts neither as an item nor by its tokens. A pin that the snapshot's
+    dataset or selector is not meant by, or whose query or tag it lacks, says nothing here (see `unknown_pins`).
+    """
+    found = []
+    for pin in pins:
+        for query in _meant(pin, snapshot, before):
+            fact = snapshot.answers.get(query)
+            wrong = [("", "there is no answer")] if fact is None or fact.error else _wrong(pin, fact, snapshot, renamed)
+            off = "" if pin.query or pin.tag in snapshot.queries[query].tags else "; it had the tag in the baseline"
+            found += [
+                PinFailure(pin=words(pin), line=pin.line, query=query, message=f"{message}{off}", about=about)
+                for about, message in wrong
+            ]
+    return tuple(found)
+
+
+def words(pin: Pin) -> str:
+    """A pin as a person says it: `query q17 must include rule:code%20review, at most 10 items`."""
+    parts = [f"must include {', '.join(pin.must_include)}"] if pin.must_include else []
+    parts += [f"must not include {', '.join(pin.must_not_include)}"] if pin.must_not_include else []
+    parts += [] if pin.at_most_items is None else [f"at most {_count(pin.at_most_items, 'item')}"]
+    parts += [] if pin.at_most_tokens is None else [f"at most {_count(pin.at_most_tokens, 'token')}"]
+    who = f"query {pin.query}" if pin.query else f"tag {pin.tag}"
+    return f"{who} {', '.join(parts)}"
+
+
+def unknown_pins(
+    pins: Iterable[Pin], bases: Sequence[Snapshot], heads: Sequence[Snapshot], *, path: Path | None = None
+) -> list[Fault]:
+    """What pins name that there is not: a dataset, a selector, a query, a tag, an item.
+
+    A query or tag must be known to the head, or its pin would hold for ever; unless its dataset or selector is not
+    there at all any more, which is no check that could pass. All else may be known to either side.
+
+    Args:
+        pins: in any order.
+        bases, heads: both sides of a check.
+        path: the file that they stand in.
+    """
+    listed: set[tuple[str, str]] = set()
+    return [Fault(message, path, pin.line) for pin in pins for message in _unknown(pin, bases, heads, listed)]
+
+
+def _meant(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -> list[str]:
+    """The queries of a snapshot that a pin is about, by the tags that they have or had before."""
+    if pin.dataset not in ("", snapshot.dataset) or pin.selector not in ("", snapshot.selector):
+        return []
+    if pin.query:
+        return [pin.query] if pin.query in snapshot.queries else []
+    had = {name for name, query in before.queries.items() if pin.tag in query.tags} if before is not None else ()
+    return [name for name, query in snapshot.queries.items() if pin.tag in query.tags or name in had]
+
+
+def _wrong(pin: Pin, fact: AnswerFact, snapshot: Snapshot, renamed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What it is about, and what is wrong."""
+    there = {one.id: one for one in fact.offered}
+    for item in pin.must_include:
+        if item not in there:
+            yield item, f"{item} is not offered: {_why_out(item, fact, snapshot)}"
+    for item in pin.must_not_include:
+        one = there.get(item) or there.get(renamed.get(item, ""))
+        if one is not None:
+            how = "held by the session" if one.origin == "session" else f"offered ({one.origin}{_scored(one.score)})"
+            yield item, f"{one.id} is {how}"
+    added = [one.id for one in fact.offered if one.origin != "session"]
+    if pin.at_most_items is not None and len(added) > pin.at_most_items:
+        yield ITEMS, f"{_count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
+    if pin.at_most_tokens is not None:
+        tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
+        if tokens > pin.at_most_tokens:
+            yield TOKENS, f"{_count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+
+
+def _why_out(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
+    if item not in snapshot.items:
+        return "it is disabled" if item in snapshot.disabled else "it is not in the catalog"
+    for one in fact.near:
+        if one.id == item:
+            return f"{one.rule or 'it stayed out'}{_scored(one.score)}"
+    return barred(item, snapshot.queries[fact.query], snapshot.items[item]) or "it is no candidate"
+
+
+def barred(item: str, query: QueryFact, known: ItemFact) -> str:
+    """Why no search for a query may bring an item in; empty if it may, or if that is not known."""
+    if item in query.lists.get("removed", ()):
+        return f"the user removed it from the session of query {query.id}"
+    if query.scope and query.scope not in known.scopes:
+        return f"it is not among what query {query.id} may get (scope {query.scope})"
+    if not query.scope and "available" in query.lists and item not in query.lists["available"]:
+        return f"it is not among what query {query.id} may get (its own list of available items)"
+    if known.row is not None and known.row.get("include") == "manual":
+        return "its include mode is manual, so that no search brings it in"
+    return ""
+
+
+def _scored(score: float | None) -> str:
+    return "" if score is None else f", score {score:.4g}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _unknown(
+    pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot], listed: set[tuple[str, str]]
+) -> Iterator[str]:
+    """What is wrong with a pin; what is known is listed once a dataset, and noted in `listed`."""
+    snapshots = [*bases, *heads]
+
+    def closest(what: str, name: str, known: Iterable[str]) -> str:
+        first = (what, pin.dataset) not in listed
+        listed.add((what, pin.dataset))
+        return suggest(name, known, listed=first)
+
+    datasets = {one.dataset for one in snapshots}
+    selectors = {one.selector for one in snapshots}
+    if pin.dataset and pin.dataset not in datasets:
+        yield f"pin: no dataset {pin.dataset!r} in this check{closest('dataset', pin.dataset, datasets)}"
+        return
+    if pin.selector and pin.selector not in selectors:
+        yield f"pin: no selector {pin.selector!r} in this check{closest('selector', pin.selector, selectors)}"
+        return
+    meant = [one for one in snapshots if pin.dataset in ("", one.dataset) and pin.selector in ("", one.selector)]
+    where = f" in dataset {pin.dataset}" if pin.dataset else ""
+    if not meant:
+        yield f"pin: selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
+        return
+    if not any(_meant(pin, one) for one in meant):
+        known = {name for one in meant for name in one.queries}
+        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
+        if pin.query:
+            yield f"pin: no query {pin.query!r}{where or ' in this check'}{closest('query', pin.query, known)}"
+        else:
+            yield f"pin: no query has the tag {pin.tag!r}{where}{closest('tag', pin.tag, tags)}"
+        return
+    if gone := _gone(pin, bases, heads):
+        yield f"pin: {gone}"
+        return
+    items = {name for one in meant if _meant(pin, one) for name in (*one.items, *one.disabled)}
+    for item in (*pin.must_include, *pin.must_not_include):
+        if item not in items:
+            yield f"pin: no item {item!r} in catalog or baseline{where}{closest('item', item, items)}"
+
+
+def _gone(pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> str:
+    """What only the base knows of the query or tag of a pin, and what to do; empty if there is nothing."""
+    there = {(one.dataset, one.selector) for one in heads}
+    known = [one for one in bases if (one.dataset, one.selector) in there and _meant(pin, one)]
+    if not known or any(_meant(pin, one) for one in heads):
+        return ""
+    if not pin.query:
+        return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
+    datasets = {one.dataset for one in known}
+    why = next((one.unasked[pin.query] for one in heads if one.dataset in datasets and pin.query in one.unasked), "")
+    if why:
+        return f"query {pin.query} is {why}; take the pin out, or have the query asked again"
+    return f"query {pin.query} is no longer in the dataset; take the pin out, or put the query back"

@@ -1,0 +1,83 @@
+"""Selectors with steps of plugins: what such a step prints or raises must not be taken for a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ctxbench.core.errors import CtxbenchError, SelectorError
+from ctxbench.selectors.foreign import EndedError, confined, exit_held
+
+
+def foreign_steps(description: Any) -> tuple[str, ...]:
+    """Module and class of every step that is not of ctxbench, sorted, from what a selector says of itself."""
+    return tuple(sorted({code.partition(" ")[0] for code in _codes(description)}))
+
+
+def _codes(description: Any) -> Iterator[str]:
+    if isinstance(description, Mapping):
+        code = description.get("code")
+        if "step" in description and isinstance(code, str):
+            yield code
+        description = list(description.values())
+    if isinstance(description, list | tuple):
+        for one in description:
+            yield from _codes(one)
+
+
+@contextlib.contextmanager
+def held_to_account(selector: str, foreign: Sequence[str], *, on: str) -> Iterator[None]:
+    """Where steps of plugins take part, what is printed goes to standard error.
+
+    Args:
+        selector: its name.
+        foreign: its steps that are not of ctxbench.
+        on: what it is asked, for messages.
+
+    Raises:
+        SelectorError: anything is raised where steps of plugins take part, a wish to end the process among it; else
+            what is raised is a bug of ours, and keeps its traceback.
+    """
+    if not foreign:
+        yield
+        return
+    try:
+        with confined():
+            yield
+    except (CtxbenchError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a step that ends the process would end it with its own verdict
+        raise SelectorError(
+            f"selector {selector!r} failed on {on}{_how(error)}; it has steps that are not of ctxbench "
+            f"({', '.join(foreign)}): mend or update their package, or leave the selector out"
+        ) from error
+
+
+def _how(error: BaseException) -> str:
+    """What was raised, to be put behind what failed."""
+    if isinstance(error, EndedError):
+        return f": {error}"
+    return f" with {type(error).__name__}: {error}" if str(error) else f" with {type(error).__name__}"
+
+
+@contextlib.contextmanager
+def without_another_end() -> Iterator[None]:
+    """A whole check inside: whatever else ends it is a fault.
+
+    Code of others runs at more places than where a selector is asked: where plugins are imported and steps are made,
+    in threads that they started, on the way out. An exit code of theirs would be read as a verdict.
+
+    Raises:
+        SelectorError: `os._exit` or `sys.exit` was called inside, or what is neither an error nor Ctrl-C was raised.
+    """
+    try:
+        with exit_held():
+            yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise SelectorError(
+            f"code that is not of ctxbench ended the check{_how(error)}; mend or update the package of the plugin or "
+            "of the selector that it belongs to, or leave it out"
+        ) from error

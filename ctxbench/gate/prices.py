@@ -1,0 +1,115 @@
+"""What offers cost: values that a side lacks, and items whose price changed where they are offered as before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Repriced
+from ctxbench.gate.settings import PRICES
+from ctxbench.gate.snapshots import AnswerFact, Snapshot
+from ctxbench.gate.table_answers import offered_ids
+
+
+def priced(side: Snapshot) -> Snapshot:
+    """The snapshot with what its offers cost, where it does not say so: an older baseline, or a run of other metrics.
+
+    One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
+    """
+    lacking = [metric for metric in map(parse_metric, PRICES) if metric not in side.metrics]
+    if not lacking or side.repeats > 1:
+        return side
+    answers = [side.answers.get(query) for query in side.queries]
+    added = {
+        metric: np.array([_cost(one, side, session=metric.name == "total_tokens") for one in answers], dtype=np.float64)
+        for metric in lacking
+    }
+    return replace(side, metrics={**side.metrics, **added})
+
+
+def _cost(answer: AnswerFact | None, side: Snapshot, *, session: bool) -> float:
+    """Prompt tokens of an offer; NaN where there is none."""
+    if answer is None or answer.error:
+        return math.nan
+    there = [one.id for one in answer.offered if session or one.origin != "session"]
+    return float(sum(side.items[one].tokens for one in there if one in side.items))
+
+
+def repriced(
+    base: Snapshot, head: Snapshot, comparable: Comparable, *, passed_over: Collection[str] = ()
+) -> tuple[Repriced, ...]:
+    """Find the items that cost otherwise where they are offered on both sides, or held by the session.
+
+    Args:
+        base, head: the two.
+        comparable: what they can be compared on.
+        passed_over: ids of queries that count as equal on both sides.
+
+    Returns:
+        What adds most tokens first, what saves most last, ties by id. Empty where tokens are counted otherwise.
+    """
+    if head.items is base.items or base.identity.tokens != head.identity.tokens:
+        return ()
+    new = comparable.renamed
+    here = {new.get(name, name): fact for name, fact in base.items.items()}
+    other = {name for name, fact in head.items.items() if name in here and here[name].tokens != fact.tokens}
+    if not other:
+        return ()
+    held: dict[str, list[str]] = {}
+    for query in comparable.queries:
+        if query in passed_over:
+            continue
+        before = {new.get(one, one) for one in offered_ids(base.answers, query)}
+        for item in offered_ids(head.answers, query):
+            if item in other and item in before:
+                held.setdefault(item, []).append(query)
+    from ctxbench.gate.altered import edit  # most checks find no other price
+
+    found = [
+        Repriced(
+            item=item,
+            base=here[item].tokens,
+            head=head.items[item].tokens,
+            queries=tuple(queries),
+            why=edit(here[item], head.items[item]) if here[item].hash != head.items[item].hash else "counted otherwise",
+        )
+        for item, queries in held.items()
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.tokens, one.item)))
+
+
+def price_causes(prices: Sequence[Repriced], head: Snapshot) -> tuple[CauseGroup, ...]:
+    """Items that became dearer as one cause, and those that became cheaper as another; what changed most first.
+
+    Args:
+        prices: as `repriced` gives them.
+        head: whose queries they are of.
+    """
+    place = {query: n for n, query in enumerate(head.queries)}
+    found = []
+    for kind, word, held in (
+        (CauseKind.DEARER, "more", [one for one in prices if one.tokens > 0]),
+        (CauseKind.CHEAPER, "less", [one for one in reversed(prices) if one.tokens < 0]),
+    ):
+        if not held:
+            continue
+        queries = sorted({query for one in held for query in one.queries}, key=place.__getitem__)
+        what = f"{len(held)} items cost {word} prompt tokens"
+        if len(held) == 1:
+            what = f"{held[0].base:,} -> {held[0].head:,} prompt tokens, {held[0].why}"
+        found.append(
+            CauseGroup(
+                cause=Cause(kind=kind, subjects=tuple(one.item for one in held), detail=what),
+                lost=0,
+                gained=0,
+                others=0,
+                tokens=sum(one.tokens for one in held),
+                queries=tuple(queries),
+            )
+        )
+    return tuple(found)

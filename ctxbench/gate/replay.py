@@ -1,0 +1,192 @@
+"""Cuts replayed on scores that are known: would an item be in with the score, the rivals or the cut of the other side?
+
+The cuts are the steps themselves. A cut that needs more than scores, chunks of the request, types and tokens (texts or
+vectors: `mmr`, `abstain`, a plugin's) cannot be replayed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.core import registry
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, place_among
+from ctxbench.core.errors import UserError
+from ctxbench.gate.described import FlatStep
+
+REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")
+_ORIGINS = {"session": Origin.SESSION, "search": Origin.SEARCH, "expansion": Origin.EXPANSION}
+CHUNK_RULE = "its best chunk is not among"  # how the rule begins of what has no chunk among the best topK
+_FAR = 1 << 40  # the place of a chunk beyond every topK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A candidate of one query.
+
+    Attributes:
+        id: of the item.
+        place: in the catalog, for ties.
+        score: None for what the session holds.
+        origin: `session`, `search` or `expansion`.
+        chunk: of the request that it was found by; -1 = none is known.
+        tokens: of its prompt text.
+        rule: what keeps it out; empty = it is offered.
+    """
+
+    id: str
+    place: int
+    score: float | None
+    origin: str = "search"
+    chunk: int = -1
+    tokens: int = 0
+    rule: str = ""
+
+    @property
+    def type(self) -> str:
+        """The item's."""
+        return self.id.partition(":")[0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Case:
+    """One question: is an item kept, among rivals?
+
+    Attributes:
+        own: the item; None where it is no candidate, so that it is not kept.
+        rivals: the other candidates, in any order.
+        bar: what was found with a lower score has no chunk among the best `topK`, nor has of those with this very score
+            what the rule kept out; how many chunks stand between items is not known, to be counted anew.
+    """
+
+    own: Row | None
+    rivals: Sequence[Row] = field(default_factory=tuple)
+    bar: float = -np.inf
+
+
+def replayable(steps: Sequence[FlatStep] | None) -> bool:
+    """Whether all that these steps do to scores that are there already can be replayed."""
+    if steps is None:
+        return False
+    return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
+
+
+def kept(steps: Sequence[FlatStep], cases: Sequence[Case]) -> list[bool]:
+    """Whether the item of each case is kept by the cuts among `steps`.
+
+    Args:
+        steps: of a pipeline, as `replayable` wants them; what they do before the first cut is in the scores already.
+        cases: each on its own.
+    """
+    behind = {"gap", "per_chunk"}.isdisjoint(one.name for one in steps)
+    there = [_in_front(case) if behind else case for case in cases if case.own is not None]
+    if not there:
+        return [False] * len(cases)
+    rows = [(number, row) for number, case in enumerate(there) for row in _in_catalog_order(case)]
+    table, types = _table(len(there), rows, np.array([case.bar for case in there]))
+    costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
+    for step in steps:
+        if step.name in REPLAYED and step.kind in ("cut", "fit"):
+            table = _refined(table, step, types, costs)
+    number = {(case, row.id): place for place, (case, row) in enumerate(rows)}
+    chosen = {int(item) for item in table.item[table.chosen]}
+    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(there) if case.own is not None])
+    return [False if case.own is None else next(answers) for case in cases]
+
+
+def _in_front(case: Case) -> Case:
+    """The case without rivals of lower scores, which no prefix of a ranking depends on."""
+    own = None if case.own is None else case.own.score
+    if own is None:
+        return case
+    return replace(case, rivals=[row for row in case.rivals if row.score is None or row.score >= own])
+
+
+def _in_catalog_order(case: Case) -> list[Row]:
+    own = () if case.own is None else (case.own,)
+    rows = {row.id: row for row in (*case.rivals, *own)}
+    return sorted(rows.values(), key=lambda row: row.place)
+
+
+def _table(n: int, rows: Sequence[tuple[int, Row]], bars: Any) -> tuple[Candidates, Any]:
+    """All cases as one table, a request each; an item's number is its place among all rows."""
+    origin = np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64)
+    score = np.array([np.nan if row.score is None else row.score for _, row in rows], dtype=np.float64)
+    score = np.where((origin != Origin.SESSION) & np.isnan(score), 0.0, score)
+    table = Candidates.build(
+        n,
+        np.array([case for case, _ in rows], dtype=np.int64),
+        np.arange(len(rows), dtype=np.int64),
+        score=np.where(origin == Origin.SESSION, np.nan, score),
+        origin=origin,
+        mode=np.full(len(rows), Mode.AGENT, dtype=np.int64),
+        query_chunk=np.array([row.chunk for _, row in rows], dtype=np.int64),
+    )
+    found = table.origin == Origin.SEARCH
+    place = place_among(table, found)  # an item's best chunk has as many chunks before it as items, or more
+    tied = np.array([row.rule.startswith(CHUNK_RULE) for _, row in rows])[table.item]
+    bar = bars[table.request]
+    beyond = found & ((table.score < bar) | (tied & (table.score == bar)))
+    return table.reordered(chunk_rank=np.where(beyond, _FAR, place)), np.array([row.type for _, row in rows])
+
+
+def _refined(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
+    """One cut, over the rows of its types."""
+    own: BoolArray = np.isin(types[table.item], step.types)
+    call = registry.build(step.kind, step.name, step.values)
+    query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
+    resources: Any = SimpleNamespace(tokens=lambda _catalog: costs)
+    part: Candidates = call(query, table.taken(own), resources)
+    return concatenated([part, table.taken(~own)])
+
+
+def with_setting(steps: Sequence[FlatStep], other: Sequence[FlatStep], path: str) -> tuple[FlatStep, ...]:
+    """Steps with one setting as the other side has it: a parameter, or a step that is there or not.
+
+    Args:
+        steps: changed.
+        other: where the setting is taken from.
+        path: of a `altered.Setting`; the order of steps is `refine`.
+    """
+    if path == "refine":
+        order = {one.path: place for place, one in enumerate(other)}
+        return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
+    theirs = {one.path: one for one in other}
+    ours = {one.path for one in steps}
+    if path in theirs and path not in ours:
+        order = {one.path: place for place, one in enumerate(other)}
+        behind = [n for n, one in enumerate(steps) if order.get(one.path, -1) > order[path]]
+        at = min(behind, default=len(steps))
+        return (*steps[:at], theirs[path], *steps[at:])
+    if path in ours and path not in theirs:
+        return tuple(one for one in steps if one.path != path)
+    step_path, _, name = path.rpartition(".")
+    out = []
+    for one in steps:
+        if one.path == step_path and step_path in theirs and name in theirs[step_path].values:
+            values = {**one.values, name: theirs[step_path].values[name]}
+            one = _valid(one, values)
+        out.append(one)
+    return tuple(out)
+
+
+def _valid(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
+    """The step with other values; as it is where they do not go together (an at_most below its at_least)."""
+    try:
+        registry.build(step.kind, step.name, values)
+    except UserError:
+        return step
+    return FlatStep(
+        path=step.path,
+        kind=step.kind,
+        name=step.name,
+        types=step.types,
+        values=json.loads(json.dumps(values)),
+        source=step.source,
+    )

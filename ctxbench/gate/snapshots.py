@@ -1,0 +1,298 @@
+"""Snapshots: all that the gate needs to know of one selector on one dataset at one time, whatever it was read from."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.items import Item, ItemKey
+from ctxbench.core.selection import Offered
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.jsonio import dump_json
+
+NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
+SHORT = 16  # hex digits of a content hash
+
+LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
+LISTS = ("removed", "explicit", "available")  # of items, that a query may name; what its session holds is offered
+_PLAIN = (int(Grade.REQUIRED), "direct", "")  # what most labels are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFact:
+    """An item of the catalog.
+
+    Attributes:
+        id: percent-encoded.
+        hash: of all its fields, `SHORT` hex digits.
+        tokens: prompt tokens.
+        row: its fields as in `corpus.jsonl`; None where texts are kept out.
+        prompt: hash of its prompt text, which `tokens` counts; `SHORT` hex digits, empty = not known.
+        enabled: whether it can be offered at all.
+        scopes: names of the dataset's sets of items that hold it; sorted.
+    """
+
+    id: str
+    hash: str
+    tokens: int
+    row: Mapping[str, Any] | None = None
+    prompt: str = ""
+    enabled: bool = True
+    scopes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, item: Item, tokens: int, scopes: tuple[str, ...] = ()) -> ItemFact:
+        """Note an item, texts and all."""
+        row = item.as_row()
+        return cls(
+            id=item.id,
+            hash=content_hash(row),
+            tokens=tokens,
+            row=row,
+            prompt=content_hash(item.prompt_text),
+            enabled=item.enabled,
+            scopes=scopes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFact:
+    """A query with its labels.
+
+    Attributes:
+        id: of the query.
+        asked: hash of what the selector is asked, its tags, group and split left out; `SHORT` hex digits.
+        labelled: hash of its labels; `SHORT` hex digits.
+        required: item ids that must be offered; each inner tuple is a set of alternatives, any one of which is enough.
+        needs_nothing: someone has judged that no item is required.
+        group: paraphrases share it; its id where it has none.
+        tags: for pins.
+        text: what the user asks; empty where texts are kept out.
+        others: its labels that `required` does not tell (helpful and irrelevant items, alternatives, dependencies),
+            each as item id, grade, via and alternatives, sorted; see `labels`.
+        scope: the name of the set of items that it may get, whose items `ItemFact.scopes` tells; empty = it has none.
+        lists: ids of the items in its own lists by their names, those of `LISTS` that it has.
+    """
+
+    id: str
+    asked: str
+    labelled: str
+    required: tuple[tuple[str, ...], ...] = ()
+    needs_nothing: bool = False
+    group: str = ""
+    tags: tuple[str, ...] = ()
+    text: str = ""
+    others: tuple[LabelFact, ...] = ()
+    scope: str = ""
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
+        """Note a query, text and all."""
+        labels = list(labels)
+        row = query.as_row()
+        labelled = label_facts(labels)
+        needs: dict[str, list[str]] = {}
+        for place, label in enumerate(labels):
+            if label.grade == Grade.REQUIRED:
+                needs.setdefault(label.alternatives or f"\0{place}", []).append(label.item.id)
+        return cls(
+            id=query.id,
+            asked=_asked(row),
+            labelled=_labelled(query.needs_nothing, labelled),
+            required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
+            needs_nothing=query.needs_nothing,
+            group=query.group or query.id,
+            tags=query.tags,
+            text=query.request.text,
+            others=tuple(one for one in labelled if one[1:] != _PLAIN),
+            scope=query.scope or "",
+            lists={name: tuple(row[name]) for name in LISTS if name in row},
+        )
+
+    def labels(self) -> list[LabelFact] | None:
+        """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
+        told = {name for name, grade, _, _ in self.others if grade == Grade.REQUIRED}
+        plain = [one[0] for one in self.required if len(one) == 1 and one[0] not in told]
+        found = sorted([*self.others, *((name, *_PLAIN) for name in plain)])
+        return found if _labelled(self.needs_nothing, found) == self.labelled else None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnswerFact:
+    """What one query was offered.
+
+    Attributes:
+        query: its id.
+        offered: in the one order.
+        near: candidates that stayed out, best first, each with the rule that kept it out; at most `NEAR` in a baseline,
+            all of them in a snapshot of a run.
+        error: what went wrong; empty = nothing.
+    """
+
+    query: str
+    offered: tuple[Offered, ...]
+    near: tuple[Offered, ...] = ()
+    error: str = ""
+
+    @cached_property
+    def score_of(self) -> Mapping[str, float]:
+        """Scores of the candidates that have one, by item id, those that stayed out among them."""
+        return {one.id: one.score for one in (*self.offered, *self.near) if one.score is not None}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Identity:
+    """What decides an answer, beside catalog and queries.
+
+    Attributes:
+        selector: what the selector says of itself: steps with all their parameters, or a command with its hash.
+        values: its parameters by the names that users know; empty for outside selectors.
+        embedder: key of the model; empty = the selector uses none.
+        tokens: the counter.
+        versions: of Python, ctxbench, its code, and libraries.
+        git: commit, or None.
+        outside: True for a selector of the user's.
+    """
+
+    selector: Mapping[str, Any]
+    embedder: str
+    tokens: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    git: str | None = None
+    outside: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Snapshot:
+    """One selector on one dataset.
+
+    Attributes:
+        dataset, selector: names.
+        items: by id, in catalog order; those that can be offered.
+        queries: by id, in the order of the dataset; judged ones only.
+        answers: by query id; a query may be missing where the run lacks it.
+        metrics: values by query in the order of `queries`, shape (n_queries,); NaN = does not apply.
+        identity: what decided the answers.
+        repeats: how many times every query was asked; more than once for a selector that may answer differently.
+        spread: by metric name, the standard deviation of its mean over repeats; empty without repeats.
+        unsteady: ids of queries whose offer differed between repeats.
+        disabled: the items that cannot, by id, in catalog order.
+        source: where it comes from, for messages: a file, a folder, or `this run`.
+        judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
+            tells whether queries and labels that name renamed items are otherwise the same.
+        unasked: ids of queries of the dataset that are not among `queries`, each with why not, as `1 query is ...` goes
+            on; empty where the dataset is not at hand. See `comparability.unasked`.
+        inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
+            digits, empty = not known. See `unchanged`.
+        reused: whether the selector was not asked, and the answers are those of the baseline.
+    """
+
+    dataset: str
+    selector: str
+    items: Mapping[str, ItemFact]
+    queries: Mapping[str, QueryFact]
+    answers: Mapping[str, AnswerFact]
+    metrics: Mapping[Metric, FloatArray]
+    identity: Identity
+    repeats: int = 1
+    spread: Mapping[str, float] = field(default_factory=dict)
+    unsteady: tuple[str, ...] = ()
+    disabled: Mapping[str, ItemFact] = field(default_factory=dict)
+    source: str = "this run"
+    judged: Dataset | None = None
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    inputs: str = ""
+    reused: bool = False
+
+    @property
+    def steady(self) -> bool:
+        """Whether it is known to answer alike whenever it is asked; of a selector outside, by asking more than once."""
+        return not self.unsteady and (not self.identity.outside or self.repeats > 1)
+
+
+def content_hash(value: Any) -> str:
+    """The first `SHORT` hex digits of SHA-256 over a JSON value; the order of keys counts."""
+    return hashlib.sha256(dump_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:SHORT]
+
+
+def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
+    """Labels of one query as a snapshot has them, sorted."""
+    return sorted((one.item.id, int(one.grade), one.via, one.alternatives) for one in labels)
+
+
+def asked_hash(query: DatasetQuery) -> str:
+    """Of what a selector is asked."""
+    return _asked(query.as_row())
+
+
+def _asked(row: Mapping[str, Any]) -> str:
+    own = {"split", "group", "tags", "needs", "labelled"}
+    kept = {name: value for name, value in row.items() if name not in own}
+    if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
+        kept["session"] = sorted(kept["session"], key=dump_json)
+    return content_hash(_composed(kept))
+
+
+def _composed(value: Any) -> Any:
+    """JSON with its texts in Unicode's composed form: how an editor writes é makes no other question."""
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if isinstance(value, Mapping):
+        return {name: _composed(one) for name, one in value.items()}
+    return [_composed(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
+    return content_hash([needs_nothing, [list(one) for one in labels]])
+
+
+def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFact], dict[str, QueryFact]]:
+    """Items that are there, enabled or not, and queries of a judged dataset, by id, in its order.
+
+    Args:
+        dataset: every query labelled, or said to need nothing.
+        tokens: prompt tokens of every item that is there, in catalog order.
+    """
+    scopes: dict[ItemKey, list[str]] = {}
+    for scope, keys in sorted(dataset.scopes.items()):
+        for key in keys:
+            scopes.setdefault(key, []).append(scope)
+    items = {
+        item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
+        for item, n in zip(dataset.there, tokens, strict=True)
+    }
+    queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
+    return items, queries
+
+
+def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[str, ItemFact]]:
+    """Items as a snapshot has them: those that can be offered, and those that are disabled."""
+    enabled = {name: item for name, item in items.items() if item.enabled}
+    return enabled, {name: item for name, item in items.items() if not item.enabled}
+
+
+def without_texts(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with nothing in it that someone wrote, but ids, tags and names of scopes."""
+    return replace(
+        snapshot,
+        items={name: replace(item, row=None) for name, item in snapshot.items.items()},
+        disabled={name: replace(item, row=None) for name, item in snapshot.disabled.items()},
+        queries={name: _without_text(query) for name, query in snapshot.queries.items()},
+        judged=None,
+    )
+
+
+def _without_text(query: QueryFact) -> QueryFact:
+    """The names of alternatives are someone's words, too."""
+    named = any(alternatives for _, _, _, alternatives in query.others)
+    return replace(query, text="", others=() if named else query.others)

@@ -1,0 +1,43 @@
+"""When two items may have changed places by no more than what machines differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ctxbench.core.candidates import MARGIN
+
+
+def margin_of(scores: Iterable[float]) -> float:
+    """How far apart scores of one query may be and still change places between machines.
+
+    Args:
+        scores: all that are known of the query, on either side.
+
+    Returns:
+        `MARGIN`, times the largest of them where that is below 1, since noise is relative; 0 where none is known.
+    """
+    return MARGIN * min(1.0, max(map(abs, scores), default=0.0))
+
+
+def still(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
+    """Whether a score, rounded to some decimals on one side, moved by no more than the margin; unknown = it did not."""
+    return before is None or now is None or abs(before - now) <= max(margin, 10.0**-digits)
+
+
+def tied_pairs(
+    lost: Sequence[str], gained: Sequence[str], tied: Callable[[str, str], bool]
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of an item that went out and one that came in that are tied, every item in one pair at most.
+
+    Args:
+        lost, gained: ids, best first: each is given the best partner that is left.
+        tied: of one that went out and one that came in, whether noise may have exchanged them.
+    """
+    found = []
+    left = list(gained)
+    for one in lost:
+        other = next((name for name in left if tied(one, name)), None)
+        if other is not None:
+            left.remove(other)
+            found.append((one, other))
+    return tuple(found)

@@ -1,0 +1,121 @@
+"""Answers that need not be computed again, since all that decides them is as it was when they were accepted.
+
+That is so where a dataset's files are the same byte for byte, the same of its queries are asked, the selector is one of
+ctxbench and says the same of itself (steps, parameters, contents of files that it reads, model), and Python, ctxbench
+with its code, and the libraries are the same. Such a selector gives the same answers, but for the noise of another
+machine's arithmetic, which is no change by `swaps`. That goes for all selectors of a gate file, or all are computed: as
+they are where one is outside, takes its sizes from another, or has steps or a model of a plugin, and where a dataset
+goes by its name, whose place may change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxbench.bench.config import Experiment
+from ctxbench.bench.provenance import versions
+from ctxbench.cache import cache_dir
+from ctxbench.core.errors import StorageError, UserError
+from ctxbench.core.registry import foreign_code
+from ctxbench.data.datasets.files import files_hash
+from ctxbench.data.datasets.store import dataset_reference, own_folder
+from ctxbench.embedding.names import open_embedder
+from ctxbench.gate.gate_file import GateFile
+from ctxbench.gate.plugins import foreign_steps
+from ctxbench.gate.snapshots import Identity, Snapshot, content_hash
+from ctxbench.index.resources import local_resources
+from ctxbench.jsonio import dump_json
+from ctxbench.tokens import open_counter
+
+if TYPE_CHECKING:
+    from ctxbench.gate.stored_vectors import GateResources
+
+
+class Answered(NamedTuple):
+    """What the selectors of a gate file answer.
+
+    Attributes:
+        snapshots: by dataset, then by selector, in the order of the experiment.
+        references: by dataset, what opens it from the gate file's folder: its folder, or its name.
+        resources: what they worked with; None where none was asked.
+    """
+
+    snapshots: list[Snapshot]
+    references: Mapping[str, str]
+    resources: GateResources | None = None
+
+
+def inputs_of(experiment: Experiment, dataset: str) -> str:
+    """Hash of the files of a dataset and of which of its queries an experiment asks; `SHORT` hex digits.
+
+    Empty for a dataset that is no folder, or whose files cannot be read.
+    """
+    folder = own_folder(dataset, experiment.base)
+    if folder is None:
+        return ""
+    try:
+        files = files_hash(folder)
+    except StorageError:
+        return ""
+    chosen = [experiment.split, experiment.sample, experiment.seed if experiment.sample else 0]
+    return content_hash([files, *chosen])
+
+
+def unchanged(file: GateFile, bases: Sequence[Snapshot]) -> Answered | None:
+    """What the selectors of a gate file answer, if that is what they answered when it was accepted.
+
+    Args:
+        file: without faults.
+        bases: the snapshots of its baseline.
+
+    Returns:
+        The answers of the baseline; None where anything that decides one has changed, or may have.
+    """
+    named = {one.inputs: one.dataset for one in bases if one.inputs}
+    datasets = [named.get(inputs_of(file.experiment, reference)) for reference in file.experiment.datasets]
+    if None in datasets or len(set(datasets)) < len(datasets):
+        return None
+    by_name = {(one.dataset, one.selector): one for one in bases}
+    wanted = list(product(datasets, [spec.name for spec in file.experiment.selectors]))
+    known = [by_name[pair] for pair in wanted if pair in by_name]
+    if len(known) < len(wanted) or not _as_accepted(file, known):
+        return None
+    references = {
+        dataset: dataset_reference(text, file.experiment.base)
+        for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
+        if dataset is not None
+    }
+    return Answered([replace(one, source="this run", reused=True) for one in known], references)
+
+
+def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
+    """Whether selectors, versions and what is measured are those of a baseline."""
+    experiment = file.experiment
+    parts = {part for metric in file.settings.metrics for part in metric.parts}
+    if any(spec.outside or spec.like is not None for spec in experiment.selectors):
+        return False
+    here = versions()
+    if not all(one.identity.versions == here and parts <= one.metrics.keys() for one in bases):
+        return False
+    try:
+        embedder = open_embedder(experiment.embedder)
+        counter = open_counter(experiment.tokens, cache=cache_dir())
+        made = experiment.make_selectors(local_resources(embedder, counter), {})
+        described = {name: selector.describe() for name, selector in made.items()}
+    except UserError:
+        return False  # computing it says what is wrong
+    if foreign_code(type(embedder)) or any(map(foreign_steps, described.values())):
+        return False
+    values = {spec.name: dict(spec.values) for spec in experiment.selectors}
+    return all(_alike(one.identity, described[one.selector], values[one.selector], counter.name) for one in bases)
+
+
+def _alike(before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str) -> bool:
+    """Whether a selector says of itself what it said."""
+    now = json.loads(dump_json([description, values]))
+    then = [before.selector, before.values]
+    return not before.outside and before.tokens == counter and now == then

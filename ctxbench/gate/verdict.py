@@ -1,0 +1,131 @@
+"""The verdict on a selector: the worst of pins, requirements, lost items and metrics, with the reasons for it.
+
+Of a selector that is known to answer alike whenever it is asked, what was lost and what metrics came to are facts of
+these queries, and no p-value stands beside them: chance is then in which queries there are, and what is said is whether
+they are enough to tell it of others like them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.stats import mcnemar_exact
+from ctxbench.gate.amounts import level, moved, size
+from ctxbench.gate.comparability import queries_text
+from ctxbench.gate.judging import beyond
+from ctxbench.gate.model import Judged, PinFailure, Unmet, Verdict
+from ctxbench.gate.unmet import in_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a selector beside its metrics and pins.
+
+    Attributes:
+        unmet: what queries require, and nothing can meet any more; empty where that is allowed.
+        lost, gained: how many.
+        allowed: how many more may be lost than gained.
+        by_group: where the selector is not deterministic, how many groups of queries lost net and how many gained net:
+            items of one group come and go together, so that groups alone are evidence. None = they are facts.
+        deterministic: whether it is known to answer alike whenever it is asked.
+    """
+
+    unmet: Sequence[Unmet]
+    lost: int
+    gained: int
+    allowed: int
+    by_group: tuple[int, int] | None
+    deterministic: bool
+
+    @property
+    def p(self) -> float:
+        """Of so many groups of either, if each is as likely: the exact McNemar test; 0 where they are facts."""
+        return 0.0 if self.by_group is None else mcnemar_exact(*self.by_group)
+
+    @property
+    def too_many(self) -> str:
+        """What is said where more are lost than allowed; else empty."""
+        net = self.lost - self.gained
+        if net <= self.allowed:
+            return ""
+        what = f"{net} more required item{'' if net == 1 else 's'} lost than gained"
+        return f"{what}, {self.allowed} allowed ({self.lost} lost, {self.gained} gained)"
+
+
+def verdict_of(
+    metrics: Sequence[Judged], pins: Sequence[PinFailure], facts: Facts, *, alpha: float
+) -> tuple[Verdict, tuple[str, ...]]:
+    """The worst of pins, facts and metrics, with the reasons for it, or for it to be no worse; never empty.
+
+    Args:
+        metrics: judged.
+        pins: that do not hold.
+        facts: what else is known.
+        alpha: at or below which lost items of a selector that is not deterministic are no chance.
+    """
+    by = {verdict: [one for one in metrics if one.verdict is verdict] for verdict in Verdict}
+    worse = [f"pin broken, query {one.query}: {one.message}" for one in pins]
+    worse += [in_words(facts.unmet)] if facts.unmet else []
+    unsure = []
+    if facts.too_many and facts.p <= alpha:
+        worse.append(facts.too_many)
+    elif facts.by_group is not None and facts.too_many:
+        lost, gained = facts.by_group
+        groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
+        what = f"{facts.too_many}, by a selector that is not deterministic"
+        unsure.append(f"{what}: it may be chance ({groups}, p = {facts.p:.2g})")
+    for metric in by[Verdict.WORSE]:
+        worse.append(f"{_moved(metric)}, more than {_tolerated(metric)}{_evidence(metric, facts)}")
+    if worse:
+        return Verdict.WORSE, tuple(worse)
+    if unsure or by[Verdict.CANNOT_TELL]:
+        return Verdict.CANNOT_TELL, (*unsure, *(_untold(one, facts) for one in by[Verdict.CANNOT_TELL]))
+    if by[Verdict.BETTER]:
+        return Verdict.BETTER, tuple(f"{_moved(one)}{_evidence(one, facts)}" for one in by[Verdict.BETTER])
+    return Verdict.SAME, (_same(metrics, facts),)
+
+
+def _moved(one: Judged) -> str:
+    found = one.comparison
+    metric = parse_metric(one.metric)
+    levels = f"{level(metric, found.base)} -> {level(metric, found.other)}"
+    beyond = one.tolerance if abs(found.difference) > one.tolerance else None
+    return f"{one.metric} {levels} ({moved(metric, found.difference, beyond=beyond)})"
+
+
+def _tolerated(one: Judged) -> str:
+    return f"the {size(parse_metric(one.metric), one.tolerance)} tolerated"
+
+
+def _evidence(one: Judged, facts: Facts) -> str:
+    """How sure that is."""
+    return "" if facts.deterministic else f", p = {one.comparison.p_holm:.2g}"
+
+
+def _untold(one: Judged, facts: Facts) -> str:
+    needed = "" if one.comparison.needed is None else f"; {one.comparison.needed:,} queries would tell"
+    return f"{_moved(one)}: more than {_tolerated(one)}, but {_not_told(one, facts)}{needed}"
+
+
+def _not_told(one: Judged, facts: Facts) -> str:
+    queries = queries_text(one.comparison.n)
+    if facts.deterministic:
+        are, them = ("is", "it") if one.comparison.n == 1 else ("are", "them")
+        return f"{queries} {are} too few to tell it of others like {them}"
+    return f"not told apart from chance on {queries} (p = {one.comparison.p_holm:.2g})"
+
+
+def _same(metrics: Sequence[Judged], facts: Facts) -> str:
+    parts = []
+    if facts.lost or facts.gained:
+        lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
+        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} net allowed")
+    for one in metrics:
+        if beyond(one.comparison, one.tolerance):  # for the worse, it would not be the same
+            what = f"{_moved(one)}: for the better by more than {_tolerated(one)}"
+            parts.append(f"{what}, but {_not_told(one, facts)}")
+        elif one.comparison.n and one.comparison.difference:
+            parts.append(f"{_moved(one)} within {_tolerated(one)}")
+    return "; ".join(parts) or "no required item lost, no metric moved"

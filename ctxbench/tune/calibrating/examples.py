@@ -1,0 +1,244 @@
+"""What a calibration is fitted on: features and labels of the candidates or the requests of a labelled dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.calibrations import ABSTENTION, PROBABILITY
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import ByDomain, Resources
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.features.columns import TEXT, feature_rows
+from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+
+ALL = "all"
+"""The split that stands for the queries of every split."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Examples:
+    """Rows with features and labels, of the queries of a dataset that are labelled.
+
+    Attributes:
+        what: `probability` (a row is a candidate) or `abstention` (a row is a request with candidates).
+        names: of the features.
+        features: shape (n, n_features).
+        vectors: shape (n, n_dimensions); no columns for `probability`.
+        label: shape (n,); whether the item is required, or anything is.
+        query: shape (n,); the query of each row, as a place in `ids`.
+        ids, groups: of the queries, in the order of the dataset; queries of one group are never told apart.
+        needed: one row for each required item or group of alternatives: its query, shape (n_needed,).
+        needed_row: the rows that meet it, by place in `needed`; none where it was not found.
+        needs: shape (n_queries,); whether a query needs anything.
+    """
+
+    what: str
+    names: tuple[str, ...]
+    features: FloatArray
+    vectors: FloatArray
+    label: BoolArray
+    query: IntArray
+    ids: tuple[str, ...]
+    groups: tuple[str, ...]
+    needed: IntArray
+    needed_row: tuple[IntArray, ...]
+    needs: BoolArray
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries there are, those without candidates included."""
+        return len(self.ids)
+
+    def part(self, queries: BoolArray) -> Examples:
+        """The examples of the queries where `queries`, shape (n_queries,), is True."""
+        rows, wanted, new = queries[self.query], np.flatnonzero(queries[self.needed]), np.cumsum(queries) - 1
+        place = np.cumsum(rows) - 1
+        return replace(
+            self,
+            features=self.features[rows],
+            vectors=self.vectors[rows],
+            label=self.label[rows],
+            query=new[self.query[rows]],
+            ids=tuple(itertools.compress(self.ids, queries)),
+            groups=tuple(itertools.compress(self.groups, queries)),
+            needed=new[self.needed[wanted]],
+            needed_row=tuple(place[self.needed_row[one]] for one in wanted if self.needed_row),
+            needs=self.needs[queries],
+        )
+
+
+def labelled(dataset: Dataset, split: str) -> Dataset:
+    """The queries of a split (or of all) that are labelled.
+
+    Raises:
+        UnknownNameError: there is no such split.
+        ParameterError: none of its queries is labelled.
+    """
+    found = (dataset if split == ALL else dataset.split(split)).judged()
+    if not len(found):
+        where = "" if split == ALL else f" in split {split}"
+        raise ParameterError(
+            f"dataset {dataset.name} has no labelled query{where}: a calibration is fitted on labels; label some with "
+            "`ctxbench data label`"
+        )
+    return found
+
+
+def examples(
+    what: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
+) -> Examples:
+    """Run what stands in front of a fitted step, and take features and labels of what it finds.
+
+    Args:
+        what: `probability` or `abstention`.
+        dataset: labelled queries only; see `labelled`.
+        pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
+        resources: as for the pipeline.
+        columns: the features of a candidate, for `probability`.
+
+    Raises:
+        UnknownNameError: a column is unknown.
+        ParameterError: all rows have the same label, so that nothing can be learned.
+    """
+    rank = tuple(step for step in pipeline.refine if isinstance(step, ByDomain) or step.kind == "rank")
+    outcome = replace(pipeline, refine=rank).run(dataset.batch(), resources)
+    query, table = outcome.query, outcome.candidates
+    required, groups = _required(dataset, table)
+    needs = np.bincount(groups, minlength=len(dataset)) > 0
+    if what == ABSTENTION:
+        found, features = request_features(query, table, resources)
+        label, vectors, rows = needs[found], request_vectors(query, found, resources), found
+        meeting: Sequence[IntArray] = ()
+    else:
+        searched, features = feature_rows(table, columns, query, resources)
+        rows = searched.rows
+        found, place = table.request[rows], np.full(len(table), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        meeting = [place[one][place[one] >= 0] for one in required]
+        label, vectors = np.zeros(len(rows), dtype=np.bool_), np.zeros((len(rows), 0), dtype=np.float64)
+        for one in meeting:
+            label[one] = True
+    made = Examples(
+        what=what,
+        names=tuple(columns) if what == PROBABILITY else REQUEST,
+        features=features,
+        vectors=vectors,
+        label=label,
+        query=found,
+        ids=tuple(one.id for one in dataset.queries),
+        groups=tuple(group_of(one) for one in dataset.queries),
+        needed=groups,
+        needed_row=tuple(meeting),
+        needs=needs,
+    )
+    _refuse_one_class(dataset, made)
+    return made
+
+
+def group_of(query: DatasetQuery) -> str:
+    """What keeps a query together with others in a fold: its group, else its conversation, else itself."""
+    if query.group is not None:
+        return f"group {query.group}"
+    if query.request.conversation is not None:
+        return f"conversation {query.request.conversation}"
+    return f"query {query.id}"
+
+
+def joined_groups(groups: Sequence[str], eligible: BoolArray) -> tuple[str, ...]:
+    """Groups joined where queries of theirs may get the same item, directly or through others.
+
+    For queries that come with short lists of their own: what a fit has seen of an item then says nothing of a fold.
+
+    Args:
+        groups: of each query, shape (n_queries,).
+        eligible: shape (n_queries, n_items).
+
+    Returns:
+        Of each query, the first name of what its group is joined to, shape (n_queries,).
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
+    query, item = np.nonzero(eligible)
+    nodes = len(names) + eligible.shape[1]
+    edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
+    part = connected_components(edges, directed=False)[1][: len(names)]
+    first = np.unique(part, return_index=True)[1]
+    return tuple(str(names[first[one]]) for one in np.unique(part, return_inverse=True)[1][group])
+
+
+def folds_of(groups: Sequence[str], folds: int) -> IntArray:
+    """Deal queries into folds of about the same size, whole groups only; the order of queries does not matter.
+
+    Args:
+        groups: of each query, shape (n_queries,).
+        folds: >= 2.
+
+    Returns:
+        The fold of each query, shape (n_queries,).
+
+    Raises:
+        ParameterError: there are fewer groups than folds.
+    """
+    names, group, size = np.unique(np.array(groups, dtype=object), return_inverse=True, return_counts=True)
+    if not 2 <= folds <= len(names):
+        raise ParameterError(f"folds must be 2 to the number of groups, which is {len(names)}, got {folds}")
+    hashes = [hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names]
+    filled = np.zeros(folds, dtype=np.int64)
+    fold = np.empty(len(names), dtype=np.int64)
+    for place in sorted(range(len(names)), key=lambda one: (-int(size[one]), hashes[one])):
+        fold[place] = int(filled.argmin())
+        filled[fold[place]] += size[place]
+    dealt: IntArray = fold[group]
+    return dealt
+
+
+def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntArray]:
+    """The rows that meet each required item (any of its alternatives), and the query of each."""
+    judgments = dataset.judgments
+    n_items = len(dataset.catalog)
+    keys = table.request * n_items + table.item
+    by_key = np.argsort(keys)
+    rows, queries = [], []
+    for query in range(len(dataset)):
+        span = slice(int(judgments.start[query]), int(judgments.start[query + 1]))
+        wanted = judgments.grade[span] == Grade.REQUIRED
+        for group in np.unique(judgments.group[span][wanted]):
+            items = judgments.item[span][wanted & (judgments.group[span] == group)]
+            at = np.searchsorted(keys, query * n_items + items, sorter=by_key)
+            held = by_key[np.minimum(at, len(keys) - 1)] if len(keys) else np.empty(0, dtype=np.int64)
+            rows.append(held[keys[held] == query * n_items + items] if len(keys) else held)
+            queries.append(query)
+    return rows, np.array(queries, dtype=np.int64)
+
+
+def _refuse_one_class(dataset: Dataset, made: Examples) -> None:
+    """A fit needs both kinds of rows.
+
+    Raises:
+        ParameterError: there is one kind only, or no row.
+    """
+    if len(made.label) and made.label.any() and not made.label.all():
+        return
+    if made.what == ABSTENTION:
+        kinds = "all need something" if made.label.any() else "none of those with candidates needs anything"
+        raise ParameterError(
+            f"dataset {dataset.name}: of {len(dataset)} labelled queries {kinds}; abstention is learned from queries "
+            "of both kinds, some with a required item and some marked `needs: nothing`"
+        )
+    kinds = "all are required" if made.label.any() else "none is required"
+    raise ParameterError(
+        f"dataset {dataset.name}: of the {len(made.label)} candidates of {len(dataset)} labelled queries {kinds}; a "
+        "probability is learned from candidates of both kinds"
+    )

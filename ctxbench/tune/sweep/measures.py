@@ -1,0 +1,37 @@
+"""Measures: the means that a sweep knows of every setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ctxbench.bench.metrics import Metric
+
+REACH = 20  # completeness within reach is that of the first 20 items of the ranking
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Measure:
+    """A mean over queries: of a set metric, over those that it applies to or those of them within reach.
+
+    Attributes:
+        metric: a set metric, such as `completeness` or `tokens`.
+        reachable: True: only over queries that the first `REACH` items of the ranking make complete. Completeness
+            among these is completeness as a share of what is reachable.
+        needed: an item type: only over queries that require an item of it. With `items` it is how many of the required
+            items of this type are offered; with any other metric that metric.
+    """
+
+    metric: Metric
+    reachable: bool = False
+    needed: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.metric} of reachable" if self.reachable else str(self.metric)
+        if not self.needed:
+            return name
+        return f"required {self.needed} items" if self.counts else f"{name} where a {self.needed} is required"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts the required items of one type that are offered."""
+        return bool(self.needed) and self.metric.name == "items"

@@ -1,0 +1,253 @@
+"""What every metric is worth at every length of a ranking, from the metrics' own kernels: no second definition.
+
+A kernel takes queries. So a query is handed to it many times, with as much of its ranking as has to be known: with one
+item alone, or with the first items up to one at which a value can change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import SESSION, Evidence, Grade, Judgments, Metric, Offered, evaluate
+from ctxbench.bench.metrics.joined import Joined
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+
+T = TypeVar("T", bound=np.generic)
+
+# How values follow from what is offered. A metric that is in none of these is computed at every length.
+ADDED_UP = {"items", "tokens", "total_tokens", "unlabelled", "wrong_siblings", "false_items"}  # a sum over items
+AVERAGED = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch
+STEPPED = {  # changes only at a required item, at the first one, and at the first one of no use
+    *("completeness", "recall", "direct_recall", "dependency_recall"),
+    *("abstention", "false_inclusion"),
+}
+_WITHOUT_LABELS = {"items", "tokens", "total_tokens"}
+_AT_ONCE = 200_000  # rows that a kernel is handed in one go
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rungs:
+    """Rankings and sessions of queries, beside the labels that they are held against.
+
+    Attributes:
+        labels: of a dataset.
+        query: the dataset's query of each ranking, shape (n_queries,).
+        start: shape (n_queries + 1,); ranking i is `[start[i], start[i + 1])`.
+        item: catalog positions, best first, shape (n_rungs,).
+        held_start, held: what the sessions hold, likewise.
+    """
+
+    labels: Labels
+    query: IntArray
+    start: IntArray
+    item: IntArray
+    held_start: IntArray
+    held: IntArray
+
+    @classmethod
+    def of(cls, table: Candidates, labels: Labels) -> Rungs:
+        """Read them off what was chosen of a search.
+
+        Raises:
+            ParameterError: the table is of other queries, or an expansion has brought items in.
+        """
+        n = len(labels.dataset.queries)
+        if table.n_requests != n:
+            raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
+        if (table.chosen & (table.origin > Origin.SEARCH)).any():
+            raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
+        held, found = (table.chosen & (table.origin == origin) for origin in (Origin.SESSION, Origin.SEARCH))
+        return cls(
+            labels=labels,
+            query=np.arange(n, dtype=np.int64),
+            start=table.starts_of(found),
+            item=table.item[found],
+            held_start=table.starts_of(held),
+            held=table.item[held],
+        )
+
+    @property
+    def n(self) -> int:
+        """How many rankings there are."""
+        return len(self.query)
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The ranking of each rung."""
+        return owners(self.start)
+
+    @cached_property
+    def place(self) -> IntArray:
+        """The 0-based place of each rung in its ranking."""
+        return np.arange(len(self.item), dtype=np.int64) - self.start[self.owner]
+
+    @cached_property
+    def length_start(self) -> IntArray:
+        """CSR starts of values by length: ranking i has one for 0, 1, ... all of its items."""
+        return self.start + np.arange(self.n + 1)
+
+    def only(self, queries: BoolArray) -> Rungs:
+        """Some of the rankings."""
+        which = np.flatnonzero(queries)
+        start, rows = taken(self.start, which)
+        held_start, held = taken(self.held_start, which)
+        return replace(
+            self,
+            query=self.query[which],
+            start=start,
+            item=self.item[rows],
+            held_start=held_start,
+            held=self.held[held],
+        )
+
+    def among(self, rows: BoolArray) -> Rungs:
+        """The same rankings without the rungs where `rows` is False."""
+        return replace(self, start=starts(np.bincount(self.owner[rows], minlength=self.n)), item=self.item[rows])
+
+    def alone(self, metrics: Sequence[Metric]) -> dict[Metric, tuple[FloatArray, FloatArray]]:
+        """Metrics where nothing is offered beyond the session, shape (n_queries,), and where one item alone is.
+
+        The latter has shape (n_rungs,).
+        """
+        out: dict[Metric, tuple[FloatArray, FloatArray]] = {}
+        for labelled in (False, True):
+            group = [metric for metric in metrics if (metric.name not in _WITHOUT_LABELS) == labelled]
+            if group:
+                every = np.arange(len(self.item), dtype=np.int64)
+                none = np.zeros(self.n + 1, dtype=np.int64)
+                bare = self._values(group, np.arange(self.n), none, every[:0], labelled=labelled)
+                single = self._values(group, self.owner, np.append(every, len(every)), every, labelled=labelled)
+                out |= {metric: (bare[metric], single[metric]) for metric in group}
+        return out
+
+    def added_up(self, bare: FloatArray, alone: FloatArray) -> FloatArray:
+        """Values by length of a sum over items, from what `alone` gave; shape (n_rungs + n_queries,)."""
+        return self._spread(bare) + self._running(np.nan_to_num(alone - bare[self.owner]))
+
+    def averaged(self, bare: FloatArray, alone: FloatArray) -> FloatArray:
+        """Values by length of a mean over the items added, from what `alone` gave."""
+        length = self._lengths
+        out = self._spread(bare)
+        applies = np.ones(self.n, dtype=np.bool_)
+        applies[self.owner[np.isnan(alone)]] = False
+        some = (length > 0) & self._spread(applies)
+        np.divide(self._running(np.nan_to_num(alone)), length, out=out, where=some)
+        return out
+
+    def by_length(self, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
+        """Values by length of any metrics of what is offered, shape (n_rungs + n_queries,) each."""
+        out: dict[Metric, FloatArray] = {}
+        for telling, group in (
+            (self._telling, [metric for metric in metrics if metric.name in STEPPED]),
+            (np.ones(len(self.item), dtype=np.bool_), [metric for metric in metrics if metric.name not in STEPPED]),
+        ):
+            if group:
+                out |= self._stepped(group, telling)
+        return out
+
+    @cached_property
+    def _telling(self) -> BoolArray:
+        """True for the rungs at which a metric in `STEPPED` may change."""
+        whole = self._evidence(np.arange(self.n), self.start, np.arange(len(self.item)), labelled=True)
+        joined = Joined(whole)
+        grade = joined.offered_grade[joined.added]
+        useless = (grade < Grade.HELPFUL).astype(np.int64)
+        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(useless)])[:-1]
+        first = (useless == 1) & (before == before[self.start[self.owner]])
+        telling: BoolArray = (grade == Grade.REQUIRED) | (self.place == 0) | first
+        return telling
+
+    def _stepped(self, metrics: Sequence[Metric], telling: BoolArray) -> dict[Metric, FloatArray]:
+        """Values by length of metrics that change at `telling` rungs only, and depend on no others."""
+        few = self.among(telling)
+        stops = np.diff(few.start) + 1  # how many lengths are looked at: none, up to the first telling rung, ...
+        owner = np.repeat(np.arange(self.n), stops)
+        upto = np.arange(len(owner)) - starts(stops)[owner]
+        start = starts(upto)
+        rows = np.arange(int(start[-1])) - np.repeat(start[:-1], upto) + np.repeat(few.start[owner], upto)
+        values = few._values(metrics, owner, start, rows, labelled=True)  # noqa: SLF001 - of this class
+        reached = self._running(telling.astype(np.float64)).astype(np.int64) + self._spread(starts(stops)[:-1])
+        return {metric: value[reached] for metric, value in values.items()}
+
+    @cached_property
+    def _lengths(self) -> FloatArray:
+        """The length of each value by length."""
+        return self._running(np.ones(len(self.item)))
+
+    def _spread(self, by_query: npt.NDArray[T]) -> npt.NDArray[T]:
+        """Repeat a value a query for each of its lengths."""
+        return np.repeat(by_query, np.diff(self.length_start))
+
+    def _running(self, gains: FloatArray) -> FloatArray:
+        """Sums of whole numbers over the first rungs, by length."""
+        padded = np.zeros(len(gains) + self.n)
+        padded[np.arange(len(gains)) + self.owner + 1] = gains
+        total = np.cumsum(padded)
+        running: FloatArray = total - self._spread(total[self.length_start[:-1]])
+        return running
+
+    def _values(
+        self, metrics: Sequence[Metric], owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool
+    ) -> dict[Metric, FloatArray]:
+        """Evaluate many selections: number i offers query `owner[i]` the rungs `rows[start[i]:start[i + 1]]`."""
+        parts: dict[Metric, list[FloatArray]] = {metric: [] for metric in metrics}
+        for first, last in self._slices(owner, start):
+            span = slice(int(start[first]), int(start[last]))
+            evidence = self._evidence(
+                owner[first:last], start[first : last + 1] - start[first], rows[span], labelled=labelled
+            )
+            for metric, value in evaluate(metrics, evidence).items():
+                parts[metric].append(value)
+        return {metric: np.concatenate([np.empty(0), *found]) for metric, found in parts.items()}
+
+    def _slices(self, owner: IntArray, start: IntArray) -> Iterator[tuple[int, int]]:
+        """Bounds of slices of selections that are small enough for one go."""
+        judged = np.diff(self.labels.dataset.judgments.start)[self.query[owner]]
+        rows = np.cumsum(1 + judged + np.diff(self.held_start)[owner] + np.diff(start))
+        first = 0
+        while first < len(owner):
+            before = int(rows[first - 1]) if first else 0
+            last = max(int(np.searchsorted(rows, before + _AT_ONCE)), first + 1)
+            yield first, last
+            first = last
+
+    def _evidence(self, owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool) -> Evidence:
+        """The labels of each selection's query, and what it offers behind what the session holds."""
+        judgments = self.labels.dataset.judgments
+        label_start, label = taken(judgments.start, self.query[owner])
+        if not labelled:
+            label_start, label = np.zeros_like(label_start), label[:0]
+        held_start, held = taken(self.held_start, owner)
+        selection = np.concatenate([owners(held_start), owners(start)])
+        in_turn = np.argsort(selection, kind="stable")
+        item = np.concatenate([self.held[held], self.item[rows]])[in_turn]
+        origin = np.repeat([SESSION, SESSION + 1], [len(held), len(rows)])[in_turn]
+        via = judgments.via
+        return Evidence(
+            judgments=Judgments(
+                start=label_start,
+                item=judgments.item[label],
+                grade=judgments.grade[label],
+                group=judgments.group[label],
+                via=None if via is None else via[label],
+            ),
+            offered=Offered(start=held_start + start, item=item, origin=origin),
+            item_tokens=self.labels.item_tokens,
+            kinship=self.labels.kinship,
+        )
+
+
+def taken(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
+    """CSR starts of some rows of a table in CSR form, and where their entries stand in it."""
+    lengths = np.diff(start)[which]
+    new = starts(lengths)
+    return new, np.arange(int(new[-1]), dtype=np.int64) + np.repeat(start[:-1][which] - new[:-1], lengths)

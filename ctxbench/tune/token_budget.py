@@ -1,0 +1,264 @@
+"""A setting that offers a number of prompt tokens on average, found on requests without labels.
+
+How complete a selector is cannot be told without labels, but what it costs can. A cap on items comes before a margin:
+the smallest number of items whose whole price reaches the budget is taken, one more, and then the margin that meets it.
+At equal tokens that was the more complete order on the datasets here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.requests import Batch, Request
+from ctxbench.data.datasets.store import open_dataset, own_folder
+from ctxbench.fileio import iter_lines
+from ctxbench.index.resources import LocalResources
+from ctxbench.jsonio import iter_jsonl
+from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.parameters import Value
+
+T = TypeVar("T")
+ENOUGH = 2000  # requests that are looked at, at most
+MARGIN, MOST = "margin", "at_most"  # the parameters that are set
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetSetting:
+    """What a budget came to.
+
+    Attributes:
+        values: of all parameters of the selector.
+        tokens: mean prompt tokens on the requests, at most the budget.
+        items: mean items.
+        requests: how many there are.
+        halves: the tokens on each half of the requests of a setting found on the other, as a share of the budget;
+            empty with fewer than 20 requests.
+    """
+
+    values: Mapping[str, Value]
+    tokens: float
+    items: float
+    requests: int
+    halves: tuple[float, ...]
+
+
+def read_requests(name: str) -> list[Request]:
+    """Requests from a dataset's folder or name, a `.jsonl` file of objects with `text`, or a text file, one a line.
+
+    Raises:
+        UserError: it cannot be read.
+        InputError: a line is no request, or there is none; all faults with their lines.
+    """
+    path = Path(name)
+    if own_folder(name, Path()) is not None or not path.is_file():
+        try:
+            return drawn([query.request for query in open_dataset(name).queries])
+        except (StorageError, UnknownNameError) as error:
+            if path.exists():
+                raise
+            raise StorageError(
+                f"there is no file and no dataset {name!r}; expected a text file with one request a line, a .jsonl "
+                "file of objects with `text`, or a dataset"
+            ) from error
+    faults: list[Fault] = []
+    if path.suffix == ".jsonl":
+        texts = []
+        for line, row in iter_jsonl(path, faults):
+            text = row.get("text")
+            if isinstance(text, str):
+                texts.append(text)
+            else:
+                faults.append(Fault(f"expected an object with `text`, got text {text!r}", path, line))
+    else:
+        texts = [line for _, line in iter_lines(path, faults)]
+    texts = drawn([text for text in texts if text.strip()])
+    if not texts and not faults:
+        faults.append(Fault("no request; expected one a line, or objects with `text` in a .jsonl file", path, 1))
+    if faults:
+        raise InputError(faults)
+    return [Request(id=str(place), text=text) for place, text in enumerate(texts)]
+
+
+def drawn(requests: list[T]) -> list[T]:
+    """At most `ENOUGH` of them, evenly spread over their order."""
+    if len(requests) <= ENOUGH:
+        return requests
+    return [requests[place * len(requests) // ENOUGH] for place in range(ENOUGH)]
+
+
+def budget_setting(
+    definition: Definition,
+    values: Mapping[str, Value],
+    batch: Batch,
+    resources: LocalResources,
+    *,
+    tokens: float,
+) -> BudgetSetting:
+    """The setting whose mean prompt tokens come closest to a budget from below.
+
+    Args:
+        definition: a selector that ends with the cut `margin` of a difference, with the parameters margin and at_most.
+        values: of its parameters; margin and at_most are replaced.
+        batch: the requests.
+        resources: as for its pipeline.
+        tokens: the budget a request, on average; > 0.
+
+    Raises:
+        ParameterError: the selector has no such cut, the budget is below the price of one item, or nothing is found.
+    """
+    fewest = _checked_cut(definition)
+    pipeline, own = definition.pipeline(values), definition.parameters
+    table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
+    item_tokens = resources.tokens(batch.catalog)
+    prices = Prices.of_table(table, item_tokens, ceiling=int(own[MOST].high), highest=float(own[MARGIN].high))
+    setting = prices.within(tokens)
+    halves: list[float] = []
+    if len(batch) >= 20:
+        odd = np.arange(len(batch)) % 2 == 1
+        for part in (odd, ~odd):
+            one, other = prices.part(part), prices.part(~part)
+            least = one.first_items(1)
+            if least <= tokens:
+                halves.append(other.tokens(*one.within(tokens)) / tokens)
+    most, margin = setting
+    return BudgetSetting(
+        values={**values, **fewest, MOST: most, MARGIN: margin},
+        tokens=prices.tokens(most, margin),
+        items=prices.items(most, margin),
+        requests=len(batch),
+        halves=tuple(halves),
+    )
+
+
+def _checked_cut(definition: Definition) -> dict[str, Value]:
+    """The value of the parameter for the fewest items, which a budget sets to 1; empty where there is none.
+
+    Raises:
+        ParameterError: the selector does not end with a cut that a budget can set.
+    """
+    refine = definition.written.get("refine", [])
+    last = refine[-1].get("margin", {}) if refine and isinstance(refine[-1], Mapping) else {}
+    if last.get(MARGIN) != f"${MARGIN}" or last.get(MOST) != f"${MOST}" or last.get("of") != "difference":
+        raise ParameterError(
+            f"a budget is set by the cut `margin` at the end, with parameters {MARGIN} and {MOST}; selector "
+            f"{definition.name!r} has none such, `learned` has"
+        )
+    written = last.get("at_least", 0)
+    if isinstance(written, str):
+        return {written.removeprefix("$"): 1}
+    if written > 1:
+        raise ParameterError(f"selector {definition.name!r} always offers {written} items, which no budget can set")
+    return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What was found for every request, best first: the price of each item, and how far it has fallen from the best.
+
+    Attributes:
+        request, place: of every row, shape (n_rows,); the best of a request has place 0.
+        fallen: how far its score lies below the best, shape (n_rows,), >= 0.
+        cost: its tokens, shape (n_rows,).
+        n: how many requests there are, those for which nothing was found included.
+        highest: the most items, and the largest margin, that a setting may have.
+    """
+
+    request: IntArray
+    place: IntArray
+    fallen: FloatArray
+    cost: IntArray
+    n: int
+    highest: tuple[int, float]
+
+    @classmethod
+    def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
+        """Take what is chosen of a ranking.
+
+        Args:
+            table: what was found, in order.
+            item_tokens: shape (n_items,).
+            ceiling: the most items that may be offered.
+            highest: the largest margin.
+        """
+        alive = table.chosen & (table.origin == Origin.SEARCH)
+        rows = np.flatnonzero(alive)
+        place, request = place_among(table, alive)[rows], table.request[rows]
+        best = np.zeros(table.n_requests)
+        best[request[place == 0]] = table.score[rows][place == 0]
+        fallen = best[request] - table.score[rows]
+        return cls(request, place, fallen, item_tokens[table.item[rows]], table.n_requests, (ceiling, highest))
+
+    def part(self, requests: BoolArray) -> Prices:
+        """Those of the requests where `requests`, shape (n_requests,), is True."""
+        rows, new = requests[self.request], np.cumsum(requests) - 1
+        return replace(
+            self,
+            request=new[self.request[rows]],
+            place=self.place[rows],
+            fallen=self.fallen[rows],
+            cost=self.cost[rows],
+            n=int(requests.sum()),
+        )
+
+    def offered(self, most: int, margin: float) -> BoolArray:
+        """The rows that are offered; the best item always is."""
+        return (self.place < most) & ((self.fallen <= margin) | (self.place < 1))
+
+    def tokens(self, most: int, margin: float) -> float:
+        """Mean tokens of a setting."""
+        return float(self.cost[self.offered(most, margin)].sum() / max(self.n, 1))
+
+    def items(self, most: int, margin: float) -> float:
+        """Mean items of a setting."""
+        return float(self.offered(most, margin).sum() / max(self.n, 1))
+
+    def first_items(self, most: int) -> float:
+        """Mean tokens of the first items."""
+        return self.tokens(most, np.inf)
+
+    def within(self, tokens: float) -> tuple[int, float]:
+        """The setting that comes closest to a budget from below.
+
+        Raises:
+            ParameterError: the best item alone costs more, or nothing was found.
+        """
+        if not len(self.cost):
+            raise ParameterError("nothing is found for any of the requests, so that no setting costs anything")
+        least = self.first_items(1)
+        if tokens < least:
+            raise ParameterError(
+                f"a budget of {tokens:g} tokens is below one item: the best item of a request costs {least:,.0f} on "
+                "average; give at least that"
+            )
+        ceiling, highest = self.highest
+        reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
+        most = min(reached + 1, ceiling)
+        rest = (self.place < most) & (self.place >= 1) & (self.fallen <= highest)
+        by_fallen = np.argsort(self.fallen[rest], kind="stable")
+        fallen = self.fallen[rest][by_fallen]
+        spent = least + np.cumsum(self.cost[rest][by_fallen]) / max(self.n, 1)
+        last = np.append(fallen[1:] > fallen[:-1], True)[: len(fallen)]  # of equal ones all are offered or none
+        fitting = np.flatnonzero(last & (spent <= tokens))
+        if not len(fitting):
+            return most, 0.0
+        at = int(fitting[-1])
+        beyond = float(fallen[at + 1]) if at + 1 < len(fallen) else highest
+        return most, _between(float(fallen[at]), beyond)
+
+
+def _between(low: float, high: float) -> float:
+    """The shortest number from `low` on that is below `high`; `high` itself where nothing lies beyond."""
+    for digits in range(8):
+        short: float = math.ceil(low * 10**digits) / 10**digits
+        if low <= short < high:
+            return short
+    return low

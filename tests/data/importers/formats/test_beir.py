@@ -1,0 +1,209 @@
+"""BEIR folders: what is resolved by which rule, and what is said of faulty files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.data.datasets import read_dataset, split_of, write_dataset
+from ctxbench.data.importers.formats.beir import import_beir
+from ctxbench.data.importers.formats.conversion import Settings, read_grades
+
+TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write a BEIR folder; ids are as wild as they are found."""
+
+    def write(*, corpus=None, queries=None, **qrels):
+        root = tmp_path / "My set (v1.0)"
+        (root / "qrels").mkdir(parents=True, exist_ok=True)
+        corpus = corpus or [
+            {"_id": "MED-10", "title": "Statins", "text": "Lower the risk.", "metadata": {"year": 2009}},
+            {"_id": "doc 2/ü", "text": "Untitled."},
+            {"_id": 7, "title": None, "text": "Seven."},
+        ]
+        queries = queries or [{"_id": "q1", "text": "one"}, {"_id": "q 2", "text": "two"}, {"_id": "q3", "text": ""}]
+        for name, rows in (("corpus", corpus), ("queries", queries)):
+            text = rows if isinstance(rows, str | bytes) else "".join(json.dumps(row) + "\n" for row in rows)
+            (root / f"{name}.jsonl").write_bytes(text if isinstance(text, bytes) else text.encode())
+        for split, text in (qrels or {"test": "q1\tMED-10\t1\n"}).items():
+            (root / "qrels" / f"{split}.tsv").write_bytes(text if isinstance(text, bytes) else (HEADER + text).encode())
+        return root
+
+    return write
+
+
+def faults_of(root, settings=None):
+    with pytest.raises(InputError) as caught:
+        import_beir(root, settings)
+    return [(Path(fault.path).name, fault.line, fault.message) for fault in caught.value.faults]
+
+
+def test_documents_become_items_and_one_score_means_required(folder, tmp_path):
+    found = import_beir(folder(test="q1\tMED-10\t1\nq1\tdoc 2/ü\t0\nq 2\t7\t1\n"))
+    data = found.dataset
+    assert data.name == "My-set-v1.0"
+    assert data.catalog.ids == ("reference:MED-10", "reference:doc%202%2F%C3%BC", "reference:7")
+    assert data.catalog[0].search_text == "MED-10: Statins\n\nLower the risk."
+    assert [(i.query, i.item.name, i.grade, i.source) for i in data.labels] == [
+        ("q1", "MED-10", 2, "publisher"),
+        ("q1", "doc 2/ü", 0, "publisher"),
+        ("q%202", "7", 2, "publisher"),
+    ]
+    assert data.unlabelled == ("q3",)
+    assert [query.split for query in data.queries] == ["test", "test", split_of("q3")]
+    assert found.counted["query ids with blanks, which were percent-encoded"] == 1
+    assert found.lines() == [
+        "queries without a required document, kept unlabelled: 1 (q3)",
+        "query ids with blanks, which were percent-encoded: 1 (q 2)",
+    ]
+    write_dataset(data, tmp_path / "out")
+    assert read_dataset(tmp_path / "out").hash == data.hash
+
+
+def test_a_tool_is_searched_by_title_and_text(folder):
+    data = import_beir(folder(), Settings(type="tool")).dataset
+    assert data.catalog[0].search_text == "MED-10: Statins: Lower the risk."
+    assert data.catalog.ids[0] == "tool:MED-10"
+
+
+def test_train_and_dev_are_tuning_and_other_splits_keep_their_names(folder):
+    rows = [{"_id": f"q{i}", "text": "t"} for i in range(1, 6)]
+    label = "q{}\tMED-10\t1\n"
+    root = folder(
+        queries=rows,
+        train=label.format(1),
+        dev=label.format(2),
+        TEST=label.format(3),
+        extra=label.format(4),
+        test=label.format(5),
+    )
+    splits = {query.id: query.split for query in import_beir(root).dataset.queries}
+    assert splits == {"q1": "tuning", "q2": "tuning", "q3": "test", "q4": "extra", "q5": "test"}
+
+
+def test_a_query_of_several_splits_is_tuning_and_counted(folder):
+    found = import_beir(folder(train="q1\tMED-10\t1\n", test="q1\t7\t1\nq1\tMED-10\t1\n"))
+    assert found.dataset.queries[0].split == "tuning"
+    assert len(found.dataset.labels) == 2
+    assert found.counted["queries labelled in several splits"] == 1
+    assert found.counted["label rows that repeat another"] == 1
+
+
+def test_graded_scores_need_a_mapping(folder):
+    root = folder(test="q1\tMED-10\t2\nq1\t7\t1\nq 2\t7\t3\nq 2\tMED-10\t-1\n")
+    ((_, _, message),) = faults_of(root)
+    assert "the scores are graded: 1 (1 labels), 2 (1 labels), 3 (1 labels)" in message
+    assert message.endswith("for example 1=1,2=1,3=2")
+    assert "scores 3 occur" in faults_of(root, Settings(grades={1: 1, 2: 2}))[0][2]
+    found = import_beir(root, Settings(grades=read_grades("1=1,2=2,3=2")))
+    assert [(i.item.name, i.grade) for i in found.dataset.labels] == [("MED-10", 2), ("7", 1), ("MED-10", 0), ("7", 2)]
+    assert found.counted["labels with a score below 0"] == 1
+
+
+def test_what_is_not_there_is_counted_and_makes_no_figure(folder):
+    found = import_beir(folder(test="q1\tgone\t1\nq1\tMED-10\t1\nq 2\tgone\t1\nlost\tMED-10\t1\nlost\t7\t1\n"))
+    assert found.counted["labels for documents that are not there"] == 2
+    assert found.counted["labels for queries that are not there"] == 2
+    assert found.listed["queries kept as partly labelled, because a required document is not there"] == ["q1"]
+    assert found.dataset.unlabelled == ("q1", "q%202", "q3")
+    assert found.dataset.queries[0].partly_labelled
+    assert len(found.dataset) == 3
+    assert found.dataset.about["notes"] == {"counted": dict(found.counted)}
+
+
+def test_a_gone_document_that_is_irrelevant_costs_nothing(folder):
+    found = import_beir(folder(test="q1\tgone\t0\nq1\tMED-10\t1\n"))
+    assert "q1" not in found.dataset.unlabelled
+
+
+def test_quoted_ids_are_read_as_csv_reads_them(folder):
+    rows = [{"_id": 'a "b"', "text": "t"}]
+    found = import_beir(folder(corpus=rows, test='q1\t"a ""b"""\t1\n'))
+    assert found.dataset.labels[0].item.name == 'a "b"'
+
+
+def test_everything_wrong_is_said_at_once_with_file_and_line(folder):
+    root = folder(
+        corpus='{"_id": "a", "text": "x"}\n{"_id": "a", "text": "y"}\n{"text": "z"}\n{"_id": "b"}\n{"_id": "c"\n',
+        queries=b'{"_id": "q1", "text": "x"}\n{"_id": "q1", "text": "y"}\n{"_id": "q2", "text": "\xff"}\n[]\n',
+        test="q1\ta\nq1\ta\tone\nq1\ta\t1\nq1\ta\t0\n",
+        dev=b"query-id\tcorpus-id\nq1\ta\t1\n",
+        train=b"",
+    )
+    found = faults_of(root)
+    assert [(name, line) for name, line, _ in found] == [
+        *[("corpus.jsonl", line) for line in (2, 3, 4, 5)],
+        *[("queries.jsonl", line) for line in (2, 3, 4)],
+        ("dev.tsv", 1),
+        *[("test.tsv", line) for line in (2, 3)],
+        ("train.tsv", 1),
+        ("test.tsv", 5),
+    ]
+    messages = [message for _, _, message in found]
+    for expected in (
+        "stands twice, first in line 1",
+        "no id; expected a field '_id'",
+        "no text",
+        "malformed JSON",
+        "invalid UTF-8",
+        "expected a JSON object",
+        "the first line must be the header; expected query-id corpus-id score",
+        "expected 3 fields separated by tabs, got 2",
+        "a score must be a whole number, got 'one'",
+        "have score 0 here and 1 in test.tsv, line 4; one of the two is wrong",
+        "the file is empty",
+    ):
+        assert any(expected in message for message in messages), expected
+
+
+def test_what_is_no_beir_folder_is_refused(folder, tmp_path):
+    with pytest.raises(StorageError, match="no such folder"):
+        import_beir(tmp_path / "nothing")
+    root = folder()
+    shutil.rmtree(root / "qrels")
+    with pytest.raises(StorageError, match=r"no \.tsv file there"):
+        import_beir(root)
+    (root / "qrels").mkdir()
+    (root / "qrels" / "test.tsv").write_text(HEADER)
+    (root / "corpus.jsonl").unlink()
+    with pytest.raises(StorageError, match=r"corpus\.jsonl"):
+        import_beir(root)
+    (root / "dataset.yaml").write_text("name: d")
+    with pytest.raises(InputError, match="a dataset of ctxbench already"):
+        import_beir(root)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1=3", "a=1", "1=1,1=2", "1=1,"])
+def test_a_mapping_of_grades_is_checked(text):
+    with pytest.raises(ParameterError, match="score=grade"):
+        read_grades(text)
+
+
+def test_settings_are_checked():
+    for wrong in ({"type": "doc"}, {"name": "a b"}, {"grades": {1: 3}}):
+        with pytest.raises(ParameterError):
+            Settings(**wrong)
+
+
+@pytest.mark.skipif(not TOOLLENS.is_dir(), reason="the data of ToolLens is not here")
+def test_toollens_is_a_beir_folder():
+    found = import_beir(TOOLLENS, Settings(type="tool"))
+    assert found.dataset.counts["splits"] == {"tuning": 16_893, "test": 1_877}
+    assert found.counted["label rows that repeat another"] == 23 + 170
+    assert len(found.dataset.labels) == 4_987 + 44_865
+    assert found.dataset.unlabelled == ()
+    assert sum(n for what, n in found.counted.items() if what != "label rows that repeat another") == 0
+
+
+def test_a_line_that_csv_cannot_hold_is_a_fault(folder):
+    ((name, line, message),) = faults_of(folder(test=f'q1\t"{"x" * 140_000}"\t1\n'))
+    assert (name, line) == ("test.tsv", 2)
+    assert message.startswith("malformed line: field larger than field limit")

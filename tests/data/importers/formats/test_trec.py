@@ -1,0 +1,167 @@
+"""TREC's qrels and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ir_measures
+import pytest
+
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.data.datasets import read_dataset, split_of
+from ctxbench.data.importers.formats.conversion import Settings
+from ctxbench.data.importers.formats.trec import answers_of_run, import_trec, read_run
+from ctxbench.selectors.answers_file import FileSource
+
+TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
+
+
+@pytest.fixture
+def files(tmp_path):
+    def write(**texts):
+        given = {
+            "queries.tsv": "1\tone\n2\ttwo words\n",
+            "corpus.jsonl": '{"id": "d1", "contents": "text one"}\n{"docno": "d2", "title": "T", "text": "x"}\n',
+            "test.qrels": "1 0 d1 1\n1 Q0 d2 0\n2\t0\td2\t1\n",
+        }
+        for name, text in {**given, **texts}.items():
+            (tmp_path / name).write_text(text, "utf-8")
+        return tmp_path
+
+    return write
+
+
+def imported(root, qrels=None, corpus="corpus.jsonl", queries="queries.tsv", **given):
+    qrels = qrels or {"": root / "test.qrels"}
+    return import_trec(qrels, queries=root / queries, corpus=root / corpus, **given)
+
+
+def test_qrels_queries_and_documents_become_a_dataset(files):
+    data = imported(files()).dataset
+    assert [(q.id, q.request.text, q.split) for q in data.queries] == [
+        ("1", "one", split_of("1")),
+        ("2", "two words", split_of("2")),
+    ]
+    assert [(i.query, i.item.id, i.grade) for i in data.labels] == [
+        ("1", "reference:d1", 2),
+        ("1", "reference:d2", 0),
+        ("2", "reference:d2", 2),
+    ]
+
+
+def test_qrels_may_be_of_several_splits(files):
+    root = files(**{"dev.qrels": "2 0 d1 1\n", "test.qrels": "1 0 d1 1\n"})
+    data = imported(root, {"dev": root / "dev.qrels", "test": root / "test.qrels"}).dataset
+    assert [q.split for q in data.queries] == ["test", "tuning"]
+
+
+def test_documents_in_tab_separated_lines(files):
+    root = files(**{"corpus.tsv": "d1\ttext one\nd2\tT\tx\n"})
+    assert imported(root, corpus="corpus.tsv").dataset.catalog.hash == imported(root).dataset.catalog.hash
+
+
+def test_graded_relevance_is_mapped(files):
+    root = files(**{"test.qrels": "1 0 d1 2\n1 0 d2 1\n2 0 d2 -2\n"})
+    with pytest.raises(InputError, match="the scores are graded"):
+        imported(root)
+    found = imported(root, settings=Settings(grades={1: 1, 2: 2}))
+    assert [i.grade for i in found.dataset.labels] == [2, 1, 0]
+    assert found.counted["labels with a score below 0"] == 1
+    assert found.dataset.unlabelled == ("2",)
+
+
+def test_faults_have_file_and_line(files):
+    root = files(
+        **{
+            "queries.tsv": "1\tone\n2\n1\tagain\n",
+            "corpus.tsv": "d1\n",
+            "test.qrels": "1 0 d1\n1 0 d1 yes\n",
+        }
+    )
+    with pytest.raises(InputError) as caught:
+        imported(root, corpus="corpus.tsv")
+    assert [(Path(f.path).name, f.line) for f in caught.value.faults] == [
+        ("corpus.tsv", 1),
+        ("queries.tsv", 2),
+        ("queries.tsv", 3),
+        ("test.qrels", 1),
+        ("test.qrels", 2),
+    ]
+    assert "expected 4 fields (query, 0, document, relevance) separated by blanks, got 3" in str(caught.value)
+    with pytest.raises(StorageError, match=r"gone\.qrels"):
+        imported(root, {"": root / "gone.qrels"})
+    with pytest.raises(ParameterError, match="no qrels"):
+        import_trec({}, queries=root / "queries.tsv", corpus=root / "corpus.jsonl")
+
+
+def test_faults_are_said_of_the_files_that_they_stand_in(files):
+    root = files(**{"dev.qrels": "1 0 d1 2\n", "test.qrels": "1 0 d1\n2 0 d1 1\n"})
+    both = f"{root / 'dev.qrels'}, {root / 'test.qrels'}"
+    with pytest.raises(InputError) as caught:
+        imported(root)
+    assert caught.value.subject == str(root / "test.qrels")
+    (root / "test.qrels").write_text("2 0 d1 1\n")
+    with pytest.raises(InputError, match="the scores are graded") as caught:
+        imported(root, {"dev": root / "dev.qrels", "test": root / "test.qrels"})
+    assert caught.value.subject == both
+    assert [fault.path for fault in caught.value.faults] == [both]
+
+
+RUN = "q1 Q0 d1 1 0.5 t\nq1 Q0 d3 2 0.5 t\nq1 Q0 d2 9 0.75 t\nq2 Q0 d1 1 -1e-3 t\n"
+
+
+def test_a_run_is_ordered_by_score_and_ties_as_trec_eval_does(tmp_path):
+    path = tmp_path / "a.run"
+    path.write_text(RUN)
+    assert read_run(path) == {"q1": [("d2", 0.75), ("d3", 0.5), ("d1", 0.5)], "q2": [("d1", -0.001)]}
+    # ir-measures (by pytrec_eval) sees d3 before d1 as well: relevant d1 is third
+    qrels = [ir_measures.Qrel("q1", "d1", 1)]
+    (found,) = ir_measures.iter_calc([ir_measures.RR], qrels, ir_measures.read_trec_run(str(path)))
+    assert found.value == pytest.approx(1 / 3)
+
+
+def test_a_faulty_run_is_refused(tmp_path):
+    path = tmp_path / "a.run"
+    path.write_text(RUN + "q3 Q0 d1 1 0.5\nq1 Q0 d1 4 0.1 t\nq3 Q0 d1 1 nan t\nq3 Q0 d1 1 x t\n")
+    with pytest.raises(InputError) as caught:
+        read_run(path)
+    assert [fault.line for fault in caught.value.faults] == [5, 6, 7, 8]
+    assert "expected 6 fields" in str(caught.value)
+    path.write_text("\n")
+    with pytest.raises(InputError, match="the file is empty"):
+        read_run(path)
+
+
+def test_a_run_becomes_answers_that_score_reads(tmp_path):
+    from ctxbench.jsonio import dump_jsonl
+
+    data = read_dataset(TINY)
+    run = {"q01": [("rule:code%20review", 2.0), ("create_issue", 1.5), ("release calendar", 1.0)], "qx": [("a", 1.0)]}
+    answers, odd = answers_of_run(run, data, keep=1)
+    assert answers[0] == {
+        "query": "q01",
+        "items": [{"id": "rule:code%20review", "score": 2.0}],
+        "ranking": [
+            {"id": "rule:code%20review", "score": 2.0},
+            {"id": "reference:release%20calendar", "score": 1.0},
+        ],
+    }
+    assert odd["ranked documents that the dataset does not hold"] == ["q01 create_issue"]  # two servers have one
+    assert odd["queries that the dataset does not hold"] == ["qx"]
+    assert len(odd["queries that the run does not answer"]) == 9
+    assert len(answers) == 10
+    path = tmp_path / "answers.jsonl"
+    path.write_text(dump_jsonl(answers), "utf-8")
+    assert FileSource(path).unknown(query.id for query in data.queries) == ()
+    with pytest.raises(ParameterError, match="keep must be 0 or more"):
+        answers_of_run(run, data, keep=-1)
+
+
+def test_files_of_the_same_name_are_told_apart_in_the_card(files):
+    root = files()
+    for split, line in (("dev", "2 0 d1 1\n"), ("test", "1 0 d1 1\n")):
+        (root / split).mkdir()
+        (root / split / "qrels.txt").write_text(line)
+    qrels = {split: root / split / "qrels.txt" for split in ("dev", "test")}
+    found = imported(root, qrels).dataset.about["source"]["sha256"]
+    assert set(found) == {"corpus.jsonl", "queries.tsv", "dev/qrels.txt", "test/qrels.txt"}

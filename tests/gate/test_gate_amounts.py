@@ -1,0 +1,44 @@
+"""Values of metrics in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.amounts import level, moved, size
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "texts"),
+    [
+        ("completeness", 0.27531, ("27.5%", "+27.5 points", "27.5 points")),
+        ("recall", 0.0, ("0.0%", "0.0 points", "0.0 points")),
+        ("recall", 0.00012, ("0.0%", "+0.012 points", "0.012 points")),
+        ("tokens", 1234567.4, ("1,234,567", "+1,234,567", "1,234,567 tokens")),
+        ("tokens", 3.25, ("3.2", "+3.2", "3.2 tokens")),
+        ("tokens", 0.01, ("0.0", "+0.01", "0.01 tokens")),
+        ("items", 3.256, ("3.26", "+3.26", "3.26 items")),
+    ],
+)
+def test_shares_are_in_per_cent_and_differences_say_what_they_are(metric, value, texts):
+    found = parse_metric(metric)
+    assert (level(found, value), moved(found, value), size(found, value)) == texts
+
+
+def test_a_difference_has_its_sign():
+    assert moved(parse_metric("recall"), -0.033333) == "-3.3 points"
+    assert moved(parse_metric("tokens"), -12.0) == "-12"
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "beyond", "text"),
+    [
+        ("completeness", -0.0104, 0.01, "-1.04 points"),
+        ("completeness", -0.0200, 0.01, "-2.0 points"),
+        ("recall", 0.010001, 0.01, "+1.0001 points"),
+        ("tokens", 118.3, 118.0, "+118.3"),
+        ("tokens", 119.3, 118.0, "+119"),
+    ],
+)
+def test_a_difference_beyond_a_size_never_reads_like_it(metric, difference, beyond, text):
+    assert moved(parse_metric(metric), difference, beyond=beyond) == text

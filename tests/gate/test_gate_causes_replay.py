@@ -1,0 +1,105 @@
+"""Cuts replayed on known scores give what the selector gave."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.gate.altered import what_changed
+from ctxbench.gate.described import flat_steps
+from ctxbench.gate.replay import CHUNK_RULE, Case, Row, kept, replayable, with_setting
+from ctxbench.gate.sides import Compared
+from tests.gate.cause_cases import scored
+
+CUTS = {
+    "standard": [{"standard": {"topK": 6, "topN": 3, "includeScore": 0.6}}],
+    "margin": [{"standard": {"topK": 20, "topN": 5, "includeScore": 1.0}}, {"margin": {"margin": 0.3, "of": "ratio"}}],
+    "first": [{"first": {"n": 4}}],
+    "gap": [{"gap": {"at_most": 5}}],
+    "at least": [{"at_least": {"threshold": 0.5, "at_least": 1, "at_most": 4}}],
+    "budget": [{"first": {"n": 5}}, {"budget": {"tokens": 35, "skip": True}}],
+    "per chunk": [{"first": {"n": 3}}, {"per_chunk": {"minimum": 1}}],
+    "domains": [
+        {"by_domain": {"tool": [{"first": {"n": 2}}], "rule": [{"at_least": {"threshold": 0.4}}], "*": []}},
+        {"first": {"n": 5}},
+    ],
+}
+NAMES = ["a", "b", "c", "d", "rule:e", "rule:f", "reference:g", "h"]
+
+
+def described(refine, **spec):
+    """The steps of a pipeline."""
+    return flat_steps({"pipeline": Pipeline.of({"retrieve": "dense", **spec, "refine": refine}).describe()})
+
+
+@pytest.mark.parametrize("cut", list(CUTS))
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_replay_of_what_is_there_changes_nothing(cut, data):
+    numbers = st.integers(-10, 99).map(lambda n: n / 100)
+    scores = {name: data.draw(numbers) for name in NAMES}
+    taken = scored({"q": scores}, CUTS[cut], tokens={"a": 20, "c": 15})
+    compared = Compared(taken, taken, what_changed(taken, taken, {}))
+    side, _ = compared.sides("q")
+    cases = [
+        Case(own=row, rivals=[other for other in side.rows.values() if other is not row], bar=side.bar)
+        for row in side.rows.values()
+    ]
+    found = kept(compared.steps[0], cases)
+    assert found == [name in side.offered for name in side.rows]
+    assert kept(compared.steps[0], cases[::-1]) == found[::-1]
+
+
+def test_the_rule_of_chunk_matches_is_known_by_its_beginning():
+    chunks = {"a": 0, "b": 9, "c": 10}
+    taken = scored({"q": {"a": 0.9, "b": 0.8, "c": 0.7}}, CUTS["standard"], chunks=chunks)
+    assert [one.rule.startswith(CHUNK_RULE) for one in taken.answers["q"].near] == [True, True]
+
+
+def test_an_item_that_is_no_candidate_is_not_kept():
+    steps = described(CUTS["first"])
+    assert kept(steps, []) == []
+    assert kept(steps, [Case(own=None, rivals=[Row(id="tool:s:a", place=0, score=0.5)])]) == [False]
+
+
+def test_ties_go_by_the_place_in_the_catalog():
+    steps = described([{"first": {"n": 1}}])
+    one, other = Row(id="tool:s:a", place=0, score=0.5), Row(id="tool:s:b", place=1, score=0.5)
+    assert kept(steps, [Case(own=one, rivals=[other]), Case(own=other, rivals=[one])]) == [True, False]
+
+
+@pytest.mark.parametrize(("refine", "able"), [([{"mmr": {"n": 3}}], False), (CUTS["gap"], True), (["expansion"], True)])
+def test_only_cuts_by_what_is_known_are_replayed(refine, able):
+    assert replayable(described(refine)) is able
+    assert not replayable(None)
+
+
+def test_steps_are_told_by_their_place():
+    steps = described([*CUTS["domains"], {"first": {"n": 7}}], retrieve={"merge": {"dense": "dense", "words": "bm25"}})
+    assert [one.path for one in steps] == [
+        "analyse.sentences",
+        "retrieve.dense",
+        "retrieve.words.bm25",
+        "refine.tool.first",
+        "refine.rule.at_least",
+        "refine.first",
+        "refine.first#2",
+    ]
+    assert [one.types for one in steps[3:5]] == [("tool",), ("rule",)]
+    assert [one.scores for one in steps] == [True, True, True, False, False, False, False]
+
+
+def test_one_setting_of_the_other_side():
+    before, after = described(CUTS["margin"]), described([{"standard": {"topK": 20, "topN": 2, "includeScore": 0.5}}])
+    path = "refine.standard.topN"
+    assert with_setting(after, before, path)[-1].values == {"topK": 20, "topN": 5, "includeScore": 0.5}
+    assert [one.name for one in with_setting(after, before, "refine.margin")] == [one.name for one in before]
+    assert [one.name for one in with_setting(before, after, "refine.margin")] == [one.name for one in after]
+    swapped = (*before[:1], before[1], before[3], before[2])
+    assert with_setting(swapped, before, "refine") == before
+
+
+def test_a_selector_that_is_no_pipeline_has_no_steps():
+    assert flat_steps({"command": "run"}) is None

@@ -1,0 +1,152 @@
+"""What offers cost: judged with what the session holds and without, and explained by the items that cost otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.checking import check
+from ctxbench.gate.model import CauseKind, Repriced, Verdict
+from ctxbench.gate.prices import priced
+from ctxbench.gate.settings import Settings
+from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
+
+TOKENS, TOTAL = map(parse_metric, ("tokens", "total_tokens"))
+A, B, C = map(item_id, "abc")
+
+
+def only(base, head, **given):
+    (one,) = check([(base, head)], Settings(**given), name="g", base="a", head="b").selectors
+    return one
+
+
+def verdicts(one):
+    return {judged.metric: judged.verdict.value for judged in one.metrics}
+
+
+# ------------------------------------------------------------------------------------------------------ what is judged
+
+
+def test_an_item_that_is_moved_to_always_makes_the_search_cheaper_and_the_prompt_dearer():
+    """40 queries, of which 10 found `a`, which costs 500: 10 x 500 before, 40 x 500 after."""
+    queries = [f"q{n:02}" for n in range(40)]
+    found = {query: ["a", "b"] if n < 10 else ["b"] for n, query in enumerate(queries)}
+    sent = {query: [offered("a", mode="always"), ("b", 0.8)] for query in queries}
+    cost = {"tokens": {"a": 500}, "required": {query: ["b"] for query in queries}}
+    base = snapshot(found, items=[item("a"), item("b")], **cost)
+    one = only(base, snapshot(sent, items=[item("a", include="always"), item("b")], **cost))
+    assert verdicts(one) == {"completeness": "same", "recall": "same", "tokens": "better", "total_tokens": "worse"}
+    assert one.verdict is Verdict.WORSE
+    assert one.reasons[0].startswith("total_tokens 135 -> 510 (+375), more than the 6.8 tokens tolerated")
+    (group,) = one.causes
+    assert (group.cause.subjects, group.cause.detail, group.tokens) == ((A,), "include agent -> always", 30 * 500)
+
+
+def amounts(values, more=0.0):
+    columns = np.asarray(values, dtype=np.float64)
+    return snapshot({f"q{n}": [] for n in range(len(values))}, metrics={TOKENS: columns, TOTAL: columns + more})
+
+
+def test_tokens_that_differ_alike_with_the_session_and_without_are_one_comparison():
+    base = amounts([100.0] * 50, more=300.0)
+    head = amounts([100.0 + n % 7 for n in range(50)], more=300.0)
+    alone = only(base, head, metrics=(TOKENS,)).metrics[0]
+    tokens, total = only(base, head, metrics=(TOKENS, TOTAL)).metrics
+    assert tokens.comparison == alone.comparison
+    assert total.comparison == replace(alone.comparison, base=400.0, other=total.comparison.other)
+    assert (total.comparison.other, total.head.value) == (pytest.approx(402.94),) * 2
+    assert (tokens.tolerance, total.tolerance) == (pytest.approx(5.0), pytest.approx(20.0))
+    other = replace(head, metrics={**head.metrics, TOTAL: head.metrics[TOTAL] + np.arange(50) % 2})
+    assert only(base, other, metrics=(TOKENS, TOTAL)).metrics[0].comparison.p_holm > alone.comparison.p_holm
+
+
+def test_a_baseline_or_run_that_does_not_say_what_it_costs_is_judged_all_the_same():
+    given = {"items": [item("a", include="always"), item("b")], "tokens": {"a": 7}}
+    made = snapshot({"q1": [offered("a", mode="always"), ("b", 0.5)], "q2": []}, **given)
+    lacking = replace(made, metrics={})
+    assert priced(lacking).metrics[TOKENS].tolist() == made.metrics[TOKENS].tolist() == [10.0, 0.0]
+    assert priced(lacking).metrics[TOTAL].tolist() == made.metrics[TOTAL].tolist() == [17.0, 0.0]
+    assert priced(made) is made
+    often = replace(lacking, repeats=3)  # whose values are means over what is not known
+    assert priced(often) is often
+
+
+# ------------------------------------------------------------------------------------------------- what costs otherwise
+
+
+def desk(tokens, answers=None, **given):
+    parts = {"items": {"a": given.pop("text", "a"), "b": "b", "c": "c"}, "tokens": tokens}
+    return snapshot(answers or {"q1": ["a", "b"], "q2": ["b", "a"], "q3": ["c"]}, **{**parts, **given})
+
+
+def test_items_that_cost_more_where_they_are_offered_as_before_are_a_cause_what_adds_most_first():
+    one = only(desk({"a": 10, "b": 10, "c": 10}), desk({"a": 30, "b": 50, "c": 9}, text="a, and more"))
+    assert one.repriced == (
+        Repriced(item=B, base=10, head=50, queries=("q1", "q2"), why="counted otherwise"),
+        Repriced(item=A, base=10, head=30, queries=("q1", "q2"), why="description edited"),
+        Repriced(item=C, base=10, head=9, queries=("q3",), why="counted otherwise"),
+    )
+    assert [found.tokens for found in one.repriced] == [80, 40, -1]
+    dearer, cheaper = one.causes
+    assert (dearer.cause.kind, dearer.cause.subjects) == (CauseKind.DEARER, (B, A))
+    assert (dearer.cause.detail, dearer.tokens, dearer.queries) == (
+        "2 items cost more prompt tokens",
+        120,
+        ("q1", "q2"),
+    )
+    assert (cheaper.cause.kind, cheaper.cause.detail) == (
+        *(CauseKind.CHEAPER, "10 -> 9 prompt tokens, counted otherwise"),
+    )
+    assert one.changes == ()
+
+
+def test_what_nobody_is_offered_costs_nothing_and_what_costs_the_same_is_no_cause():
+    assert only(desk({"a": 1}), desk({"a": 1}, text="a, and more")).repriced == ()
+    nobody = {"q1": ["b"]}
+    assert only(desk({}, nobody), desk({"a": 99}, nobody, text="a, and more")).causes == ()
+
+
+def test_another_counter_makes_no_item_dearer():
+    head = desk({"a": 99}, identity=identity(tokens="chars/4"))
+    assert only(desk({}), head, metrics=()).repriced == ()
+
+
+def test_a_renamed_item_is_the_same_item():
+    text = "what it does, at some length, so that it is known again"
+    base = snapshot({"q": ["a"]}, items={"a": text}, tokens={"a": 10})
+    head = snapshot({"q": ["new_a"]}, items={"new_a": text}, tokens={"new_a": 12})
+    (found,) = only(base, head).repriced
+    assert (found.item, found.base, found.head) == (item_id("new_a"), 10, 12)
+
+
+@st.composite
+def sides(draw):
+    """Up to 6 queries that are offered some of four items at prices of their own, on either side."""
+    queries = [f"q{n}" for n in range(draw(st.integers(1, 6)))]
+    found = []
+    for side in "xy":
+        prices = {name: draw(st.integers(1, 50)) for name in "abcd"}
+        answers = {
+            query: [
+                offered(name, mode="always") if draw(st.booleans()) else (name, round(0.9 - n / 10, 1))
+                for n, name in enumerate(draw(st.lists(st.sampled_from("abcd"), unique=True)))
+            ]
+            for query in queries
+        }
+        items = {name: f"{side} {name}" for name in "abcd"}
+        found.append(snapshot(answers, items=items, tokens=prices))
+    return found
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(sides())
+def test_the_causes_add_up_to_what_is_paid_more(drawn):
+    base, head = drawn
+    one = only(base, head)
+    more = head.metrics[TOTAL].sum() - base.metrics[TOTAL].sum()
+    assert sum(group.tokens for group in one.causes) == more

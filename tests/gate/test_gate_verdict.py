@@ -1,0 +1,85 @@
+"""The verdict's reasons: p-values stand where chance is in the answers, and not beside facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.checking import check
+from ctxbench.gate.model import Verdict
+from ctxbench.gate.settings import Settings
+from tests.gate.gate_cases import identity, snapshot
+
+COMPLETENESS = (parse_metric("completeness"),)
+NEW = identity(versions={"code": "new"})
+OUTSIDE = {"selector": {"command": ["mine"]}, "outside": True, "embedder": ""}
+
+
+def of(n, lost=0, **given):
+    """n queries that need `a`: the last `lost` are not offered it."""
+    answers = {f"q{i:03}": (["a"], ["b"]) if i < n - lost else (["b"], ["a"]) for i in range(n)}
+    return snapshot(answers, required={name: ["a"] for name in answers}, items={"a": "", "b": ""}, **given)
+
+
+def only(base, head):
+    found = check([(base, head)], Settings(metrics=COMPLETENESS, max_lost_required=99), name="g", base="a", head="b")
+    return found.selectors[0]
+
+
+FEW = "30 queries are too few to tell it of others like them"
+
+
+@pytest.mark.parametrize(
+    ("n", "before", "now", "verdict", "reason"),
+    [
+        (60, 0, 12, Verdict.WORSE, "100.0% -> 80.0% (-20.0 points), more than the 1.0 points tolerated"),
+        (60, 12, 0, Verdict.BETTER, "80.0% -> 100.0% (+20.0 points)"),
+        (
+            *(30, 0, 1, Verdict.CANNOT_TELL),
+            f"100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but {FEW}; 234 queries would tell",
+        ),
+        (
+            *(30, 1, 0, Verdict.SAME),
+            f"96.7% -> 100.0% (+3.3 points): for the better by more than the 1.0 points tolerated, but {FEW}",
+        ),
+    ],
+)
+def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(n, before, now, verdict, reason):
+    one = only(of(n, before), of(n, now, identity=NEW))
+    assert (one.verdict, one.deterministic) == (verdict, True)
+    lost = "0 required items lost, 1 gained, 99 net allowed; " if verdict is Verdict.SAME else ""
+    assert one.reasons == (f"{lost}completeness {reason}",)
+
+
+def test_of_one_query_it_is_said_in_the_singular():
+    assert "but 1 query is too few to tell it of others like it" in only(of(1), of(1, 1, identity=NEW)).reasons[0]
+
+
+def steady(lost, **given):
+    return of(60, lost, identity=identity(**OUTSIDE), **given)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "deterministic"),
+    [
+        (of(60), of(60, 12, identity=NEW), True),
+        (of(60), of(60, 12), False),  # nothing differs but the answers
+        (of(60), of(60, 12, identity=NEW, unsteady=("q000",), repeats=3), False),
+        (steady(0), steady(12), False),  # outside, and asked once
+        (steady(0, repeats=3), steady(12), False),
+        (
+            *(steady(0, repeats=3), replace(steady(12, repeats=3), identity=identity(**OUTSIDE, git="x", values={}))),
+            False,  # alike each time, but otherwise though nothing of it changed
+        ),
+        (
+            *(steady(0, repeats=3), of(60, 12, repeats=3, identity=identity(**{**OUTSIDE, "versions": {"code": "x"}}))),
+            True,
+        ),
+    ],
+)
+def test_whether_answers_may_be_chance_decides_whether_a_p_value_stands_there(base, head, deterministic):
+    one = only(base, head)
+    assert (one.verdict, one.deterministic) == (Verdict.WORSE, deterministic)
+    assert ("p = " in one.reasons[0]) is not deterministic
