@@ -132,7 +132,7 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
     items = [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in lacking]
     return replace(
         dataset,
-        catalog=Catalog([*dataset.catalog, *items]),
+        catalog=dataset.catalog.extended(items),
         queries=tuple(queries),
         labels=tuple(labels),
         gone=dataset.gone + len(items),
