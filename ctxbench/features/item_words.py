@@ -15,6 +15,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.fields import field_words
 from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
+from ctxbench.index.versions import index_over
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
 
 RULE = WordRule(split=True, stop=True, stem=True)
@@ -85,7 +86,8 @@ class ItemWords:
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
     """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
     bm25 = bm25_index(catalog, resources, k1=1.5, b=0.75, variant=VARIANTS[0], rule=RULE, server=True)
-    return resources.kept(("item words", catalog.hash), lambda: ItemWords(catalog, bm25))
+    over = ("type", "server", "name", "description", "schema", "text")
+    return index_over(catalog, resources, "item words", over=over, make=lambda: ItemWords(catalog, bm25))
 
 
 def _fields(item: Item) -> dict[str, list[str]]:

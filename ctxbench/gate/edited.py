@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.curation.renames import propose_renames
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
