@@ -26,6 +26,7 @@ class FuzzyIndex:
     def __init__(self, catalog: Catalog, *, fields: Sequence[str], near: float) -> None:
         self._fields = tuple(fields)
         self._near = near
+        self._number: dict[str, int] = {}
         self._vocabulary: list[str] = []
         self._word: IntArray = np.empty(0, dtype=np.int64)
         self._reading: IntArray = starts([])
@@ -35,18 +36,18 @@ class FuzzyIndex:
     def extended(self, catalog: Catalog) -> FuzzyIndex:
         """The index of a catalog that begins with the items of this one; only what was added is split into words."""
         whole = FuzzyIndex(Catalog(()), fields=self._fields, near=self._near)
-        whole._vocabulary, whole._word = self._vocabulary, self._word
+        whole._number, whole._word = self._number, self._word
         whole._reading, whole._item = self._reading, self._item
         whole._add(catalog[len(self._item) - 1 :])
         return whole
 
     def _add(self, items: Sequence[Item]) -> None:
-        """Put items behind those that are there; arrays and vocabulary are replaced, never changed."""
+        """Put items behind those that are there; what is held is replaced, never changed."""
         readings = [_readings(item, self._fields) for item in items]
         flat = [reading for row in readings for reading in row]
-        number = {word: place for place, word in enumerate(self._vocabulary)}
+        number = self._number.copy()
         ids = [number.setdefault(word, len(number)) for reading in flat for word in reading]
-        self._vocabulary = list(number)
+        self._number, self._vocabulary = number, list(number)
         self._word = np.concatenate([self._word, np.array(ids, dtype=np.int64)])
         self._reading = _behind(self._reading, [len(reading) for reading in flat])
         self._item = _behind(self._item, [len(row) for row in readings])
