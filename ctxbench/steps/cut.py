@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -55,7 +55,7 @@ class Standard:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what the three rules keep out, in that order."""
-        found = candidates.origin == Origin.SEARCH
+        found = candidates.ranked
         table = candidates.marked(
             found & (candidates.chunk_rank >= self.topK),
             f"its best chunk is not among the best topK={self.topK} chunks",
@@ -109,5 +109,5 @@ class First:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the first n."""
-        alive = candidates.chosen & (candidates.origin == Origin.SEARCH)
+        alive = candidates.chosen & candidates.ranked
         return candidates.marked(alive & (place_among(candidates, alive) >= self.n), f"beyond the first n={self.n}")
