@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.hashing import HashingEmbedder
@@ -16,6 +20,7 @@ from ctxbench.index.dense import DenseIndex, dense_index
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 from ctxbench.steps.retrieve import Dense, Random
+from ctxbench.steps.servers import Servers
 from ctxbench.tokens import CharsCounter
 
 POOLS = ("max", "mean", "top")
@@ -25,6 +30,8 @@ STEPS = [
         for q in POOLS
         for c in POOLS
     ),
+    Dense(original=True),
+    Servers(servers=1),
     Bm25(depth=4),
     Bm25(variant="bm25+", words="plain", stop=False, stem=False, server=False),
     Bm25f(),
@@ -106,6 +113,28 @@ def test_search_over_an_extended_catalog_is_that_over_one_made_anew(step, grows,
         same(step(asked, resources), step(anew, Chosen()))
 
 
+REFINED = [
+    [{"expansion": {"threshold": 0.1, "depth": 2}}],
+    [{"expansion": {"by": "graph", "graph_threshold": 0.1, "types": ["rule"]}}],
+    [{"mmr": {"n": 2}}],
+    [{"tool_rules": {"rules": {"the_0": ["the_1", "git/*"]}}}],
+    [{"probability": {}}, {"budget": {"tokens": 40}}],
+]
+
+
+@pytest.mark.parametrize("refine", REFINED, ids=str)
+@settings(max_examples=25, deadline=None, database=None, derandomize=True)
+@given(grows=parts(), texts=st.lists(TEXT.filter(bool), min_size=1, max_size=2))
+def test_what_steps_make_of_an_extended_catalog_is_what_they_make_of_one_made_anew(refine, grows, texts):
+    pipeline = Pipeline.of({"retrieve": {"dense": {"depth": 30}}, "refine": [{"standard": {"topN": 2}}, *refine]})
+    resources, catalog = Chosen(), Catalog([])
+    for part in grows:
+        catalog = catalog.extended(part)
+        requests = [Request(id=str(n), text=text) for n, text in enumerate(texts)]
+        found = pipeline.run(Batch.of(catalog, requests), resources).candidates
+        same(found, pipeline.run(Batch.of(Catalog(catalog), requests), Chosen()).candidates)
+
+
 def rules(*names: str) -> list[Item]:
     return [Item(type="rule", name=name, text=f"about {name}\n\nmore") for name in names]
 
@@ -163,13 +192,19 @@ class TestDense:
         assert whole.item.tolist() == np.repeat(np.arange(4), 3).tolist()
         assert whole.vectors.tobytes() == self.search(Catalog(extended), Chosen())._matrix.vectors.tobytes()
 
-    def test_room_grows_by_half_so_that_copies_stay_few(self):
+    def test_room_grows_by_half_so_that_copies_stay_few_and_are_let_go(self):
         resources, catalog = Chosen(), Catalog(rules("first"))
-        rooms = []
+        rooms = weakref.WeakSet()
+        made = 0
         for n in range(400):
             catalog = catalog.extended(rules(str(n)))
-            rooms.append(self.search(catalog, resources)._room)
-        assert len({id(room) for room in rooms}) <= 9  # of 401 x 3 rows: 64 to start with, then half more each time
+            room = self.search(catalog, resources)._room
+            made += room not in rooms
+            rooms.add(room)
+        del room
+        gc.collect()
+        assert made <= 9  # for 401 x 3 rows: 64 to start with, then half more each time
+        assert len(rooms) == 1
 
     def test_an_index_made_by_hand_is_extended_likewise(self):
         index = DenseIndex(Catalog([]))
