@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import Float32Array, IntArray, frozen
+from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
@@ -178,6 +178,11 @@ class Merge:
 
     sources: Mapping[str, Step]
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"merge of {', '.join(self.sources)}"
+
     def describe(self) -> dict[str, Any]:
         """The sources in order."""
         return {"step": "merge", "sources": [[name, step.describe()] for name, step in self.sources.items()]}
@@ -212,6 +217,11 @@ class ByDomain:
     """
 
     domains: Mapping[tuple[str, ...], tuple[Step | ByDomain, ...]]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "by_domain"
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -255,9 +265,7 @@ class ByDomain:
             part = candidates.taken(held[candidates.item])
             own = query
             if any(step.expands for step in steps):  # what a domain brings in is of that domain
-                eligible = batch.eligible & held
-                frozen(eligible)
-                own = replace(query, batch=replace(batch, eligible=eligible))
+                own = replace(query, batch=replace(batch, eligible=batch.eligible.within(held)))
             for step in steps:
                 part = step.call(own, part, resources)
             parts.append(part)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.chunking.rules import chunk_rule
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
@@ -100,7 +100,7 @@ class Dense:
         """Find the nearest items of every request."""
         batch = query.batch
         asking = np.diff(query.start) > 0
-        needed: BoolArray = np.asarray(batch.eligible[asking | self.original].any(axis=0))
+        needed = batch.eligible.any(asking | self.original)
         index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original)
         matrix = index.matrix(needed, resources.vectors, skip_failed=self.original)
         if matrix is None or not asking.any() or not needed.any():
@@ -170,7 +170,9 @@ class Everything:
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Offer all eligible items."""
-        request, item = np.nonzero(query.batch.eligible)
+        items = [np.flatnonzero(row) for row in query.batch.eligible]
+        request = np.repeat(np.arange(len(items), dtype=np.int64), [len(one) for one in items])
+        item = np.concatenate([np.empty(0, dtype=np.int64), *items])
         return Candidates.build(len(query.batch), request, item, score=np.zeros(len(item), dtype=np.float64))
 
 
@@ -206,7 +208,7 @@ class Random:
             make=lambda added: np.array([_hash64(item.id) for item in added], np.uint64),
         )
         scores = [_uniform(items ^ np.uint64(_hash64(f"{self.seed}:{request.id}"))) for request in batch.requests]
-        return ranked_by(scores, list(batch.eligible), depth=self.depth)
+        return ranked_by(scores, batch.eligible, depth=self.depth)
 
 
 def _hash64(text: str) -> int:

@@ -255,7 +255,14 @@ def _state(batch: Batch, table: Candidates) -> str:
     """A hash of all that a step is given."""
     digest = hashlib.sha256(Catalog(batch.catalog).hash.encode())
     digest.update(json.dumps([request.as_dict() for request in batch.requests]).encode())
-    arrays = [batch.eligible, batch.session_start, batch.session_item, batch.session_mode, table.start]
+    arrays = [
+        batch.visible[:],
+        batch.eligible[:],
+        batch.session_start,
+        batch.session_item,
+        batch.session_mode,
+        table.start,
+    ]
     arrays += [getattr(table, name) for name in table.row_arrays()] + list(table.columns.values())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
