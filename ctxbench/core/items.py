@@ -221,6 +221,7 @@ class Catalog(Sequence[Item]):
         self._items = tuple(items)
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, _Prefix]] = {}
+        self._facts_before: Facts | None = None  # of the catalog that this one extends
         self._place(self._items, first=0)
 
     def _place(self, items: Sequence[Item], *, first: int) -> None:
@@ -238,7 +239,7 @@ class Catalog(Sequence[Item]):
     def extended(self, items: Iterable[Item]) -> Catalog:
         """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
 
-        Hashes, ids and positions of the items before are carried on, and an index over them can be, too
+        Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
         (`ctxbench.index.versions`). This catalog stays as it is, and may be extended in several ways. No items: itself.
 
         Raises:
@@ -255,6 +256,7 @@ class Catalog(Sequence[Item]):
             names: _hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
             for names, (digest, prefix) in self._digests.items()
         }
+        whole._facts_before = self.__dict__.get("facts", self._facts_before)
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole
@@ -314,7 +316,10 @@ class Catalog(Sequence[Item]):
         """
         from ctxbench.core.facts import Facts  # numpy waits until something is selected
 
-        return Facts.of(self._items, self.find)
+        before, self._facts_before = self._facts_before, None
+        if before is None:
+            return Facts.of(self._items, self.find)
+        return before.extended(self._items[len(before) :], self.find)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
+from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey, Link
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=8)
@@ -160,14 +160,36 @@ def grown(draw) -> list[list[Item]]:
     sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
     numbers = iter(range(sum(sizes)))
     return [
-        [tool(f"t{next(numbers)}", description=draw(WORDS), priority=draw(st.none() | st.just(1))) for _ in range(size)]
+        [
+            tool(
+                f"t{next(numbers)}",
+                description=draw(WORDS),
+                priority=draw(st.none() | st.just(1)),
+                workspace=draw(st.sampled_from([None, "w", "v"])),
+                user=draw(st.sampled_from([None, "u"])),
+                created=draw(st.sampled_from([None, "2024-01-01"])),
+                confidence=draw(st.sampled_from([None, 0.5])),
+                include=draw(st.sampled_from(["agent", "always"])),
+                links=tuple(Link(draw(st.sampled_from("xy")), tool("t0").key) for _ in range(draw(st.integers(0, 2)))),
+            )
+            for _ in range(size)
+        ]
         for size in sizes
     ]
 
 
+def facts_of(catalog: Catalog) -> dict:
+    """The facts of a catalog, as plain values."""
+    facts = catalog.facts
+    named = {name: getattr(facts, name) for name in ("workspace", "user", "conversation")}
+    rows = {name: (one.code.tolist(), one.names) for name, one in named.items()} | {"types": facts.link_types}
+    arrays = ("searchable", "always", "created", "until", "confidence", "link_start", "link_item", "link_type")
+    return rows | {name: getattr(facts, name).tobytes() for name in arrays}
+
+
 class TestExtended:
     @PROPERTY
-    @given(grown(), st.sets(st.sampled_from(["hash", "some", "ids"])))
+    @given(grown(), st.sets(st.sampled_from(["hash", "some", "ids", "facts"])))
     def test_an_extended_catalog_is_one_made_anew_whatever_was_asked_before(self, parts, asked):
         catalog = Catalog([])
         for part in parts:
@@ -178,6 +200,7 @@ class TestExtended:
         assert list(catalog) == list(anew)
         assert (catalog.hash, catalog.hash_of(*FIELDS), catalog.ids) == (anew.hash, anew.hash_of(*FIELDS), anew.ids)
         assert [catalog.position(item.key) for item in anew] == list(range(len(anew)))
+        assert facts_of(catalog) == facts_of(anew)
 
     def test_what_was_computed_is_carried_on_and_not_computed_again(self):
         read = []
@@ -204,6 +227,14 @@ class TestExtended:
         assert [item.name for item in other] == ["a", "c"]
         assert other.hash == Catalog([tool("a"), tool("c")]).hash
         assert one.find(tool("c").key) is None
+
+    def test_a_link_may_lead_to_what_was_there_before_or_to_what_comes_with_it(self):
+        catalog = Catalog([tool("a")])
+        _ = catalog.facts
+        extended = catalog.extended([tool("b", links=(Link("x", tool("a").key), Link("y", tool("c").key))), tool("c")])
+        assert extended.facts.linked(1) == [("x", 0), ("y", 2)]
+        with pytest.raises(InputError, match="leads to 'tool:s:d', which the catalog does not hold"):
+            _ = catalog.extended([tool("b", links=(Link("x", tool("d").key),))]).facts
 
     def test_no_items_are_the_catalog_itself(self):
         catalog = Catalog([tool("a")])

@@ -16,12 +16,31 @@ from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.features.item_words import item_words, query_stems
 from ctxbench.index.dense import DenseIndex, dense_index
+from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 from ctxbench.steps.retrieve import Dense, Random
 from ctxbench.steps.servers import Servers
 from ctxbench.tokens import CharsCounter
+
+
+class ItemWordsOf:
+    """What the fitted ranking reads of the words of items, as scores of a retriever."""
+
+    def __str__(self) -> str:
+        return "item words"
+
+    def __call__(self, query, resources):
+        words = item_words(query.batch.catalog, resources)
+        rows = []
+        for request in range(len(query.batch)):
+            asked = query_stems(" ".join(query.chunks(request)))
+            shares = [share for side in words.overlaps(asked) for share in side.values()]
+            rows.append(np.sum(shares, axis=0) + words.bm25(dict.fromkeys(asked, 1.0)))
+        return ranked_by(rows, [np.ones(len(row), dtype=bool) for row in rows], depth=5)
+
 
 POOLS = ("max", "mean", "top")
 STEPS = [
@@ -33,6 +52,7 @@ STEPS = [
     Dense(original=True),
     Servers(servers=1),
     Bm25(depth=4),
+    ItemWordsOf(),
     Bm25(variant="bm25+", words="plain", stop=False, stem=False, server=False),
     Bm25f(),
     Bm25f(weights={"text": 2.0, "name": 0.0}, b={"text": 1.0}),
