@@ -86,14 +86,15 @@ def test_search_after_one_insert_beside_the_search(benchmark, name, n_chunks, ro
     benchmark.pedantic(lambda: step(asked, resources), rounds=3)
     figures = {f"{kind}_ms": statistics.median(times) for kind, times in taken.items()}
     figures["anew_ms"] = anew
-    figures["ratio"] = (figures["extend_ms"] + figures["after_ms"]) / figures["search_ms"]
+    after = figures["extend_ms"] + figures["request_ms"] + figures["after_ms"]
+    figures["ratio"] = after / figures["search_ms"]
     benchmark.extra_info.update(figures)
     bar = " (bar 3)" if name == "dense" else ""
     print(  # noqa: T201 - figures for who runs it with -s
         f"\n{name}, {ITEMS:,} items, {len(chunks)} query chunks: search {figures['search_ms']:.1f} ms; one insert "
-        f"{figures['extend_ms']:.1f} ms and the search after it {figures['after_ms']:.1f} ms, together "
-        f"{figures['ratio']:.2f} times the search{bar}; index made anew {anew:,.0f} ms (not counted: a request is made "
-        f"of the catalog in {figures['request_ms']:.1f} ms)"
+        f"{figures['extend_ms']:.1f} ms, a request over it {figures['request_ms']:.1f} ms and the search after it "
+        f"{figures['after_ms']:.1f} ms, together {figures['ratio']:.2f} times the search{bar}; index made anew "
+        f"{anew:,.0f} ms"
     )
     fresh = step(query(Catalog(catalog), chunks), with_vectors_of(resources))
     assert (fresh.item.tolist(), fresh.score.tolist()) == (found.item.tolist(), found.score.tolist())
