@@ -19,6 +19,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
@@ -26,7 +27,7 @@ from ctxbench.index.versions import row_over
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Strategy):
     """Cosine similarity of query chunks and item chunks; an item scores as its best pair, or as a mean of pairs.
 
     Attributes:
@@ -159,7 +160,7 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
 
 
 @dataclass(frozen=True)
-class Everything:
+class Everything(Strategy):
     """Every item that a request may get, each with score 0: the upper end of completeness, and of the price.
 
     There is no ranking. A comparator. A request that may get nothing has no candidates. Cost: linear in the eligible
@@ -177,7 +178,7 @@ class Everything:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Strategy):
     """A random ranking of what a request may get: what any selector must beat. A comparator.
 
     Attributes:

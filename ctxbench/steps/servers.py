@@ -14,12 +14,13 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index
 from ctxbench.index.ranked import DEPTH
 
 
 @dataclass(frozen=True)
-class Servers:
+class Servers(Strategy):
     """Server first, then tool: the best MCP servers by cosine similarity of their tools, then the tools in them.
 
     Attributes:
