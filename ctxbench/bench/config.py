@@ -349,13 +349,21 @@ class _Reader(YamlForm):
             return []
         about = found.about if preset is None else found.abouts.get(preset, "")
         grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
-        specs = []
-        for varied in grid:
-            values = found.values(preset, {**given, **varied})
-            name = " ".join([_named(entry), *(f"{key}={shown(value)}" for key, value in varied.items())])
+        specs: dict[str, SelectorSpec] = {}
+        idle: dict[str, str] = {}  # parameters that have had no effect yet, with the reason
+        for place, varied in enumerate(grid):
+            chosen = {key: found.checked(key, value) for key, value in {**given, **varied}.items()}
+            values = found.with_defaults(found.presets[preset] if preset else {}, chosen)
+            now = {key: why for key in chosen if (why := found.idle(key, values))}
+            idle = now if place == 0 else {key: why for key, why in idle.items() if key in now}
+            said = [f"{key}={shown(value)}" for key, value in varied.items() if key not in now]
+            name = " ".join([_named(entry), *said])
             make = _pipeline_maker(name, found.pipeline(values))
-            specs.append(SelectorSpec(name, make, about, found.in_force(values), entry.get("like")))
-        return specs
+            spec = SelectorSpec(name, make, about, found.in_force(values), entry.get("like"))
+            specs.setdefault(name, spec)  # what has no effect beside the others makes no selector of its own
+        if idle:
+            raise ParameterError("; ".join(idle.values()))
+        return list(specs.values())
 
     def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         return find_definition(entry["selector"], entry.get("preset"), base=self.path.parent)

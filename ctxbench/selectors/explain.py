@@ -20,6 +20,9 @@ from ctxbench.selectors.pairs import Chunkings
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
 
+SEARCH_OFF = "the search is off"
+"""Why items are not searched that a search could choose from."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Explained:
@@ -112,7 +115,8 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
     outcome = pipeline.run(batch, resources)
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
-    chunks = outcome.query.chunks(0)
+    searched = pipeline.retrieve.name != "nothing" if isinstance(pipeline.retrieve, Step) else True
+    chunks = outcome.query.chunks(0) if searched else ()
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
     return Explanation(
@@ -124,8 +128,8 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         prompt=pipeline.prompts(outcome)[0],
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
-        not_searched=_not_searched(batch),
-        eligible=int(batch.eligible.sum()),
+        not_searched=_not_searched(batch, searched=searched),
+        eligible=int(batch.eligible.sum()) if searched else 0,
         catalog=catalog,
         outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
     )
@@ -137,15 +141,17 @@ def _fitted(pipeline: Pipeline) -> list[Probability]:
     return [call for call in calls if isinstance(call, Probability)]
 
 
-def _not_searched(batch: Batch) -> dict[str, int]:
+def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     held = set(batch.session_item.tolist())
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
-        if position in held or batch.eligible[0, position]:
+        if position in held or (batch.eligible[0, position] and searched):
             continue
-        if not item.enabled:
+        if batch.eligible[0, position]:
+            reasons[SEARCH_OFF] += 1
+        elif not item.enabled:
             reasons["not enabled"] += 1
         elif position in removed:
             reasons["removed from the session"] += 1
