@@ -19,6 +19,7 @@ from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.pairs import Chunkings
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
+from ctxbench.steps.retrieve import Nothing
 
 SEARCH_OFF = "the search is off"
 """Why items are not searched that a search could choose from."""
@@ -71,6 +72,7 @@ class Explanation:
         eligible: how many items the search could choose from.
         catalog: the items.
         outside: share of the items offered whose features lie outside of what the selector's fit has seen.
+        search_off: whether a setting of the selector switches its search off.
     """
 
     selection: Selection
@@ -85,6 +87,7 @@ class Explanation:
     eligible: int
     catalog: Catalog
     outside: float = 0.0
+    search_off: bool = False
 
     def as_dict(self, *, near: int) -> dict[str, Any]:
         """The explanation as JSON, with the `near` best of what stayed out."""
@@ -115,7 +118,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
     outcome = pipeline.run(batch, resources)
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
-    searched = pipeline.retrieve.name != "nothing" if isinstance(pipeline.retrieve, Step) else True
+    searched = not (isinstance(pipeline.retrieve, Step) and isinstance(pipeline.retrieve.call, Nothing))
     chunks = outcome.query.chunks(0) if searched else ()
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
@@ -132,6 +135,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         eligible=int(batch.eligible.sum()) if searched else 0,
         catalog=catalog,
         outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
+        search_off=not searched,
     )
 
 

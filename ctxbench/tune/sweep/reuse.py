@@ -349,6 +349,8 @@ def drawn(
     names, sizes = list(axes), [len(one) for one in axes.values()]
     found: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
     effective: set[str] = set()
+    # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
+    telling = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
     run: set[object] = set()
     for places in _places(sizes, trials=trials, seed=seed):
         combination = given | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
@@ -356,7 +358,7 @@ def drawn(
         setting = {name: value for name, value in combination.items() if not definition.idle(name, whole)}
         effective |= setting.keys()
         key = tuple(sorted(definition.in_force(whole).items()))
-        if key not in found and (steps := _made(definition, whole) or key) not in run:
+        if key not in found and (steps := (telling and _made(definition, whole)) or key) not in run:
             found[key] = setting
             run.add(steps)
         if len(found) == trials:
