@@ -349,12 +349,21 @@ class _Reader(YamlForm):
             return []
         about = found.about if preset is None else found.abouts.get(preset, "")
         grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
-        specs = []
-        for varied in grid:
-            values = found.values(preset, {**given, **varied})
-            name = " ".join([_named(entry), *(f"{key}={shown(value)}" for key, value in varied.items())])
+        specs: list[SelectorSpec] = []
+        idle: dict[str, str] = {}  # parameters that have had no effect yet, with the reason
+        for place, varied in enumerate(grid):
+            chosen = {key: found.checked(key, value) for key, value in {**given, **varied}.items()}
+            values = found.with_defaults(found.presets[preset] if preset else {}, chosen)
+            now = {key: why for key in chosen if (why := found.idle(key, values))}
+            idle = now if place == 0 else {key: why for key, why in idle.items() if key in now}
+            said = [f"{key}={shown(value)}" for key, value in varied.items() if key not in now]
+            name = " ".join([_named(entry), *said])
+            if len(said) < len(varied) and name in {spec.name for spec in specs}:
+                continue  # what has no effect beside the others makes no selector of its own
             make = _pipeline_maker(name, found.pipeline(values))
             specs.append(SelectorSpec(name, make, about, found.in_force(values), entry.get("like")))
+        if idle:
+            raise ParameterError("; ".join(idle.values()))
         return specs
 
     def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:

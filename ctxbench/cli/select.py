@@ -196,7 +196,9 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     if explanation.not_searched:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
         lines.append(f"not searched: {reasons}")
-    if not explanation.chunks:
+    if explanation.search_off:
+        lines.append("the search is off (contextSearchEnabled), so nothing is searched")
+    elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
         lines.append(f"{why}, so nothing is searched")
     lines += ["", *candidate_lines(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]

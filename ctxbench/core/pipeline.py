@@ -26,6 +26,8 @@ from ctxbench.core.selection import Prompt
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Resources, Step
 
 T = TypeVar("T")
+OFF = object()
+"""Stands in a specification's list of refining steps for one that is switched off: the others keep their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class Pipeline:
         table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources))
         hold_to_visible(table, batch, self.retrieve)
         for step in self.refine:
+            if step.off:
+                continue
             before = table
             table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
             hold_to_visible(table, batch, step)
@@ -266,7 +270,7 @@ class _Builder:
         if not isinstance(spec, list):
             self._fault(path, f"must be a list of steps, got {spec!r}")
             return ()
-        built = [self._refine_one(one, (*path, place)) for place, one in enumerate(spec)]
+        built = [self._refine_one(one, (*path, place)) for place, one in enumerate(spec) if one is not OFF]
         return tuple(step for step in built if step is not None)
 
     def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain]) -> None:

@@ -47,6 +47,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "fuzzy": "ctxbench.steps.lexical:Fuzzy",
         "servers": "ctxbench.steps.servers:Servers",
         "everything": "ctxbench.steps.retrieve:Everything",
+        "nothing": "ctxbench.steps.retrieve:Nothing",
         "random": "ctxbench.steps.retrieve:Random",
     },
     "feature": {
@@ -67,6 +68,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "cut": {
         "standard": "ctxbench.steps.cut:Standard",
+        "top_chunks": "ctxbench.steps.cut:TopChunks",
         "first": "ctxbench.steps.cut:First",
         "margin": "ctxbench.steps.cut_relative:Margin",
         "gap": "ctxbench.steps.cut_relative:Gap",

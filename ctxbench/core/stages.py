@@ -157,6 +157,11 @@ class Step:
         """Whether the step brings items in that were not found."""
         return self.kind == "expand"
 
+    @property
+    def off(self) -> bool:
+        """Whether its parameters make it leave everything as it is, so that it need not be run."""
+        return bool(getattr(self.call, "off", False))
+
 
 @dataclass(frozen=True)
 class Analyses:
@@ -256,6 +261,11 @@ class ByDomain:
     def expands(self) -> bool:
         """Whether any domain has a step that brings items in."""
         return any(step.expands for steps in self.domains.values() for step in steps)
+
+    @property
+    def off(self) -> bool:
+        """False: even without steps it refuses items that belong to no domain."""
+        return False
 
     def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Refine each part.

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
-from ctxbench.core.pipeline import Pipeline, PipelineError, SpecFault
+from ctxbench.core.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.oracle import NEEDS_LABELS, ORACLE
-from ctxbench.selectors.parameters import Parameter, Value, faults_between, read_parameter, set_values, shown
+from ctxbench.selectors.parameters import (
+    Parameter,
+    Value,
+    any_of,
+    faults_between,
+    read_parameter,
+    set_values,
+    shown,
+)
 from ctxbench.yamlio import line_of, load_yaml
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _FILES = ("calibration", "graph")  # parameters of steps that are paths
+_WHEN = "when"  # beside a refining step: the parameter that switches it on
+_SEARCH = "search"  # beside the stages: the parameter that switches the search off
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +37,14 @@ class Definition:
         about: one or two sentences.
         parameters: by name.
         spec: the pipeline; `$name` stands for a parameter's value, and paths are relative to the working directory.
+            `search: $name` beside the stages names a switch: where it is off, nothing is analysed, found or refined.
+            `when: name` beside a refining step leaves the step out while that switch is off, or while that number or
+            choice has its default.
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
         written: the pipeline as it stands in the file, whose paths are relative to that.
+        earlier: hashes (`presets.definition_hash`) of what it was before it got parameters whose defaults change
+            nothing: presets tuned then hold still.
     """
 
     name: str
@@ -39,6 +54,7 @@ class Definition:
     presets: Mapping[str, Mapping[str, Value]]
     abouts: Mapping[str, str]
     written: Mapping[str, Any]
+    earlier: tuple[str, ...] = ()
 
     def values(self, preset: str | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Value]:
         """Every parameter's value: the default, over it the preset's, over it what is given.
@@ -83,32 +99,81 @@ class Definition:
             values |= layer
         return {name: values[name] for name in self.parameters if name in values}
 
-    def in_force(self, values: Mapping[str, Value]) -> dict[str, Value]:
+    def in_force(self, values: Mapping[str, Value], *, switches: bool = False) -> dict[str, Value]:
         """The values that have an effect, for manifests and reports.
 
-        Not those of a choice beside which what it sets has other values: these stand for themselves.
+        Not those of a choice beside which what it sets has other values: these stand for themselves. Nor, unless
+        `switches`, what has its default and thereby leaves every step as if there were no such parameter: a search
+        that is on, a step that is not there.
         """
+        quiet = set() if switches else self._quiet(values)
         return {
             name: value
             for name, value in values.items()
-            if not self.idle(name, values) and not self._spelled_out(name, values)
+            if name not in quiet and not self.idle(name, values) and not self._spelled_out(name, values)
         }
+
+    def _quiet(self, values: Mapping[str, Value]) -> set[str]:
+        """The switches of the search and of steps that have their default and change no step."""
+        names = {str(name) for _, name in _whens(self.spec.get("refine"), ()) if not self._is_on(name, values)}
+        if self.search_switch and self.searches(values):
+            names.add(self.search_switch)
+        return {name for name in names if values[name] == self.parameters[name].default}
 
     def _spelled_out(self, name: str, values: Mapping[str, Value]) -> bool:
         """Whether a choice does nothing but set others, and some of them have another value."""
         sets = self.parameters[name].choices.get(str(values[name]), {})
         return any(values[other] != value for other, value in sets.items()) and name not in _used(self.spec)
 
+    @property
+    def search_switch(self) -> str:
+        """The parameter that switches the search off; empty where there is none."""
+        written = self.spec.get(_SEARCH) if isinstance(self.spec, Mapping) else None
+        return written[1:] if isinstance(written, str) else ""
+
+    def searches(self, values: Mapping[str, Value]) -> bool:
+        """Whether anything is searched for with these values."""
+        return not self.search_switch or bool(values[self.search_switch])
+
+    def refining(self, values: Mapping[str, Value]) -> list[Any]:
+        """The refining steps that are there with these values, as the specification writes them, `$name` included."""
+        if not self.searches(values):
+            return []
+        steps: list[Any] = _without_off(_switched(self.spec.get("refine", []), lambda name: self._is_on(name, values)))
+        return steps
+
     def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
-        """Build the pipeline for these values.
+        """Build the pipeline for these values. Those without effect count as their defaults, whatever they are.
 
         Raises:
             PipelineError: a step is unknown or a value does not suit it.
         """
+        if not self.searches(values):
+            return Pipeline.of(
+                {"analyse": "whole", "retrieve": "nothing", "format": self.spec.get("format", "messages")}
+            )
+        spec: Any = self.spec
+        if isinstance(spec, Mapping):
+            spec = {key: value for key, value in spec.items() if key != _SEARCH}
+            if "refine" in spec:
+                spec["refine"] = _switched(spec["refine"], lambda name: self._is_on(name, values))
         try:
-            return Pipeline.of(_filled(self.spec, values))
+            return Pipeline.of(_filled(spec, self._plain(values)))
         except PipelineError as error:
             raise PipelineError([self._said(fault, values) for fault in error.faults]) from error
+
+    def _plain(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Values with the default in place of each that has no effect, so that it cannot be one that a step refuses."""
+        own = self.parameters
+        return {
+            name: value if (default := own[name].default) is None or not self.idle(name, values) else default
+            for name, value in values.items()
+        }
+
+    def _is_on(self, name: str, values: Mapping[str, Value]) -> bool:
+        """Whether a parameter switches a step on: a switch that is on, or a value that is not the default."""
+        value = values[name]
+        return value if isinstance(value, bool) else value != self.parameters[name].default
 
     def _said(self, fault: SpecFault, values: Mapping[str, Value]) -> SpecFault:
         """A fault of a step, with the names under which the user knows the step's parameters."""
@@ -125,12 +190,14 @@ class Definition:
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:
         """Why a parameter has no effect beside these values; empty where it has."""
-        needs = self.parameters[name].needs
-        if needs is None or values[needs[0]] == needs[1]:
-            return ""
-        other, wanted = needs[0], shown(needs[1])
-        what = f"{name} has no effect while {other} is {shown(values[other])}"
-        return f"{what}; set {other} to {wanted}, or leave {name} out"
+        needs = dict(self.parameters[name].needs)
+        if self.search_switch and name != self.search_switch:
+            needs = {self.search_switch: (True,), **needs}
+        for other, wanted in needs.items():
+            if values[other] not in wanted:
+                what = f"{name} has no effect while {other} is {shown(values[other])}"
+                return f"{what}; set {other} to {any_of(wanted)}, or leave {name} out"
+        return ""
 
 
 def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
@@ -159,6 +226,34 @@ def _filled(spec: Any, values: Mapping[str, Value]) -> Any:
     if isinstance(spec, list):
         return [_filled(value, values) for value in spec]
     return values[spec[1:]] if _names(spec, values) else spec
+
+
+def _switched(steps: Any, is_on: Callable[[str], bool]) -> Any:
+    """Refining steps without `when`, those of domains included; `OFF` in the place of one that is switched off."""
+
+    def one(step: Any) -> Any:
+        if not isinstance(step, Mapping):
+            return step
+        if _WHEN in step and not is_on(step[_WHEN]):
+            return OFF
+        kept = {key: value for key, value in step.items() if key != _WHEN}
+        if isinstance(kept.get("by_domain"), Mapping):
+            kept["by_domain"] = {types: _switched(own, is_on) for types, own in kept["by_domain"].items()}
+        return kept
+
+    return [one(step) for step in steps] if isinstance(steps, list) else steps
+
+
+def _without_off(steps: Any) -> Any:
+    """Refining steps without the places of those that are switched off."""
+
+    def one(step: Any) -> Any:
+        domains = step.get("by_domain") if isinstance(step, Mapping) else None
+        if not isinstance(domains, Mapping):
+            return step
+        return {"by_domain": {types: _without_off(own) for types, own in domains.items()}}
+
+    return [one(step) for step in steps if step is not OFF] if isinstance(steps, list) else steps
 
 
 def shipped() -> tuple[str, ...]:
@@ -216,7 +311,7 @@ def read_definition(path: Path) -> Definition:
         InputError: anything in it is wrong; all faults with their lines.
     """
     data, lines = load_yaml(path)
-    known = ("name", "about", "parameters", "pipeline", "presets")
+    known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
     reader = _Reader(path, lines)
@@ -233,7 +328,9 @@ def read_definition(path: Path) -> Definition:
         presets={},
         abouts={name: str(block.get("about", "")) for name, block in blocks.items()},
         written=data["pipeline"],
+        earlier=reader.earlier(data),
     )
+    reader.switches(made)
     presets = {name: reader.preset(made, name, block.get("set") or {}) for name, block in blocks.items()}
     if not reader.faults:
         reader.pipeline(made, presets)
@@ -290,6 +387,29 @@ class _Reader:
                 self.fault(f"set must map parameters to values, got {block['set']!r}", "presets", name, "set")
         return {name: block for name, block in blocks.items() if isinstance(block.get("set") or {}, Mapping)}
 
+    def earlier(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """The hashes of what the definition was before."""
+        found = data.get("earlier") or []
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            self.fault(f"earlier must be a list of hashes, got {found!r}", "earlier")
+            return ()
+        return tuple(found)
+
+    def switches(self, made: Definition) -> None:
+        """What names a parameter that switches something must name one: a switch for the search."""
+        spec: Any = made.spec
+        if not isinstance(spec, Mapping):
+            return
+        if _SEARCH in spec:
+            name = made.search_switch
+            if name not in made.parameters or not isinstance(made.parameters[name].default, bool):
+                what = f"search must be $name of a parameter that is true or false, got {spec[_SEARCH]!r}"
+                self.fault(what, "pipeline", _SEARCH)
+        for path, name in _whens(spec.get("refine"), ("refine",)):
+            if not isinstance(name, str) or name not in made.parameters or made.parameters[name].default is None:
+                what = f"when must name a parameter with a default, got {name!r}{suggest(str(name), made.parameters)}"
+                self.fault(what, "pipeline", *path, _WHEN)
+
     def preset(self, made: Definition, name: str, given: Mapping[str, Any]) -> dict[str, Value]:
         """The values that a preset sets, checked."""
         values = {}
@@ -301,23 +421,43 @@ class _Reader:
         return values
 
     def pipeline(self, made: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
-        """Build the pipeline for each preset; what is wrong with the defaults already is not said again."""
+        """Build the pipeline for each preset, and with what is switched off by default switched on.
+
+        What is wrong with the defaults already is not said again.
+        """
         seen: set[SpecFault] = set()
-        for name, values in {"": {}, **presets}.items():
+        on = {
+            str(name): True for _, name in _whens(made.spec.get("refine"), ()) if made.parameters[name].default is False
+        }
+        cases = [("", {}), *((f"preset {name}: ", values) for name, values in presets.items())]
+        cases += [(f"with {name}: ", {name: True}) for name in on]
+        for where, values in cases:
             try:
                 made.pipeline(made.with_defaults(values))
             except PipelineError as error:
                 for one in error.faults:
                     if one not in seen:
-                        where = f"preset {name}: " if name else ""
                         self.fault(f"{where}{one.message}", "pipeline", *one.path)
                 seen |= set(error.faults)
 
 
+def _whens(steps: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """What refining steps say under `when`, those of domains included, each with its place."""
+    for place, step in enumerate(steps if isinstance(steps, list) else []):
+        if not isinstance(step, Mapping):
+            continue
+        if _WHEN in step:
+            yield (*path, place), step[_WHEN]
+        domains = step.get("by_domain")
+        for key, own in domains.items() if isinstance(domains, Mapping) else ():
+            yield from _whens(own, (*path, place, "by_domain", key))
+
+
 def _used(spec: Any) -> set[str]:
-    """The names that the specification takes as `$name`."""
+    """The names that the specification takes as `$name`, or under `when`."""
     if isinstance(spec, Mapping):
-        return {name for value in spec.values() for name in _used(value)}
+        named = {spec[_WHEN]} if isinstance(spec.get(_WHEN), str) else set()
+        return named | {name for value in spec.values() for name in _used(value)}
     if isinstance(spec, list):
         return {name for value in spec for name in _used(value)}
     return {spec[1:]} if isinstance(spec, str) and spec.startswith("$") else set()

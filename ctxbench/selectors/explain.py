@@ -19,6 +19,10 @@ from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.pairs import Chunkings
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
+from ctxbench.steps.retrieve import Nothing
+
+SEARCH_OFF = "the search is off"
+"""Why items are not searched that a search could choose from."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,6 +72,7 @@ class Explanation:
         eligible: how many items the search could choose from.
         catalog: the items.
         outside: share of the items offered whose features lie outside of what the selector's fit has seen.
+        search_off: whether a setting of the selector switches its search off.
     """
 
     selection: Selection
@@ -82,6 +87,7 @@ class Explanation:
     eligible: int
     catalog: Catalog
     outside: float = 0.0
+    search_off: bool = False
 
     def as_dict(self, *, near: int) -> dict[str, Any]:
         """The explanation as JSON, with the `near` best of what stayed out."""
@@ -112,7 +118,8 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
     outcome = pipeline.run(batch, resources)
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
-    chunks = outcome.query.chunks(0)
+    searched = not (isinstance(pipeline.retrieve, Step) and isinstance(pipeline.retrieve.call, Nothing))
+    chunks = outcome.query.chunks(0) if searched else ()
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
     return Explanation(
@@ -124,10 +131,11 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         prompt=pipeline.prompts(outcome)[0],
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
-        not_searched=_not_searched(batch),
-        eligible=int(batch.eligible.counts().sum()),
+        not_searched=_not_searched(batch, searched=searched),
+        eligible=int(batch.eligible.counts().sum()) if searched else 0,
         catalog=catalog,
         outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
+        search_off=not searched,
     )
 
 
@@ -137,15 +145,17 @@ def _fitted(pipeline: Pipeline) -> list[Probability]:
     return [call for call in calls if isinstance(call, Probability)]
 
 
-def _not_searched(batch: Batch) -> dict[str, int]:
+def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
-    held, searched, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
+    held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
-        if position in held or searched[position] or not seen[position]:
+        if position in held or not seen[position] or (eligible[position] and searched):
             continue
-        if not item.enabled:
+        if eligible[position]:
+            reasons[SEARCH_OFF] += 1
+        elif not item.enabled:
             reasons["not enabled"] += 1
         elif position in removed:
             reasons["removed from the session"] += 1

@@ -83,6 +83,8 @@ def _block(parameter: Parameter, value: Value) -> dict[str, Any]:
         block["choices"] = {name: dict(values) for name, values in parameter.choices.items()}
     elif not isinstance(parameter.default, bool):
         block["range"] = [parameter.low, parameter.high]
-    if parameter.needs is not None:
-        block["needs"] = dict([parameter.needs])
+    if parameter.needs:
+        block["needs"] = {
+            name: values[0] if len(values) == 1 else list(values) for name, values in parameter.needs.items()
+        }
     return {**block, "help": parameter.help}

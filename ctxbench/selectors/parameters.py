@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
@@ -23,7 +23,7 @@ class Parameter:
         default: a number, true or false, or one of `choices`; None for a number that another parameter's choices set.
         low, high: the allowed range of a number, ends included; ints where it must be whole.
         choices: the names that a choice may take, each with the values that it sets of other parameters.
-        needs: the parameter and value without which this one has no effect, or None.
+        needs: by name of another parameter, the values beside which this one has an effect; of several all must hold.
         help: one line.
     """
 
@@ -32,7 +32,7 @@ class Parameter:
     low: float = 0
     high: float = 0
     choices: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    needs: tuple[str, Value] | None = None
+    needs: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     help: str = ""
 
     @property
@@ -109,7 +109,7 @@ def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
         low=0 if low is None else low,
         high=0 if high is None else high,
         choices=choices,
-        needs=_need(name, block.get("needs")),
+        needs=_needs(name, block.get("needs")),
         help=str(block.get("help", "")),
     )
     if default is not None:
@@ -129,15 +129,28 @@ def _choices(given: Any) -> dict[str, Mapping[str, Any]]:
     return dict(pairs)
 
 
-def _need(name: str, needs: Any) -> tuple[str, Value] | None:
-    """What a parameter needs: the name of a switch, or one name with its value."""
+def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
+    """What a parameter needs: the name of a switch, or names, each with its value or a list of values."""
     if needs is None:
-        return None
-    pairs = list(needs.items()) if isinstance(needs, Mapping) else [(needs, True)]
-    if len(pairs) != 1 or not isinstance(pairs[0][0], str) or not isinstance(pairs[0][1], bool | int | float | str):
-        what = "must name a parameter that is true or false, or map one parameter to a value"
+        return {}
+    given = needs if isinstance(needs, Mapping) else {needs: True} if isinstance(needs, str) else {}
+    found = {one: tuple(values) if isinstance(values, list) else (values,) for one, values in given.items()}
+    plain = all(isinstance(value, bool | int | float | str) for values in found.values() for value in values)
+    if not found or not all(found.values()) or not plain or not all(isinstance(one, str) for one in found):
+        what = "must name a parameter that is true or false, or map parameters to the values that each may have"
         raise ParameterError(f"parameter {name}: needs {what}; got {needs!r}")
-    return pairs[0]
+    return found
+
+
+def needs_text(needs: Mapping[str, tuple[Value, ...]]) -> str:
+    """What a parameter needs, in words: `a is true`, `b is one of 1, 2`; empty where it needs nothing."""
+    return " and ".join(f"{name} is {any_of(values)}" for name, values in needs.items())
+
+
+def any_of(values: Sequence[Value]) -> str:
+    """One value as it is, several as `one of 1, 2`."""
+    listed = ", ".join(map(shown, values))
+    return f"one of {listed}" if len(values) > 1 else listed
 
 
 def faults_between(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
@@ -160,16 +173,15 @@ def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 def _need_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with what a parameter needs."""
-    if one.needs is None:
-        return
-    name, value = one.needs
-    if name not in others or name == one.name:
-        yield f"parameter {one.name} needs {name!r}, which is no other parameter{suggest(name, others)}"
-        return
-    try:
-        others[name].checked(value)
-    except ParameterError as error:
-        yield f"parameter {one.name} needs a value that {name} cannot have: {error}"
+    for name, values in one.needs.items():
+        if name not in others or name == one.name:
+            yield f"parameter {one.name} needs {name!r}, which is no other parameter{suggest(name, others)}"
+            continue
+        for value in values:
+            try:
+                others[name].checked(value)
+            except ParameterError as error:
+                yield f"parameter {one.name} needs a value that {name} cannot have: {error}"
 
 
 def _switch_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:

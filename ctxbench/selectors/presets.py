@@ -19,7 +19,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameE
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
-from ctxbench.selectors.parameters import Parameter, Value, shown
+from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
 from ctxbench.yamlio import YamlPath, dump_yaml, line_of, load_yaml
 
 FORMAT = 1
@@ -128,10 +128,7 @@ def _text(parameter: Parameter) -> str:
         text = "true or false"
     else:
         text = f"{parameter.low!r} to {parameter.high!r}"  # 1.0 may be divided further, 1 may not
-    if parameter.needs is None:
-        return text
-    name, value = parameter.needs
-    return f"{text}, where {name} is {shown(value)}"
+    return f"{text}, where {needs_text(parameter.needs)}" if parameter.needs else text
 
 
 def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str, TunedPreset], test_split: str) -> None:
@@ -324,7 +321,7 @@ class _Reader:
         except UserError as error:
             self.fault(str(error), *where, "selector")
             return
-        if preset.definition != definition_hash(found):
+        if preset.definition not in (definition_hash(found), *found.earlier):
             unknown = "its pipeline is another" if preset.parameters else "its parameters or its pipeline are others"
             since = "; ".join(changes(preset.parameters, found)) or unknown
             what = f"selector {found.name!r} has changed since preset {name} was tuned: {since}"
@@ -344,7 +341,8 @@ class _Reader:
             if idle := found.idle(key, values):
                 self.fault(idle, *where, "set", key)
         sets = {key: set(one.sets) for key, one in found.parameters.items() if one.sets}
-        needed = [key for key in found.in_force(values) if not sets.get(key, {key}) <= set(checked)]
+        new = set(found.parameters) - set(preset.parameters) if preset.definition in found.earlier else set()
+        needed = [key for key in found.in_force(values) if not sets.get(key, {key}) <= set(checked) and key not in new]
         if lacking := [key for key in needed if key not in checked]:
             what = f"set lacks {', '.join(lacking)}; a tuned preset gives every parameter that has an effect"
             self.fault(what, *where, "set")

@@ -71,6 +71,34 @@ class Standard(Strategy):
         )
 
 
+@dataclass(frozen=True)
+class TopChunks(Strategy):
+    """Keep the items whose best chunk is among the best chunk matches: the first rule of `standard`, on its own.
+
+    Attributes:
+        topK: how many matches, those of all items of the search together, >= 0.
+
+    In a domain it is a topK of its own, while the cut behind it keeps the one of all domains. Empty in, empty out.
+    Cost: linear in the candidates. Source: the documents, "Rank and Filter Results" and "Per-Domain Settings".
+    """
+
+    topK: int = 20
+
+    def __post_init__(self) -> None:
+        if self.topK < 0:
+            raise ParameterError(f"topK must be 0 or more, got {self.topK}")
+
+    @property
+    def reach(self) -> int:
+        """How many of the best chunk matches decide."""
+        return self.topK
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Mark the items whose best chunk stands behind."""
+        behind = candidates.ranked & (candidates.chunk_rank >= self.topK)
+        return candidates.marked(behind, f"its best chunk is not among the best topK={self.topK} chunks")
+
+
 def offered_length(found: IntArray, high: IntArray, topN: int) -> IntArray:  # noqa: N803 - the documents' name
     """How many items the standard cut offers: max(high, min(topN, found)).
 

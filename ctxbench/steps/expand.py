@@ -39,7 +39,7 @@ class Expansion(Strategy):
 
     Attributes:
         enabled: False leaves everything as it is.
-        depth: passes, 1 to 5; 0 only where `enabled` is false. What a pass brought in leads in the next one.
+        depth: passes, 0 to 5; 0 leaves everything as it is, too. What a pass brought in leads in the next one.
         by: `chunks` compares chunks at each request; `graph` looks similar items up; `both` does both, and an item
             found twice has its higher score.
         threshold: `chunks`: least similarity of two chunks, 0 to 1.
@@ -96,8 +96,6 @@ class Expansion(Strategy):
         for name, low, high in (*ranges, ("graph_topN", 1, 20), ("query_weight", 0, 1)):
             if not low <= getattr(self, name) <= high:
                 raise ParameterError(f"{name} must be {low} to {high}, got {getattr(self, name)}")
-        if self.enabled and not self.depth:
-            raise ParameterError("depth must be 1 to 5 where expansion is enabled, got 0; or set enabled: false")
         if self.lend < 0:
             raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
         for name in ("types", "leads"):
@@ -117,9 +115,14 @@ class Expansion(Strategy):
             raise ParameterError(f"lend and {other} both choose which chunks lead; give one of them")
 
     @property
+    def off(self) -> bool:
+        """Whether nothing is brought in, and nothing looked at."""
+        return not self.enabled or self.depth == 0
+
+    @property
     def thresholds(self) -> dict[str, dict[str, float]]:
         """The least similarity that brings an item in; none where it is off, or where scores are mixed ones."""
-        if not self.enabled or self.query_weight:
+        if self.off or self.query_weight:
             return {}
         names = {"chunks": ("threshold",), "graph": ("graph_threshold",), "both": ("threshold", "graph_threshold")}
         return {"expansion": {name: getattr(self, name) for name in names[self.by]}}
@@ -153,14 +156,14 @@ class Expansion(Strategy):
             StorageError: it is missing or damaged.
             ParameterError: it does not fit.
         """
-        if self.graph and self.enabled:
+        if self.graph and not self.off:
             from ctxbench.index.graph_store import check_graph
 
             check_graph(self.graph, catalog, embedder=resources.identity("embedder"), spec=self.spec)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Bring in what the chosen items lead to, pass by pass."""
-        if not self.enabled:
+        if self.off:
             return candidates
         from ctxbench.index.related import Found
 

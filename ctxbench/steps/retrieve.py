@@ -178,6 +178,20 @@ class Everything(Strategy):
 
 
 @dataclass(frozen=True)
+class Nothing(Strategy):
+    """No item at all: what a selector is whose search is switched off. Only what the session holds is offered.
+
+    Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
+    """
+
+    ranks: ClassVar[bool] = True
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Find nothing."""
+        return Candidates.empty(len(query.batch))
+
+
+@dataclass(frozen=True)
 class Random(Strategy):
     """A random ranking of what a request may get: what any selector must beat. A comparator.
 

@@ -115,7 +115,7 @@ def budget_setting(
     Raises:
         ParameterError: the selector has no such cut, the budget is below the price of one item, or nothing is found.
     """
-    fewest = _checked_cut(definition)
+    fewest = _checked_cut(definition, values)
     pipeline, own = definition.pipeline(values), definition.parameters
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
@@ -139,13 +139,13 @@ def budget_setting(
     )
 
 
-def _checked_cut(definition: Definition) -> dict[str, Value]:
+def _checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str, Value]:
     """The value of the parameter for the fewest items, which a budget sets to 1; empty where there is none.
 
     Raises:
         ParameterError: the selector does not end with a cut that a budget can set.
     """
-    refine = definition.written.get("refine", [])
+    refine = definition.refining(values)
     last = refine[-1].get("margin", {}) if refine and isinstance(refine[-1], Mapping) else {}
     if last.get(MARGIN) != f"${MARGIN}" or last.get(MOST) != f"${MOST}" or last.get("of") != "difference":
         raise ParameterError(

@@ -116,9 +116,9 @@ class Tunable:
 
         An expansion behind them is no part of it: `beyond` says where one is on.
         """
-        steps = [_named(step) for step in self.definition.spec.get("refine", [])[self.first_cut :]]
-        if steps and steps[-1][0] == EXPANSION:
-            steps = steps[:-1]
+        steps = [_named(step) for step in self._refining[self.first_cut :]]
+        if EXPANSION in [name for name, _ in steps[-2:]] and steps[-1][0] in (EXPANSION, "budget"):
+            steps = [step for step in steps if step[0] != EXPANSION]
         chain = dict(steps)
         if len(chain) != len(steps):
             return None
@@ -157,13 +157,21 @@ class Tunable:
         """
         if self.family is not None or self.domains:
             return {name: values for name, values in self.entry.search.items() if name not in self.turned}
-        free = [one for name, one in self.definition.parameters.items() if name not in self._given]
-        return {one.name: self.entry.search.get(one.name, spread(one)) for one in free}
+        own, values = self.definition, self.values()
+        if not own.searches(values) and own.search_switch in self._given:
+            return {}
+        free = [one for name, one in own.parameters.items() if name not in self._given]
+        listed = self.entry.search
+        return {
+            one.name: listed.get(one.name, spread(one))
+            for one in free
+            if one.name in listed or one.name != own.search_switch
+        }
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """The two domains whose cuts are swept together; empty where it has no such."""
-        steps = [_named(step)[0] for step in self.definition.spec.get("refine", [])[self.first_cut :]]
+        steps = [_named(step)[0] for step in self._refining[self.first_cut :]]
         if steps != ["by_domain"]:
             return ()
         try:
@@ -184,22 +192,29 @@ class Tunable:
 
     def beyond(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
-        name, written = self._last
-        switch = written.get("enabled", True)
-        return name == EXPANSION and bool(self.values(chosen)[_parameter(switch)] if _parameter(switch) else switch)
+        values = self.values(chosen)
+
+        def on(written: Mapping[str, Any]) -> bool:
+            enabled, depth = written.get("enabled", True), written.get("depth", 1)
+            return bool(values.get(_parameter(enabled), enabled)) and values.get(_parameter(depth), depth) != 0
+
+        steps = [_named(step) for step in self.definition.refining(values)[self.first_cut :]]
+        return any(name == EXPANSION and on(written) for name, written in steps)
 
     @property
-    def _last(self) -> tuple[str, Mapping[str, Any]]:
-        """Name and parameters of the last step."""
-        refine = self.definition.spec.get("refine", [])
-        return _named(refine[-1]) if refine else ("", {})
+    def _refining(self) -> list[Any]:
+        """The refining steps that are there with what the file gives, as the definition writes them."""
+        return self.definition.refining(self.values())
 
     def varied(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
         """The parameters that tuning turns at a setting and that have an effect there, in order."""
         names = {*self.turned, *self.searched} - self._given
         if self.beyond(chosen):
-            names |= {_parameter(value) for value in self._last[1].values()} - self._given
-        return tuple(name for name in self.in_force(chosen) if name in names)
+            steps = [_named(step) for step in self.definition.refining(self.values(chosen))]
+            names |= {_parameter(value) for name, own in steps if name == EXPANSION for value in own.values()}
+            names -= self._given
+        values = self.values(chosen)
+        return tuple(name for name in self.definition.in_force(values, switches=True) if name in names)
 
     @cached_property
     def turned(self) -> frozenset[str]:

@@ -113,10 +113,41 @@ def test_what_has_no_effect_is_an_error_where_it_is_set_and_left_out_where_it_is
 
 
 def test_a_value_that_its_step_refuses_is_an_error(given):
-    on = "contextExpansionEnabled: true"
-    ((_, message),) = selector_faults(given, f"{{selector: semantic, set: {{{on}, contextExpansionDepth: 0}}}}")
-    assert message.startswith("depth must be 1 to 5 where expansion is enabled, got 0")
-    assert message.endswith("(here enabled is contextExpansionEnabled, depth is contextExpansionDepth)")
+    (given / "own.yaml").write_text(
+        "name: own\nparameters:\n  how: {default: max, choices: [max, median]}\n"
+        "pipeline:\n  retrieve: {dense: {over_chunks: $how}}\n"
+    )
+    ((_, message),) = selector_faults(given, "{selector: own.yaml, set: {how: median}}")
+    assert message.startswith("over_chunks must be one of 'max', 'mean', 'top'")
+    assert message.endswith("(here over_chunks is how)")
+
+
+def test_a_grid_over_depth_has_one_selector_without_expansion(given):
+    vary = "contextExpansionDepth: [0, 1, 2], contextExpansionTopN: [3, 4]"
+    entry = f"  - {{selector: semantic, set: {{contextExpansionEnabled: true}}, vary: {{{vary}}}}}"
+    specs = read(given, entry).selectors
+    assert [spec.name.replace("contextExpansion", "") for spec in specs] == [
+        "semantic Depth=0",
+        *(f"semantic Depth={depth} TopN={most}" for depth in (1, 2) for most in (3, 4)),
+    ]
+    assert "contextExpansionTopN" not in specs[0].values
+
+
+def test_a_grid_over_ways_to_expand_may_give_the_limits_of_both(given):
+    own = "contextExpansionEnabled: true, contextExpansionGraphThreshold: 0.8"
+    entry = f"  - {{selector: semantic, set: {{{own}}}, vary: {{contextExpansionBy: [chunks, graph, both]}}}}"
+    specs = read(given, entry).selectors
+    assert [spec.values.get("contextExpansionGraphThreshold") for spec in specs] == [None, 0.8, 0.8]
+    entry = f"{{selector: semantic, set: {{{own}}}, vary: {{contextExpansionBy: [chunks]}}}}"
+    ((_, message),) = selector_faults(given, entry)
+    assert message.startswith("contextExpansionGraphThreshold has no effect while contextExpansionBy is chunks; set")
+
+
+def test_a_search_that_is_off_can_be_compared_with(given):
+    vary = "contextSearchEnabled: [true, false], contextTopN: [1, 2]"
+    specs = read(given, f"  - {{selector: semantic, vary: {{{vary}}}}}").selectors
+    assert [spec.name for spec in specs][-1] == "semantic contextSearchEnabled=false"
+    assert (len(specs), specs[-1].values) == (3, {"contextSearchEnabled": False})
 
 
 def test_switches_and_choices_can_be_varied(given):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
 from ctxbench.steps.cut import Standard
@@ -101,19 +102,29 @@ class TestShipped:
             "contextExpansionDepth": (0, 5),
             "contextExpansionThreshold": (0.0, 1.0),
             "contextExpansionTopN": (1, 20),
+            "contextExpansionBy": ("chunks", "both"),
+            "contextExpansionGraphThreshold": (0.0, 1.0),
+            "contextExpansionGraphTopN": (1, 20),
+        }
+        ours = {
+            "contextSearchEnabled": (False, True),
+            "contextMargin": (0.0, 1.0),
+            "contextTokenBudgetEnabled": (False, True),
+            "contextTokenBudget": (1, 200_000),
         }
         assert ranges == {
             "contextTopK": (1, 100),
             "contextTopN": (0, 50),
             "contextIncludeScore": (0.0, 1.0),
-            **({"contextMargin": (0.0, 1.0), **expansion} if name == "semantic" else {}),
+            **({**ours, **expansion} if name == "semantic" else {}),
         }
 
     def test_every_parameter_can_take_the_ends_of_its_range(self):
         for name in shipped():
             found = definition(name)
             for end in (0, 1):
-                values = {key: one.ends[end] for key, one in found.parameters.items() if one.needs is None}
+                values = {key: one.ends[end] for key, one in found.parameters.items() if not one.needs}
+                values.pop(found.search_switch, None)
                 assert found.pipeline(found.values(None, values))
 
     def test_an_unknown_one_names_the_closest(self):
@@ -148,6 +159,91 @@ class TestFinding:
             find_definition("gone.yaml", base=tmp_path)
 
 
+ON = {"contextExpansionEnabled": True}
+
+
+class TestSwitches:
+    @pytest.mark.parametrize("name", ["semantic", "semantic-domains", "learned"])
+    def test_by_default_no_step_and_nothing_in_force_is_other_than_without_them(self, name):
+        found = definition(name)
+        values, budget = found.values(), "contextTokenBudgetEnabled"
+        quiet = {"contextSearchEnabled", budget, "toolsTopK", "rulesTopK", "toolsExpansionEnabled"}
+        assert not quiet & set(found.in_force(values))
+        assert "budget" not in json.dumps(found.pipeline(values).describe())
+        assert found.in_force({**values, budget: True})["contextTokenBudget"] == 2000
+
+    @pytest.mark.parametrize("name", ["semantic", "semantic-domains", "learned"])
+    def test_a_budget_stands_behind_all_else(self, name):
+        found = definition(name)
+        given = {"contextTokenBudgetEnabled": True, "contextTokenBudget": 300}
+        *before, last = found.pipeline(found.values(None, given)).refine
+        assert (last.name, last.call.tokens) == ("budget", 300)
+        assert tuple(before) == found.pipeline(found.values()).refine
+
+    @pytest.mark.parametrize("name", ["semantic", "semantic-domains", "learned"])
+    def test_without_search_nothing_else_has_an_effect(self, name):
+        found = definition(name)
+        values = found.values(None, {"contextSearchEnabled": False})
+        assert found.in_force(values) == {"contextSearchEnabled": False}
+        assert found.refining(values) == []
+        other = next(one for one in found.parameters if one.endswith(("TopK", "margin")))
+        with pytest.raises(ParameterError, match=f"{other} has no effect while contextSearchEnabled is false"):
+            found.values(None, {"contextSearchEnabled": False, other: found.parameters[other].default})
+
+    @pytest.mark.parametrize("domain", ["tools", "rules"])
+    def test_a_domain_has_a_topk_and_an_expansion_of_its_own(self, domain):
+        found = definition("semantic-domains")
+        given = {f"{domain}TopK": 7, f"{domain}ExpansionEnabled": True, f"{domain}ExpansionTopN": 2}
+        (step,) = found.pipeline(found.values(None, given)).refine
+        types = ("tool",) if domain == "tools" else ("*",)
+        names = {key: [one.name for one in steps] for key, steps in step.domains.items()}
+        assert names.pop(types) == ["top_chunks", "standard", "margin", "expansion"]
+        assert list(names.values()) == [["standard", "margin"]]
+        first, *_, last = (one.call for one in step.domains[types])
+        assert (first.topK, last.topN, last.by) == (7, 2, "chunks")
+
+    OWN = """
+name: own
+parameters:
+  find: {default: true}
+  cap: {default: false}
+  most: {default: 9, range: [1, 99], needs: cap}
+pipeline:
+  search: $find
+  retrieve: dense
+  refine:
+    - first
+    - when: cap
+      budget: {tokens: $most}
+    - price
+"""
+
+    @pytest.mark.parametrize(
+        ("old", "new", "line", "message"),
+        [
+            ("$find", "find", 8, "search must be $name of a parameter that is true or false, got 'find'"),
+            ("$find", "$most", 8, "search must be $name of a parameter that is true or false, got '$most'"),
+            ("when: cap", "when: cab", 12, "when must name a parameter with a default, got 'cab'; did you mean 'cap'"),
+            ("tokens: $most", "tokens: $most, skap: 1", 13, "with cap: "),
+            ("- price", "- prize", 14, "unknown refine strategy 'prize'"),
+            ("name: own", "name: own\nearlier: abc", 3, "earlier must be a list of hashes, got 'abc'"),
+        ],
+    )
+    def test_what_is_wrong_with_a_switch_is_said_with_its_line(self, faults, old, new, line, message):
+        found = faults(self.OWN.replace(old, new))
+        assert (line, message) in [(at, what[: len(message)]) for at, what in found]
+
+    def test_a_step_that_is_there_for_a_number_is_there_where_that_is_not_its_default(self, read):
+        found = read(
+            self.OWN.replace("when: cap", "when: most")
+            .replace("    - price\n", "")
+            .replace(", needs: cap", "")
+            .replace("  cap: {default: false}\n", "")
+        )
+        assert [step.name for step in found.pipeline(found.values()).refine] == ["first"]
+        assert [step.name for step in found.pipeline(found.values(None, {"most": 8})).refine] == ["first", "budget"]
+
+
 class TestExpansion:
     FOUND = definition("semantic")
 
@@ -158,6 +254,9 @@ class TestExpansion:
             "contextExpansionDepth": 1,
             "contextExpansionThreshold": 0.75,
             "contextExpansionTopN": 3,
+            "contextExpansionBy": "chunks",
+            "contextExpansionGraphThreshold": 0.75,
+            "contextExpansionGraphTopN": 3,
         }
 
     def test_they_reach_the_step(self):
@@ -176,10 +275,34 @@ class TestExpansion:
         with pytest.raises(ParameterError, match=f"contextExpansion{name} has no effect while contextExpansionEnabled"):
             self.FOUND.values(None, {f"contextExpansion{name}": default})
 
-    def test_depth_0_is_an_error_with_expansion(self):
+    def test_depth_0_is_off(self):
         values = self.FOUND.values(None, {"contextExpansionEnabled": True, "contextExpansionDepth": 0})
-        with pytest.raises(PipelineError, match="depth must be 1 to 5"):
-            self.FOUND.pipeline(values)
+        assert self.FOUND.pipeline(values).refine[-1].off
+        assert {name: value for name, value in self.FOUND.in_force(values).items() if "Expansion" in name} == {
+            "contextExpansionEnabled": True,
+            "contextExpansionDepth": 0,
+        }
+        with pytest.raises(
+            ParameterError, match=r"TopN has no effect while contextExpansionDepth is 0; set .* one of 1, 2"
+        ):
+            self.FOUND.values(None, {**ON, "contextExpansionDepth": 0, "contextExpansionTopN": 3})
+
+    @pytest.mark.parametrize(
+        ("by", "idle"),
+        [("chunks", {"GraphThreshold", "GraphTopN"}), ("graph", {"Threshold", "TopN"}), ("both", set())],
+    )
+    def test_limits_of_the_other_way_have_no_effect(self, by, idle):
+        limits = {"Threshold": 0.5, "TopN": 7, "GraphThreshold": 0.6, "GraphTopN": 8}
+        own = {f"contextExpansion{name}": value for name, value in limits.items()}
+        values = self.FOUND.with_defaults({**ON, "contextExpansionBy": by, **own})
+        found = self.FOUND.in_force(values)
+        assert {name for name in limits if f"contextExpansion{name}" not in found} == idle
+        step = self.FOUND.pipeline(values).refine[-1].call
+        used = {"Threshold": step.threshold, "TopN": step.topN}
+        used |= {"GraphThreshold": step.graph_threshold, "GraphTopN": step.graph_topN}
+        defaults = {"Threshold": 0.75, "TopN": 3, "GraphThreshold": 0.75, "GraphTopN": 3}
+        assert step.by == by
+        assert used == {name: defaults[name] if name in idle else value for name, value in limits.items()}
 
     def test_without_margin_and_expansion_it_selects_as_it_did_before(self):
         before = {
@@ -377,7 +500,9 @@ class TestKinds:
             ("needs: large", "needs: top", 4, "parameter n needs a value that top cannot have: top must be"),
             ("needs: large", "needs: [large]", 4, "parameter n: needs must name a parameter that is true or false, or"),
             ("{retriever: lucene}", "{retriever: lucen}", 6, "parameter k needs a value that retriever cannot have"),
-            ("{retriever: lucene}", "{retriever: lucene, n: 1}", 6, "parameter k: needs must name a parameter that"),
+            ("{retriever: lucene}", "{}", 6, "parameter k: needs must name a parameter that"),
+            ("{retriever: lucene}", "{retriever: [lucene, 5]}", 6, "parameter k needs a value that retriever cannot"),
+            ("{retriever: lucene}", "{retriever: []}", 6, "parameter k: needs must name a parameter that"),
             ("{b: 0.5, top: 2}", "{b: 0.5}", 7, "every choice of mode must set the same parameters; odd sets b"),
             ("{b: 0.5, top: 2}", "{b: 5, top: 2}", 7, "choice odd: b must be 0 to 1, got 5"),
             ("{b: 0.5, top: 2}", "{b: 0.5, n: 2}", 7, "choice odd sets 'n', which is no parameter without a default"),
@@ -440,7 +565,7 @@ class TestFaults:
     @pytest.mark.parametrize("text", ["", "[]", "name: x", "pipeline: {retrieve: dense}", "3"])
     def test_what_is_no_definition_says_what_one_is(self, faults, text):
         assert faults(text) == [
-            (1, "a selector needs name and pipeline; it may have name, about, parameters, pipeline, presets")
+            (1, "a selector needs name and pipeline; it may have name, about, parameters, pipeline, presets, earlier")
         ]
 
     def test_everything_wrong_is_said_at_once(self, faults):

@@ -455,3 +455,38 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
     for path in (tmp_path, tmp_path / "gone.yaml"):
         with pytest.raises(StorageError, match=re.escape(os.fspath(path))):
             read_presets(path)
+
+
+def earlier(path, data):
+    """A presets file of `semantic` as it was before it could be switched off, expand by graph or hold a budget."""
+    text = (
+        "format: 1\ntuned: {dataset: desk}\n"
+        f"definitions:\n  {SEMANTIC.earlier[0]}: {{{', '.join(f'{name}: x' for name in data)}}}\n"
+        f"presets:\n  normal:\n    selector: semantic\n    definition: {SEMANTIC.earlier[0]}\n"
+        f"    set: {{{', '.join(f'{name}: {value}' for name, value in data.items())}}}\n"
+    )
+    path.write_text(text)
+    return path
+
+
+def test_presets_of_before_parameters_were_added_hold_still(tmp_path):
+    on = {**SET, "contextExpansionEnabled": "true", "contextExpansionDepth": 1}
+    on |= {"contextExpansionThreshold": 0.7, "contextExpansionTopN": 2}
+    file = read_presets(earlier(tmp_path / "old.yaml", on))
+    values = file.definition("normal").values("normal")
+    assert (values["contextExpansionBy"], values["contextSearchEnabled"]) == ("chunks", True)
+    assert values["contextExpansionThreshold"] == 0.7
+    del on["contextTopN"]
+    text = (
+        earlier(tmp_path / "old.yaml", on).read_text().replace("contextMargin: x", "contextMargin: x, contextTopN: x")
+    )
+    (tmp_path / "old.yaml").write_text(text)
+    with pytest.raises(
+        InputError, match="set lacks contextTopN; a tuned preset gives every parameter that has an effect"
+    ):
+        read_presets(tmp_path / "old.yaml")
+
+
+def test_an_earlier_hash_is_no_part_of_the_hash():
+    assert definition_hash(replace(SEMANTIC, earlier=())) == definition_hash(SEMANTIC)
+    assert definition_hash(SEMANTIC) not in SEMANTIC.earlier

@@ -155,6 +155,66 @@ def test_no_model_is_loaded_where_nothing_may_be_found(items, request_of, select
     assert model.asked == []
 
 
+@pytest.mark.parametrize("selector", ["semantic", "semantic-domains", "learned"])
+def test_with_the_search_off_nothing_is_embedded_indexed_or_loaded(selector):
+    class Unusable(LocalResources):
+        def vectors(self, texts):
+            raise AssertionError("a model would be loaded")
+
+        def kept(self, key, make):
+            raise AssertionError(f"an index would be made: {key}")
+
+    held = rule("tone", "Be kind.", include="always")
+    request = Request(id="it", text="deploy it", session=(SessionItem(held.key),))
+    resources = Unusable(Vectors(Model({}), None), open_counter("chars/4"))
+    found = select(
+        [DEPLOY, held],
+        "",
+        Model({}),
+        request=request,
+        selector=selector,
+        resources=resources,
+        contextSearchEnabled=False,
+    )
+    assert [(one.id, one.mode) for one in found.chosen] == [("rule:tone", "manual")]
+    assert found.left_out == ()
+
+
+@pytest.mark.parametrize("by", ["chunks", "graph", "both"])
+def test_expansion_at_depth_0_computes_nothing_and_answers_as_if_it_were_off(by):
+    items = [DEPLOY, LINT, rule("pipe", "Deploys start from the pipeline.")]
+    given = {"contextExpansionEnabled": True, "contextExpansionDepth": 0}
+    shipped = definition("semantic")
+    batch = Batch.of(Catalog(items), [Request(id="it", text="deploy")])
+    table = {"deploy": vector(1), "Deploys start from the pipeline.": vector(0.9)}
+    answers, kept = [], []
+    for values in (given, {"contextExpansionEnabled": False}, {**given, "contextExpansionDepth": 1}):
+        pipeline = shipped.pipeline(
+            shipped.with_defaults({"contextTopN": 1, "contextIncludeScore": 1.0, "contextExpansionBy": by, **values})
+        )
+        resources = resources_of(Model(table))
+        outcome = pipeline.run(batch, resources)
+        answers.append(shown(outcome.query, outcome.candidates, pipeline.prompts(outcome)))
+        kept.append(len(resources._kept))
+    assert answers[0] == answers[1] != answers[2]
+    assert kept[0] == kept[1] < kept[2]
+
+
+def test_a_token_budget_ends_the_list_and_leaves_the_session():
+    items = [rule(name, f"{name} " * 8) for name in ("one", "two", "three")]
+    held = rule("held", "text " * 100)
+    table = {"go": vector(1)}
+    table |= {item.name: vector(score) for item, score in zip(items, (0.9, 0.8, 0.75), strict=True)}
+    request = Request(id="it", text="go", session=(SessionItem(held.key),))
+    price = open_counter("chars/4").count(["a"], [items[0].prompt_text])[0]
+    budget = {"contextTokenBudgetEnabled": True, "contextTokenBudget": int(2 * price + 2)}
+    found = select([*items, held], "", Model(table), request=request, **budget)
+    assert names(found) == ["held", "one", "two"]
+    assert [(one.id, one.rule) for one in found.left_out] == [
+        ("rule:three", f"beyond the budget of tokens={budget['contextTokenBudget']}")
+    ]
+
+
 def test_sentences_go_to_the_model_in_one_call():
     model = Model({})
     resources = resources_of(model)
@@ -317,7 +377,7 @@ def test_a_margin_of_one_leaves_every_selection_as_it_was(seed):
         "contextIncludeScore": float(rng.choice([0.0, 1e-7, 0.5, 1.0])),
     }
     values = definition("semantic").values(None, given)
-    spec = definition("semantic").spec
+    spec = {key: value for key, value in definition("semantic").spec.items() if key != "search"}
     before = {**spec, "refine": [{"standard": {name[7].lower() + name[8:]: value for name, value in given.items()}}]}
     requests = [Request(id="1", text="go"), Request(id="2", text=" "), Request(id="3", text="nothing like it")]
     batch = Batch.of(Catalog(items), requests)
@@ -399,14 +459,20 @@ def test_search_texts_are_chunked_as_documented():
 
 def test_the_defaults_are_those_of_the_documents():
     assert definition("semantic").values("documents") == {
+        "contextSearchEnabled": True,
         "contextTopK": 20,
         "contextTopN": 5,
         "contextIncludeScore": 0.7,
         "contextMargin": 1.0,
         "contextExpansionEnabled": False,
         "contextExpansionDepth": 1,
+        "contextExpansionBy": "chunks",
         "contextExpansionThreshold": 0.75,
         "contextExpansionTopN": 3,
+        "contextExpansionGraphThreshold": 0.75,
+        "contextExpansionGraphTopN": 3,
+        "contextTokenBudgetEnabled": False,
+        "contextTokenBudget": 2000,
     }
     assert definition("semantic").values("documents") == definition("semantic").values()
 

@@ -54,9 +54,9 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
         ('{"items": [],\n\n"settings": {"contextTopN": 99}}', 3, "contextTopN must be 0 to 50, got 99"),
         ('{"items": [],\n"settings": {"topN": 9}}', 2, "selector 'semantic' has no parameter 'topN'"),
         (
-            '{"items": [],\n"settings": {"contextExpansionEnabled": true,\n"contextExpansionDepth": 0}}',
+            '{"items": [],\n"settings": {"contextExpansionEnabled": true,\n"contextExpansionDepth": 6}}',
             2,
-            "depth must be",
+            "contextExpansionDepth must be 0 to 5",
         ),
         ('{"items": [],\n"id": ""}', 2, "field 'id' must not be empty"),
         (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import PipelineError
 from ctxbench.core.requests import Message, SessionItem
 from ctxbench.selectors.definitions import definition
 from ctxbench.session import Agent, Session
@@ -185,9 +186,50 @@ class TestExpansion:
         assert "tool:web:token" not in offered(narrow.request("How to authenticate", resources))
         assert narrow.settings["contextExpansionThreshold"] == 0.5  # kept for when it is enabled again
 
-    def test_no_pass_with_expansion_enabled_is_refused(self, wide):
-        with pytest.raises(PipelineError, match="depth must be 1 to 5 where expansion is enabled, got 0"):
-            wide.with_settings(contextExpansionDepth=0)
+    def test_depth_0_is_off(self, wide, resources):
+        narrow = wide.with_settings(contextExpansionDepth=0)
+        assert "tool:web:token" not in offered(narrow.request("How to authenticate", resources))
+        assert narrow.settings["contextExpansionEnabled"] is True
+
+    def test_it_goes_by_a_graph_too(self, wide, resources):
+        by_graph = wide.with_settings(contextExpansionBy="graph", contextExpansionGraphThreshold=0.9)
+        assert "tool:web:token" not in offered(by_graph.request("How to authenticate", resources))
+        by_graph = by_graph.with_settings(contextExpansionGraphThreshold=0.5)
+        assert offered(by_graph.request("How to authenticate", resources))["tool:web:token"] == "expansion"
+
+
+class TestSearchOff:
+    """The agent, or a session, may have no search: nothing is embedded, and what the session holds is offered."""
+
+    @pytest.fixture
+    def no_model(self, broken):
+        return broken(RuntimeError("a model would be loaded"))
+
+    def test_only_what_the_session_holds_is_offered(self, session, no_model):
+        context = session.with_settings(contextSearchEnabled=False).request(AUTH, no_model)
+        assert offered(context) == {"rule:A": "always", "reference:X": "always", "rule:B": "manual"}
+        assert (context.failure, context.warnings) == (None, ())
+
+    def test_a_session_takes_it_from_its_agent_and_may_turn_it_on(self, agent, resources, no_model):
+        silent = replace(agent, settings={"contextSearchEnabled": False})
+        session = Session.start(silent, "c1")
+        assert "rule:C" not in offered(session.request(AUTH, no_model))
+        assert "rule:C" in offered(session.with_settings(contextSearchEnabled=True).request(AUTH, resources))
+
+    def test_other_settings_are_kept_for_when_it_is_on_again(self, session):
+        off = session.with_settings(contextTopN=2, contextSearchEnabled=False, contextTopK=7)
+        assert (off.settings["contextTopN"], off.settings["contextTopK"]) == (2, 7)
+
+
+class TestTokenBudget:
+    def test_it_bounds_what_is_found_and_never_the_session(self, session, resources):
+        assert "rule:C" in offered(session.request(AUTH, resources))
+        tight = session.with_settings(contextTokenBudgetEnabled=True, contextTokenBudget=1)
+        assert offered(tight.request(AUTH, resources)) == {
+            "rule:A": "always",
+            "reference:X": "always",
+            "rule:B": "manual",
+        }
 
 
 class TestFailingSearch:

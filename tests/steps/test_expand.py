@@ -146,6 +146,11 @@ class TestChunks:
     def test_off_is_the_table_as_it_was(self):
         query, table = expanded(rules("0", "10"), Expansion(enabled=False))
         assert Expansion(enabled=False, depth=0)(query, table, Angles()) is table
+        assert Expansion(depth=0)(query, table, Angles()) is table
+        assert [Expansion(enabled=on, depth=depth).off for on in (False, True) for depth in (0, 1)] == [True] * 3 + [
+            False
+        ]
+        assert Expansion(depth=0).thresholds == {}
         assert SEARCHED not in table.columns
 
 
@@ -283,7 +288,6 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"depth": 0}, "depth must be 1 to 5 where expansion is enabled, got 0"),
             ({"depth": 6}, "depth must be 0 to 5, got 6"),
             ({"threshold": 1.5}, r"threshold must be 0 to 1, got 1\.5"),
             ({"threshold": -0.1}, "threshold must be 0 to 1"),
@@ -312,13 +316,12 @@ class TestParameters:
     def test_a_pipeline_says_it_before_anything_runs(self):
         with pytest.raises(PipelineError, match="by must be one of 'chunks', 'graph', 'both'"):
             Pipeline.of({"retrieve": "dense", "refine": [{"expansion": {"by": "magic"}}]})
-        with pytest.raises(PipelineError, match="depth must be 1 to 5 where expansion is enabled"):
-            Pipeline.of({"retrieve": "dense", "refine": [{"expansion": {"depth": 0}}]})
 
 
 EXPANSIONS = [
     {},
     {"enabled": False, "depth": 0},
+    {"depth": 0},
     {"threshold": 0.2, "topN": 5, "depth": 2, "session": True},
     {"by": "graph", "graph_threshold": 0.2},
     {"by": "graph", "similarity": "centroid", "graph_threshold": 0.2, "leads": ["tool"]},

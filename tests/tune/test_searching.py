@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from ctxbench.tune import searching
 from ctxbench.tune.limits import COMPLETENESS, TOKENS
-from ctxbench.tune.searching import Base, Goal, Repeats, Rival, optima_of
+from ctxbench.tune.searching import CUTS, Base, Goal, Repeats, Rival, optima_of
 from ctxbench.tune.sides import TUNING
 from ctxbench.tune.sweep.keepers import Front
 from ctxbench.tune.sweep.sweeping import sweep
@@ -53,3 +56,47 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
 
 def told(found):
     return None if found is None else (dict(found.values), dict(found.short), dict(found.means), dict(found.bounds))
+
+
+def grid(ready, **entry):
+    """A competitor on a small dataset, with what competes to be the base."""
+    one = ready({"selector": "semantic", **entry}, policies=POLICIES)
+    side = one.datasets[0].sides[TUNING]
+    rival = Rival.of(one.tunables[0], side, one.file.policies)
+    return rival, one.file
+
+
+def test_a_token_budget_is_swept_as_the_selector_runs(ready):
+    search = {"contextTopK": [20], "contextTopN": [2, 20], "contextTokenBudget": [1, 150, 400, 5000]}
+    rival, _ = grid(ready, set={"contextTokenBudgetEnabled": True}, search=search)
+    tokens = set()
+    for line in rival.tunable.family.lines(rival.ladders):
+        for place in {0, len(line) // 2, len(line) - 1}:
+            values = line.at(place)
+            assert rival.tunable.swept_at(values)
+            swept, ran = rival.by_query(values), rival.reused.values(rival.tunable.values(values))
+            for measure, found in ran.items():
+                np.testing.assert_array_equal(swept[measure], found, err_msg=str(measure))
+            assert np.nanmax(swept[TOKENS], initial=0) <= values["contextTokenBudget"]
+            tokens.add(float(np.nansum(swept[TOKENS])))
+    assert len(tokens) > 5
+
+
+def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
+    search = {**SEARCH, "contextExpansionDepth": [0, 1, 2]}
+    rival, file = grid(ready, set={"contextExpansionEnabled": True}, search=search)
+    base = Base.of(rival, file.policies)
+    rival = rival.against(base)
+    seen = []
+    front = Front(cost=TOKENS, gain=COMPLETENESS)
+    front.take(next(rival.tunable.family.lines(rival.ladders)))
+    goal = replace(Goal.of(file, file.policies), trials=3 * CUTS)
+    for line in searching._tried(rival, goal, front):
+        seen.append((line.values["contextExpansionDepth"], line.axis))
+    assert {depth for depth, _ in seen} == {0, 1, 2}
+    assert {axis for depth, axis in seen if depth != 1} == {""}
+    assert {axis for depth, axis in seen if depth == 1} == {"contextExpansionThreshold"}
+    off = dict(rival.tunable.values({"contextExpansionDepth": 0}))
+    for measure, found in rival.by_query(off).items():
+        cut = rival.tunable.family.by_query(rival.ladders, off)
+        np.testing.assert_array_equal(found, cut[measure], err_msg=str(measure))

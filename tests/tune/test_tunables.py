@@ -260,12 +260,70 @@ def test_names_in_tables_are_told_apart(policies):
         read_policies(policies("semantic", {"selector": "semantic", "set": {"contextTopN": 1}}))
 
 
-def test_a_value_that_a_step_does_not_take_is_refused(faults):
-    entry = {"selector": "semantic", "set": {"contextExpansionEnabled": True}}
-    ((line, what),) = faults({**entry, "search": {"contextExpansionDepth": [1, 0]}})
-    assert "depth" in what
-    assert "contextExpansionDepth" in what
-    assert line == 9
+def test_a_value_that_a_step_does_not_take_is_refused(policies, tmp_path):
+    (tmp_path / "own.yaml").write_text(
+        "name: own\nparameters:\n  how: {default: max, choices: [max, median]}\n"
+        "pipeline:\n  retrieve: {dense: {over_chunks: $how}}\n"
+    )
+    _, ((fault),) = read_tunables(read_policies(policies({"selector": "own.yaml", "search": {"how": ["median"]}})))
+    assert "over_chunks" in fault.message
+    assert "how" in fault.message
+
+
+# ------------------------------------------------------------------------------------------------------------ switches
+
+
+def test_depth_0_is_one_setting_of_a_grid_and_no_expansion(tunable):
+    given = {"contextExpansionEnabled": True}
+    one = tunable({"selector": "semantic", "set": given, "search": {"contextExpansionDepth": [0, 1, 2]}})
+    assert [one.beyond({"contextExpansionDepth": depth}) for depth in (0, 1, 2)] == [False, True, True]
+    assert not one.swept_at({"contextExpansionDepth": 0})
+    assert "contextExpansionTopN" not in one.varied({"contextExpansionDepth": 0})
+    assert "contextExpansionTopN" in one.varied({"contextExpansionDepth": 1})
+    assert one.in_force({"contextExpansionDepth": 0})["contextExpansionDepth"] == 0
+
+
+def test_depth_0_given_leaves_the_sweep_exact(tunable):
+    one = tunable({"selector": "semantic", "set": {"contextExpansionEnabled": True, "contextExpansionDepth": 0}})
+    assert isinstance(one.family, StandardMargin)
+    assert not one.beyond({})
+    assert one.swept_at({"contextTopN": 3})
+
+
+def test_a_token_budget_that_is_given_is_part_of_the_sweep(tunable):
+    one = tunable({"selector": "semantic", "set": {"contextTokenBudgetEnabled": True}})
+    assert isinstance(one.family, Budget)
+    assert one.family.tokens.name == "contextTokenBudget"
+    assert len(one.family.tokens.values) > 10
+    assert one.swept_at({"contextTokenBudget": 500})
+    one = tunable({"selector": "semantic", "set": {"contextTokenBudgetEnabled": True, "contextTokenBudget": 500}})
+    assert one.family.tokens == Counts("contextTokenBudget", (500,))
+
+
+def test_a_token_budget_that_is_searched_is_tried(tunable):
+    search = {"contextTokenBudgetEnabled": [False, True], "contextTokenBudget": [300, 900]}
+    one = tunable({"selector": "semantic", "search": search})
+    assert isinstance(one.family, StandardMargin)
+    assert one.searched == {name: tuple(values) for name, values in search.items()}
+    assert not one.swept_at({"contextTokenBudgetEnabled": True})
+    assert one.swept_at({"contextTokenBudgetEnabled": False})
+    assert "contextTokenBudgetEnabled" in one.varied({})
+
+
+def test_what_a_domain_alone_has_is_tried(tunable):
+    one = tunable({"selector": "semantic-domains", "set": {"toolsTopK": 20}})
+    assert (one.family, one.domains) == (None, ())
+    assert "contextSearchEnabled" not in one.searched
+    assert "toolsTopN" in one.searched
+    one = tunable({"selector": "semantic-domains", "search": {"toolsTopK": [20, 100]}})
+    assert len(one.domains) == 2
+    assert one.searched == {"toolsTopK": (20, 100)}
+
+
+def test_with_the_search_off_there_is_nothing_to_try(tunable):
+    one = tunable({"selector": "semantic", "set": {"contextSearchEnabled": False}})
+    assert (one.family, one.domains, one.searched) == (None, (), {})
+    assert one.in_force({}) == {"contextSearchEnabled": False}
 
 
 RANKED_ANEW = [{"expansion": {"threshold": 0.2, "topN": 5}}, "rrf"]

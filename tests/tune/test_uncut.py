@@ -41,8 +41,16 @@ SETTINGS = {
         {"contextTopK": 7, "contextTopN": 0, "contextIncludeScore": 0.3},
         {"contextTopN": 50, "contextIncludeScore": 1.0, "contextMargin": 0.25},
         {"contextExpansionEnabled": True, "contextExpansionThreshold": 0.2, "contextExpansionDepth": 2},
+        {"contextExpansionEnabled": True, "contextExpansionDepth": 0},
+        {"contextExpansionEnabled": True, "contextExpansionBy": "both", "contextExpansionGraphThreshold": 0.2},
+        {"contextTokenBudgetEnabled": True, "contextTokenBudget": 150, "contextTopN": 20},
+        {"contextSearchEnabled": False},
     ],
-    "semantic-domains": [{}, {"rulesTopN": 0, "toolsMargin": 0.2}],
+    "semantic-domains": [
+        {},
+        {"rulesTopN": 0, "toolsMargin": 0.2},
+        {"toolsTopK": 4, "rulesExpansionEnabled": True, "rulesExpansionThreshold": 0.2},
+    ],
     "bm25": [{"n": 0}, {"n": 4}, {"n": 4, "b": 0.1}],
     "hybrid": [{"n": 3}],
 }

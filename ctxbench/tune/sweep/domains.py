@@ -65,7 +65,7 @@ def domains_of(
     Raises:
         ParameterError: its last step is no `by_domain` of such cuts.
     """
-    last = (definition.spec.get("refine") or [None])[-1]
+    last = (definition.refining(definition.with_defaults(given or {})) or [None])[-1]
     blocks = last.get("by_domain") if isinstance(last, Mapping) else None
     if not isinstance(blocks, Mapping):
         raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")

@@ -61,7 +61,7 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
         return f"another step brings items in before {STEP}"
     step: Any = last.call
     reasons = {
-        f"{STEP} is off": not step.enabled,
+        f"{STEP} is off": step.off,
         f"it expands in {step.depth} passes, and what the first leaves out leads no further": step.depth > 1,
         "two rankings are joined (by: both)": step.by == "both",
         "the query weighs in the ranking (query_weight), but not in the threshold": step.query_weight > 0,
@@ -69,7 +69,7 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
     }
     if found := next((reason for reason, holds in reasons.items() if holds), ""):
         return found
-    written = _written(definition)
+    written = _written(definition, values)
     name = _threshold_key(step)
     return "" if str(written.get(name, "")).startswith("$") else f"the pipeline fixes {name}, so there is no parameter"
 
@@ -78,15 +78,15 @@ def _threshold_key(step: Any) -> str:
     return "graph_threshold" if step.by == "graph" else "threshold"
 
 
-def _written(definition: Definition) -> Mapping[str, Any]:
+def _written(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
     """The parameters of the expansion as the definition writes them."""
-    last = definition.spec["refine"][-1]
+    last = definition.refining(definition.with_defaults(values))[-1]
     block = last.get(STEP) if isinstance(last, Mapping) else None
     return block if isinstance(block, Mapping) else {}
 
 
-def _named(definition: Definition, step: Any) -> Named:
-    written = _written(definition)
+def _named(definition: Definition, values: Mapping[str, Value], step: Any) -> Named:
+    written = _written(definition, values)
     key = _threshold_key(step)
     threshold = str(written[key])[1:]
     limit = key.replace("threshold", "topN")
@@ -137,7 +137,7 @@ class Expansions:
         if reason := why_not_exact(definition, values):
             raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
         step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
-        named = _named(definition, step.call)
+        named = _named(definition, values, step.call)
         widest: dict[str, Value] = {named.threshold: float(named.low)}
         if named.topN:
             widest[named.topN] = named.topNs[-1]

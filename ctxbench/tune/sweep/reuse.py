@@ -22,7 +22,7 @@ from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.pipeline import Outcome, Pipeline
+from ctxbench.core.pipeline import Outcome, Pipeline, PipelineError
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.definitions import Definition
@@ -224,7 +224,7 @@ class Reused:
             ParameterError: a step was fitted for another catalog, or behind other steps.
         """
         pipeline = self._pipeline(values)
-        steps = _text(pipeline.describe())
+        steps = "\n".join(_steps(pipeline))
         if steps not in self._of_pipeline:
             table = self._run(pipeline).candidates
             offered = _digest(table)
@@ -268,8 +268,20 @@ class Reused:
 
 
 def _steps(pipeline: Pipeline) -> tuple[str, ...]:
-    """The steps that decide what is selected, in order, as texts that are equal where the steps are."""
-    return tuple(_text(step.describe()) for step in (pipeline.analyse, pipeline.retrieve, *pipeline.refine))
+    """The steps that decide what is selected, in order, as texts that are equal where the steps are.
+
+    None that is off is among them.
+    """
+    refine = [step for step in pipeline.refine if not step.off]
+    return tuple(_text(step.describe()) for step in (pipeline.analyse, pipeline.retrieve, *refine))
+
+
+def _made(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The steps of a selector at a setting; empty where they do not take its values beside each other."""
+    try:
+        return _steps(definition.pipeline(values))
+    except PipelineError:
+        return ()
 
 
 def _text(description: Mapping[str, Any]) -> str:
@@ -336,15 +348,22 @@ def drawn(
     axes = _checked(definition, search, given, trials)
     names, sizes = list(axes), [len(one) for one in axes.values()]
     found: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
+    effective: set[str] = set()
+    # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
+    telling = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
+    run: set[object] = set()
     for places in _places(sizes, trials=trials, seed=seed):
         combination = given | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
         whole = definition.with_defaults(combination)
         setting = {name: value for name, value in combination.items() if not definition.idle(name, whole)}
-        found.setdefault(tuple(sorted(definition.in_force(whole).items())), setting)
+        effective |= setting.keys()
+        key = tuple(sorted(definition.in_force(whole).items()))
+        if key not in found and (steps := (telling and _made(definition, whole)) or key) not in run:
+            found[key] = setting
+            run.add(steps)
         if len(found) == trials:
             break
-    used = {name for setting in found.values() for name in setting}
-    if idle := sorted(set(axes) - used):
+    if idle := sorted(set(axes) - effective):
         raise ParameterError(f"{', '.join(idle)}: searched, but without effect in every setting drawn; leave it out")
     return tuple(found.values())
 

@@ -340,6 +340,25 @@ def test_a_budget_on_top(case: Case) -> None:
 
 @pytest.mark.slow
 @PROPERTY
+@given(cases(), st.sampled_from([(0.0, 1.0), (0.1, 0.6), (0.4, 0.4)]))
+def test_a_budget_on_top_of_a_margin(case: Case, ends: tuple[float, float]) -> None:
+    cut = StandardMargin(K, N, OPEN, Span("m", *ends))
+    check(case, Budget(cut, Counts("B", (0, 17, 60))), budget(margin))
+
+
+@pytest.mark.slow
+@PROPERTY
+@given(cases())
+def test_expansion_at_depth_0_leaves_the_sweep_as_it_is(case: Case) -> None:
+    def steps(values: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        return [*standard(values), ("expansion", {"depth": 0, "by": "both"})]
+
+    check(case, StandardMargin(K, Counts("N", (2,)), OPEN), steps)
+    check(case, Budget(StandardMargin(K, Counts("N", (2,)), OPEN), Counts("B", (7, 60))), budget(steps))
+
+
+@pytest.mark.slow
+@PROPERTY
 @given(cases(), st.sampled_from([(0, 200), (5, 30)]))
 def test_every_budget(case: Case, ends: tuple[int, int]) -> None:
     swept = Span("B", *ends)

@@ -125,6 +125,30 @@ def test_a_graph_is_swept_within_the_range_of_its_threshold(tmp_path_factory, se
     hold(swept, labels, selector, topNs=None if most == "2" else (1, 4))
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 4), st.sampled_from([(1,), (2, 5)]))
+def test_the_graph_of_semantic_is_swept_by_its_own_limits(seed, first, limits):
+    labels = labelled(seed)
+    values = {**ON, "contextExpansionBy": "graph", "contextTopN": first, "contextIncludeScore": 0.9}
+    swept = Expansions.of(reused(labels), values, labels=labels, measures=MEASURES)
+    assert (swept.named.threshold, swept.named.topN) == ("contextExpansionGraphThreshold", "contextExpansionGraphTopN")
+    hold(swept, labels, SEMANTIC, topNs=limits)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["chunks", "graph", "both"]))
+def test_depth_0_is_as_if_it_were_not_enabled_and_runs_once(seed, by):
+    labels = labelled(seed)
+    work = reused(labels)
+    off = work.values({"contextExpansionEnabled": False})
+    zero = work.values({**ON, "contextExpansionDepth": 0, "contextExpansionBy": by})
+    assert zero is off
+    assert (work.runs, work.selections) == (1, 1)
+    expected = by_running(labels, SEMANTIC, {**ON, "contextExpansionDepth": 0, "contextExpansionBy": by})
+    for measure in MEASURES:
+        assert np.array_equal(zero[measure], expected[measure], equal_nan=True)
+
+
 def one_line(**changes):
     """A request for r0 over three rules; r1 and r2 share half and a third of its words."""
     items = Catalog(
@@ -202,6 +226,10 @@ def test_lengths_are_those_of_the_engine():
     ("values", "reason"),
     [
         ({}, "expansion is off"),
+        ({**ON, "contextExpansionDepth": 0}, "expansion is off"),
+        ({**ON, "contextExpansionBy": "both"}, "two rankings are joined"),
+        ({**ON, "contextTokenBudgetEnabled": True}, "the last step is no expansion"),
+        ({**ON, "contextSearchEnabled": False}, "the last step is no expansion"),
         ({**ON, "contextExpansionDepth": 2}, "in 2 passes, and what the first leaves out leads no further"),
     ],
 )

@@ -301,3 +301,13 @@ def test_the_values_of_a_whole_range():
 def test_a_search_that_makes_no_sense_is_refused(search, changes, message):
     with pytest.raises(ParameterError, match=message):
         drawn(SEMANTIC, search, **{"trials": 3, "seed": 0, **changes})
+
+
+def test_depth_0_is_drawn_once_and_is_as_off():
+    search = {"contextExpansionEnabled": [False, True], "contextExpansionDepth": [0, 1], "contextExpansionTopN": [1, 2]}
+    found = drawn(SEMANTIC, search, trials=20, seed=0)
+    assert found == (
+        {"contextExpansionEnabled": False},
+        {"contextExpansionEnabled": True, "contextExpansionDepth": 1, "contextExpansionTopN": 1},
+        {"contextExpansionEnabled": True, "contextExpansionDepth": 1, "contextExpansionTopN": 2},
+    )
