@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ctxbench.core.selection import Prompt as Prompt
     from ctxbench.core.selection import Selection as Selection
     from ctxbench.core.selection import selections as selections
+    from ctxbench.core.stages import Resource as Resource
     from ctxbench.core.stages import Resources as Resources
     from ctxbench.core.strategy import Strategy as Strategy
     from ctxbench.index.ranked import ranked_by as ranked_by
@@ -51,7 +52,7 @@ _MODULES = {
     "core.query": ("ChunkKind", "Query"),
     "core.requests": ("Batch", "Message", "Only", "Request", "SessionItem"),
     "core.selection": ("Prompt", "Selection", "selections"),
-    "core.stages": ("Resources",),
+    "core.stages": ("Resource", "Resources"),
     "core.strategy": ("Strategy",),
     "index.ranked": ("ranked_by",),
 }
