@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ctxbench.core.errors import ParameterError, UserError
@@ -23,6 +23,7 @@ class FlatStep:
     Attributes:
         path: where, for a person: `refine.standard`, `refine.tool.margin`, `retrieve.dense`; a second step of the same
             name in the same place has `#2` behind it. Distinct within a pipeline.
+        label: the end of the path: the name, with such a number.
         kind: of the registry: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit`.
         name: of the registry.
         types: the item types that it refines, in the order of `ITEM_TYPES`; all of them outside of domains.
@@ -31,6 +32,7 @@ class FlatStep:
     """
 
     path: str
+    label: str
     kind: str
     name: str
     types: tuple[str, ...]
@@ -63,7 +65,8 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
     out = []
     for one in found:
         seen[one.path] = seen.get(one.path, 0) + 1
-        out.append(one if seen[one.path] == 1 else _at(one, f"{one.path}#{seen[one.path]}"))
+        number = f"#{seen[one.path]}" if seen[one.path] > 1 else ""
+        out.append(replace(one, path=f"{one.path}{number}", label=f"{one.label}{number}"))
     return tuple(out)
 
 
@@ -125,7 +128,8 @@ def _flat(steps: Sequence[Mapping[str, Any]], path: str, types: tuple[str, ...])
                 own_step = next(_flat([source], path, types), None)
                 if own_step is None:
                     raise ParameterError(f"a source must be a step, got {source!r}")
-                yield _at(own_step, f"{path}.{name}" if name == own_step.name else f"{path}.{name}.{own_step.name}")
+                own_path = f"{path}.{name}" if name == own_step.name else f"{path}.{name}.{own_step.name}"
+                yield replace(own_step, path=own_path)
         elif "domains" in step:
             free = list(types)
             for names, inner in _named(step, "domains"):
@@ -136,6 +140,7 @@ def _flat(steps: Sequence[Mapping[str, Any]], path: str, types: tuple[str, ...])
             kind, _, name = str(step.get("step", "")).partition(":")
             yield FlatStep(
                 path=f"{path}.{name}",
+                label=name,
                 kind=kind,
                 name=name,
                 types=types,
@@ -158,7 +163,3 @@ def _named(described: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
     if not all(isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
         raise ParameterError(f"{key} of a pipeline must be a list of pairs of a name and steps, got {value!r}")
     return [(name, held) for name, held in pairs]
-
-
-def _at(step: FlatStep, path: str) -> FlatStep:
-    return FlatStep(path=path, kind=step.kind, name=step.name, types=step.types, values=step.values, source=step.source)

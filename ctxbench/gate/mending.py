@@ -18,7 +18,7 @@ from ctxbench.gate.altered import NONE
 from ctxbench.gate.cause_of import done_to
 from ctxbench.gate.described import FlatStep
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.replay import CHUNK_RULE
+from ctxbench.gate.replay import Row
 from ctxbench.gate.sides import Compared, Side
 from ctxbench.sources import rows as sources
 from ctxbench.sources.catalogs import read_item
@@ -146,8 +146,8 @@ def _wider(change: Change, compared: Compared) -> str:
     _, after = compared.sides(change.query)
     item = compared.name(change.item)
     row = after.rows.get(item)
-    step = cut_of(compared, row.rule if row is not None else "")
-    if row is None or row.score is None or step is None or row.rule.startswith(CHUNK_RULE):
+    step = None if row is None else cut_of(compared, row)
+    if row is None or row.score is None or step is None or row.beyond_chunks:
         return ""
     if (size := _SIZES.get(step.name)) is not None:
         return f"raise {called(size, step, compared)} to {place_of(item, after, step)}"
@@ -171,17 +171,18 @@ def place_of(item: str, side: Side, step: FlatStep) -> int:
     rows = [
         row
         for name, row in side.found.items()
-        if name != item and row.type in step.types and (not row.rule or row.rule == rule)
+        if name != item and row.type in step.types and (row.rule is None or row.rule == rule)
     ]
     own = (-score, side.rows[item].place)
     return 1 + sum((-side.score(row.id), row.place) < own for row in rows)
 
 
-def cut_of(compared: Compared, rule: str) -> FlatStep | None:
-    """The step of the head whose rule this is: the one whose parameters the rule names, with their values."""
+def cut_of(compared: Compared, row: Row) -> FlatStep | None:
+    """The step of the head that keeps an item out: the one that weighs its type and has what the rule was held to."""
+    held = () if row.rule is None else row.rule.values
     for step in compared.steps[1] or ():
-        named = [f"{name}={_plain(value)}" for name, value in step.values.items() if _number(value)]
-        if rule and step.kind in ("cut", "fit") and any(_says(rule, one) for one in named):
+        suits = step.kind in ("cut", "fit") and row.type in step.types
+        if suits and any(name in step.values and step.values[name] == value for name, value in held):
             return step
     return None
 
@@ -191,20 +192,6 @@ def called(name: str, step: FlatStep, compared: Compared) -> str:
     values = compared.head.identity.values
     alike = [own for own, value in values.items() if own.lower().endswith(name.lower()) and value == step.values[name]]
     return min(alike, key=lambda own: (len(own), own), default=f"{step.path}.{name}")
-
-
-def _says(rule: str, text: str) -> bool:
-    """Whether a rule names a parameter with this value, and not one that begins like it."""
-    behind = rule.partition(text)
-    return bool(behind[1]) and not (behind[2][:1].isdigit() or behind[2][:2].strip(".").isdigit())
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _plain(value: float) -> str:
-    return f"{value:g}"
 
 
 def _up(value: float) -> str:

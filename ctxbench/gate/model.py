@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.core.rules import Rule
 
 
 class Verdict(StrEnum):
@@ -63,7 +64,7 @@ class Change:
         required: whether the query needs it and no alternative of it stands in.
         base_score, head_score: None where it has none on that side.
         base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
-        rule: the rule that keeps it out on the side where it is out; empty where it is no candidate there.
+        rule: the rule that keeps it out on the side where it is out; None where it is no candidate there.
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
             None where either has no score. 0 where not the score keeps it out.
         cause: why.
@@ -79,7 +80,7 @@ class Change:
     head_score: float | None = None
     base_rank: int | None = None
     head_rank: int | None = None
-    rule: str = ""
+    rule: Rule | None = None
     missed_by: float | None = None
     mend: str = ""
 

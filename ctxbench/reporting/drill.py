@@ -271,7 +271,7 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
     out = ~table.chosen
     keep |= out & (place_among(table, out) < NEAREST)
     absent = np.setdiff1d(known, code)
-    rules = list(table.rules)
+    rules = ["" if rule is None else str(rule) for rule in table.rules]
     reasons = _absences(part, frame, absent, rules)
     kept = np.flatnonzero(keep)
     request = np.concatenate([table.request[kept], absent // n_items])

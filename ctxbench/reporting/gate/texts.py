@@ -23,6 +23,7 @@ from ctxbench.gate.model import (
 )
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate.blocks import Cell, Quoted
+from ctxbench.steps.cut import TOP_K
 
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
@@ -161,8 +162,8 @@ def _score(value: float | None) -> str:
 
 def step(change: Change) -> str:
     """What keeps an item out on the side where it is out, and by how much it missed."""
-    rule = change.rule or "no candidate"
-    if "topK=" in rule:  # a rank counts items
+    rule = "no candidate" if change.rule is None else str(change.rule)
+    if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
         rule = f"{rule}, of which an item may have several"
     if not change.missed_by:
         return rule

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.stats import Estimate, Interval, compare
+from ctxbench.core.rules import Rule
 from ctxbench.gate.model import (
     Cause,
     CauseGroup,
@@ -40,7 +41,7 @@ LOST = Change(
     head_score=0.25,
     base_rank=2,
     head_rank=9,
-    rule="its score is below includeScore=0.3",
+    rule=Rule.of("threshold", threshold=0.3),
     missed_by=0.05,
     mend="bring the words of q2 back",
 )
@@ -183,7 +184,7 @@ def hostile() -> Check:
             selector=HOSTILE,
             dataset=HOSTILE,
             reasons=(HOSTILE,),
-            changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=HOSTILE, mend=HOSTILE),),
+            changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), mend=HOSTILE),),
             causes=(CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=HOSTILE),),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
             unmet=(Unmet(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),

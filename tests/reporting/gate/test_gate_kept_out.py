@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.core.rules import Rule
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.reporting.gate.texts import step
 
@@ -26,6 +27,6 @@ def test_a_miss_is_never_said_to_be_nothing(missed_by, said):
 
 
 def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
-    rule = "its best chunk is not among the best topK=6 chunks"
+    rule = Rule.of("topK", topK=6)
     change = Change(query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), rule=rule)
-    assert step(change) == f"{rule}, of which an item may have several"
+    assert step(change) == "its best chunk is not among the best topK=6 chunks, of which an item may have several"
