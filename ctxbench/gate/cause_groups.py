@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ctxbench.gate.altered import what_changed
-from ctxbench.gate.cause_of import crowd, way_of
+from ctxbench.gate.cause_of import crowd
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change
 from ctxbench.gate.sides import Compared
 from ctxbench.gate.snapshots import Snapshot
@@ -107,8 +107,8 @@ def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
             out |= dict.fromkeys(members, joint)
     shared: dict[tuple[CauseKind, str], list[Cause]] = {}
     for one in causes:
-        if one.kind in _JOINED and (way := way_of(one)):
-            shared.setdefault((one.kind, way), []).append(one)
+        if one.kind in _JOINED and one.way:
+            shared.setdefault((one.kind, one.way), []).append(one)
     for (kind, way), members in shared.items():
         for subjects in _components([set(one.subjects) for one in members]):
             own = [one for one in members if subjects.issuperset(one.subjects)]

@@ -15,7 +15,7 @@ from ctxbench.steps.fit import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
-_WAYS = {
+WAYS = {
     _FRONT: ("came in front", "stood in front"),
     _BEST: ("raised the best score", "had the best score"),
     _ROOM: ("filled the budget", "filled the budget before"),
@@ -79,11 +79,13 @@ class Causes:
             return self.parameter([one for one in (self.altered.tokens,) if one is not None])
         if not found:
             return self._weighed(change)
-        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-        return Cause(kind=kind, subjects=found, detail=self._crowd(found, way, change))
+        return self._crowd(found, way, change)
 
-    def _crowd(self, subjects: Sequence[str], way: str, change: Change) -> str:
-        return crowd(subjects, self.compared, way, lost=change.lost)
+    def _crowd(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
+        """Subjects that were in the way of a change; where they are many, only how many they are is said."""
+        detail = crowd(subjects, self.compared, way, lost=change.lost)
+        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
+        return Cause(kind=kind, subjects=subjects if named else (), detail=detail, way=way if named else "")
 
     def in_the_way(self, change: Change) -> tuple[str, ...]:
         """The new or edited items that came in front of a lost item; gone or edited ones that were, if it came in."""
@@ -129,12 +131,10 @@ class Causes:
         """
         if not self.altered.catalog:
             return self._last()
-        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
         if not self.compared.weighs_the_catalog and (found := self._among(change)):
-            return Cause(kind=kind, subjects=found, detail=self._crowd(found, _AMONG, change))
+            return self._crowd(found, _AMONG, change)
         changed = tuple(sorted(self.compared.changed))
-        detail = self._crowd(changed, _ALL, change)
-        return Cause(kind=kind, subjects=changed if len(changed) <= _MANY else (), detail=detail)
+        return self._crowd(changed, _ALL, change, named=len(changed) <= _MANY)
 
     def _among(self, change: Change) -> tuple[str, ...]:
         """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
@@ -226,8 +226,7 @@ class Causes:
         here, there = (after, before) if change.lost else (before, after)
         rivals = [name for name, one in here.offered.items() if one.origin == "expansion" and name not in there.offered]
         if found := tuple(sorted(set(rivals) & self.compared.changed)):
-            kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-            return Cause(kind=kind, subjects=found, detail=self._crowd(found, _FRONT, change))
+            return self._crowd(found, _FRONT, change)
         return self.parameter(settings) if settings else self.by_evidence(change)
 
     def _expands(self, setting: Setting) -> bool:
@@ -263,7 +262,7 @@ def crowd(subjects: Sequence[str], compared: Compared, way: str, *, lost: bool) 
     done = [done_to(one, compared) for one in subjects]
     parts = [f"{done.count(what)} {what}" for what in _DONE if what in done]
     said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
-    verb = _WAYS[way][0 if lost else 1]
+    verb = WAYS[way][0 if lost else 1]
     together = " together" if way == _ALL and len(subjects) > 1 else ""
     return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
 
@@ -278,12 +277,6 @@ def done_to(item: str, compared: Compared) -> str:
     if item in head.items and item not in altered.gone:
         return "enabled" if item in base.disabled else "new"
     return "disabled" if item in head.disabled else "gone"
-
-
-def way_of(cause: Cause) -> str:
-    """How those that a crowding names were in the way; empty for causes of another kind."""
-    pairs = [(way, verb) for way, verbs in _WAYS.items() for verb in verbs]
-    return next((way for way, verb in pairs if cause.subjects and cause.detail.endswith(verb)), "")
 
 
 def _difference(before: float, after: float) -> float:
