@@ -336,11 +336,11 @@ def led(query, candidates, n, score):
         "score": scores.astype(float), "origin": np.full(len(rows), 2), "mode": np.full(len(rows), 3)}
 
 @dataclass(frozen=True)
-class ForgetsSearch:
+class Reorders:
     def __call__(self, query, candidates, resources):
         request, item, given = led(query, candidates, 1, lambda place: 1.0)
         table = brought_in(candidates, request, item, **given)
-        return replace(table, columns={})
+        return table.reordered(score=1.0 - table.score)
 
 @dataclass(frozen=True)
 class ScoresByPlace:
@@ -385,7 +385,7 @@ CASES = [
     ("fit", "AddsRows", "only an expand step may add rows"),
     ("expand", "AddsRows2", "a row that was added must have an expansion origin"),
     ("expand", "Reopens", "a row that was out must keep the rule that met it first"),
-    ("expand", "ForgetsSearch", "an expand step must leave the ranking of the search as it was"),
+    ("expand", "Reorders", "an expand step must leave the order of what stands there as it was"),
     ("expand", "ScoresByPlace", "all items, items shuffled: request"),
     ("format", "SendsAll", "what was left out must not reach the prompt"),
     ("format", "SendsObjects", "must be JSON"),

@@ -98,6 +98,7 @@ class Slice:
             queries = tuple(meta["queries"])
             seconds = arrays.pop("seconds", np.full(len(queries), np.nan))
             columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
+            arrays.setdefault("tier", arrays["origin"])  # as versions did that had no rank step behind an expansion
             table = Candidates(
                 start=arrays.pop("start"),
                 score=arrays.pop("score"),

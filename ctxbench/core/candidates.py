@@ -31,23 +31,26 @@ class Mode(IntEnum):
 
 
 class Origin(IntEnum):
-    """Where a row comes from; expansion pass n is `EXPANSION + n - 1`. First key of the one order."""
+    """Where a row comes from; expansion pass n is `EXPANSION + n - 1`."""
 
     SESSION = 0
     SEARCH = 1
     EXPANSION = 2
 
 
-def order(request: IntArray, origin: IntArray, score: FloatArray, item: IntArray) -> IntArray:
-    """The one order: by request, then origin, then score descending, then catalog position.
+RANKED = 1  # tier of what was found, and of all that a rank step has ordered
+
+
+def order(request: IntArray, tier: IntArray, score: FloatArray, item: IntArray) -> IntArray:
+    """The one order: by request, then tier, then score descending, then catalog position.
 
     Args:
-        request, origin, score, item: shape (n,). A NaN score (session items have none) sorts last.
+        request, tier, score, item: shape (n,). A NaN score (session items have none) sorts last.
 
     Returns:
         The permutation that sorts the rows, shape (n,). Empty in, empty out.
     """
-    return np.lexsort((item, -score, origin, request)).astype(np.int64)
+    return np.lexsort((item, -score, tier, request)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,7 +62,9 @@ class Candidates:
         item: catalog position, shape (n,); an item stands at most once in a request.
         score: shape (n,); NaN for session items only.
         chunk_rank: 0-based place of the item's best chunk among all chunk matches of the request; -1 = none.
-        origin: `Origin`; with `score` and `item` it gives the order of rows within a request.
+        origin: `Origin`, where the row comes from; no later step changes it.
+        tier: 0 = of the session, `RANKED` = found or ordered by a rank step, 1 + n = brought in by pass n of an
+            expansion and not ranked since. With `score` and `item` it gives the order of rows within a request.
         mode: `Mode`.
         out: 0 = chosen, else the index into `rules` of the rule that keeps the row out.
         query_chunk, item_chunk: the winning pair: 0-based within the request, or within `via_item` where one led
@@ -74,6 +79,7 @@ class Candidates:
     score: FloatArray
     chunk_rank: IntArray
     origin: IntArray
+    tier: IntArray
     mode: IntArray
     out: IntArray
     query_chunk: IntArray
@@ -94,6 +100,7 @@ class Candidates:
             raise SelectorError(f"candidates: start must rise from 0 to {n}")
         nan = np.isnan(self.score)
         self._refuse(nan & (self.origin != Origin.SESSION), "has a NaN score; a score must be a number")
+        self._refuse((self.tier == 0) != (self.origin == Origin.SESSION), "stands in a tier that is not its own")
         self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
         self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
 
@@ -116,7 +123,7 @@ class Candidates:
 
     def _out_of_order(self, nan: BoolArray) -> BoolArray:
         """True for a row that should stand before the one above it, by `order`."""
-        keys = (self.origin, np.where(nan, np.inf, -self.score), self.item)
+        keys = (self.tier, np.where(nan, np.inf, -self.score), self.item)
         later = np.zeros(max(len(self) - 1, 0), dtype=np.bool_)
         equal = self.request[1:] == self.request[:-1]
         for key in keys:
@@ -143,9 +150,17 @@ class Candidates:
         chosen: BoolArray = self.out == 0
         return chosen
 
+    @cached_property
+    def ranked(self) -> BoolArray:
+        """True for the rows that a cut weighs against each other: found, or ordered by a rank step; shape (n,)."""
+        ranked: BoolArray = self.tier == RANKED
+        return ranked
+
     @classmethod
     def build(cls, n_requests: int, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
         """Make a table from rows in any order; missing columns get their empty value; rows are put in order.
+
+        Without `tier` each row has that of its origin.
 
         Args:
             n_requests: how many requests there are, those without rows included.
@@ -166,6 +181,8 @@ class Candidates:
                     if value is None
                     else np.asarray(value, dtype=np.int64)
                 )
+        if "tier" not in given:
+            rows["tier"] = rows["origin"]
         return cls(start=_counted(request, n_requests), **_in_order(request, rows, {}))  # type: ignore[arg-type]
 
     @classmethod
@@ -206,20 +223,13 @@ class Candidates:
         return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
 
     def ranking(self) -> tuple[IntArray, IntArray]:
-        """The search's own ranking, whatever was cut or brought in by an expansion since.
+        """The ranking that metrics read: the rows in their order without those of the session, whatever was cut.
 
         Returns:
-            CSR starts, shape (n_requests + 1,), and the items best first: those of origin SEARCH by score, with
-            those that an expansion took over at the place that their search score gives them.
+            CSR starts, shape (n_requests + 1,), and the items, best first.
         """
-        found = self.origin == Origin.SEARCH
-        if SEARCHED not in self.columns:
-            return self.starts_of(found), self.item[found]
-        before = self.columns[SEARCHED]
-        score = np.where(found, self.score, before)
-        found = found | ~np.isnan(before)
-        by_score = order(self.request[found], np.zeros(int(found.sum()), np.int64), score[found], self.item[found])
-        return self.starts_of(found), self.item[found][by_score]
+        rows = self.tier > 0
+        return self.starts_of(rows), self.item[rows]
 
     def taken(self, rows: BoolArray) -> Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
@@ -253,6 +263,7 @@ _ROW_ARRAYS = (
     "score",
     "chunk_rank",
     "origin",
+    "tier",
     "mode",
     "out",
     "query_chunk",
@@ -269,11 +280,12 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
         table: what stands so far.
         request, item: shape (n,), each pair at most once, none of them chosen in `table`.
         **given: row arrays of the new rows (`score`, `origin`, `mode`, `via_item`, `query_chunk`, `item_chunk`).
+            They stand behind all that is ranked, pass by pass.
 
     Returns:
         The table with the new rows and the column `SEARCHED`, whether or not there are any, so that the columns of a
-        request do not depend on the others. A row taken over keeps its chunk rank, and its search score in that
-        column, so that `Candidates.ranking` stays what the search said.
+        request do not depend on the others. A row taken over keeps its chunk rank, and the score that it was found
+        with in that column.
     """
     if not len(item):
         return table if SEARCHED in table.columns else table.with_columns(**{SEARCHED: np.full(len(table), np.nan)})
@@ -284,6 +296,7 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
     for name in _ROW_ARRAYS[1:]:
         value = given.get(name, np.full(len(item), _EMPTY.get(name, -1)))
         new[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
+    new["tier"] = new["origin"]
     columns = {name: np.full(len(item), np.nan) for name in (*table.columns, SEARCHED)}
     old = np.flatnonzero(~stays)
     if len(old):
@@ -292,7 +305,7 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
         new["chunk_rank"][place] = table.chunk_rank[old]
         for name, column in table.columns.items():
             columns[name][place] = column[old]
-        searched = table.origin[old] == Origin.SEARCH
+        searched = table.ranked[old]
         columns[SEARCHED][place[searched]] = table.score[old][searched]
     rows = np.concatenate([table.request[stays], request])
     arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in _ROW_ARRAYS}
@@ -374,17 +387,21 @@ def place_among(table: Candidates, rows: BoolArray) -> IntArray:
 
 
 def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
-    """Candidates whose found rows have other scores, shape (n,); `chunk_rank` becomes the place in the new order."""
-    table = candidates.reordered(score=np.where(candidates.origin == Origin.SEARCH, score, candidates.score))
-    among = place_among(table, table.origin == Origin.SEARCH)
-    return table.reordered(chunk_rank=np.where(among >= 0, among, table.chunk_rank))
+    """Candidates ordered anew by scores of shape (n,), those of the session aside.
+
+    What an expansion brought in stands among the rest from here on. `chunk_rank` becomes the place in the new order.
+    """
+    mine = candidates.tier > 0
+    tier = np.where(mine, RANKED, candidates.tier)
+    table = candidates.reordered(score=np.where(mine, score, candidates.score), tier=tier)
+    return replace(table, chunk_rank=place_among(table, table.ranked))
 
 
 def _in_order(
     request: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]], columns: Mapping[str, FloatArray]
 ) -> dict[str, object]:
     """Row arrays and columns, put in the one order, as arguments of `Candidates`."""
-    permutation = order(request, arrays["origin"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
+    permutation = order(request, arrays["tier"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
     return {
         **{name: array[permutation] for name, array in arrays.items()},
         "columns": {name: column[permutation] for name, column in columns.items()},

@@ -91,7 +91,6 @@ class Pipeline:
         if retrieve is not None:
             builder.check_reach(retrieve, refine)
             builder.check_sources(retrieve, refine, ("refine",))
-        builder.check_order(refine, ("refine",))
         if faults or analyse is None or retrieve is None or formatter is None:
             raise PipelineError(faults)
         return cls(analyse, retrieve, refine, formatter)
@@ -260,29 +259,6 @@ class _Builder:
                 found = f"a merge of {', '.join(sorted(there))}" if there else "a single retriever, without a merge"
                 named = ", ".join(sorted(step.sources))
                 self._fault((*path, place, step.name), f"names the sources {named}, but stands behind {found}")
-
-    def check_order(
-        self, refine: Sequence[Step | ByDomain], path: tuple[str | int, ...], *, expanded: bool = False
-    ) -> bool:
-        """No step may rank anew what an expansion has split already; returns whether a step has brought items in.
-
-        What an expansion took over keeps the search score that it had (`SEARCHED`). With other scores for the rest,
-        the ranking of the search would mix two scales.
-        """
-        for place, step in enumerate(refine):
-            if isinstance(step, ByDomain):
-                inside = [
-                    self.check_order(steps, (*path, place, "by_domain", ",".join(types)), expanded=expanded)
-                    for types, steps in step.domains.items()
-                ]
-                expanded |= any(inside)
-            elif step.kind == "rank" and expanded:
-                self._fault(
-                    (*path, place, step.name),
-                    "ranks what the search found, so it must stand in front of expand steps",
-                )
-            expanded |= step.expands
-        return expanded
 
     def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | ByDomain | None:
         if not (isinstance(spec, Mapping) and "by_domain" in spec):

@@ -87,14 +87,17 @@ def resources_of(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(use for one in families_of(columns).values() for use in one.uses))
 
 
-def with_features(table: Candidates, columns: Sequence[str], query: Query, resources: Resources) -> Candidates:
-    """Add the columns that the table lacks; NaN for rows that the search did not find.
+def with_features(
+    table: Candidates, columns: Sequence[str], query: Query, resources: Resources, *, expanded: bool = True
+) -> Candidates:
+    """Add the columns that the table lacks, and their values where it lacks those; NaN for rows of the session.
 
     Raises:
         UnknownNameError: a column is unknown.
     """
-    lacking = [column for column in columns if column not in table.columns]
-    found = Found.of(query, table, resources)
+    found = Found.of(query, table, resources, expanded=expanded)
+    there = {one: table.columns[one] for one in columns if one in table.columns}
+    lacking = [one for one in columns if one not in there or np.isnan(there[one][found.rows]).any()]
     added: dict[str, FloatArray] = {}
     for name, made in families_of(lacking).items():
         values = made(found)
@@ -102,15 +105,19 @@ def with_features(table: Candidates, columns: Sequence[str], query: Query, resou
             if f"{name}.{own}" in lacking:
                 column = np.full(len(table), np.nan)
                 column[found.rows] = values[:, place]
-                added[f"{name}.{own}"] = column
+                before = there.get(f"{name}.{own}", column)
+                added[f"{name}.{own}"] = np.where(np.isnan(before), column, before)
     return table.with_columns(**added) if added else table
 
 
 def feature_rows(
-    table: Candidates, columns: Sequence[str], query: Query, resources: Resources
+    table: Candidates, columns: Sequence[str], query: Query, resources: Resources, *, expanded: bool = True
 ) -> tuple[Found, FloatArray]:
-    """The rows that the search found, and the values of some columns there, shape (n_found, n_columns)."""
-    table = with_features(table, columns, query, resources)
-    found = Found.of(query, table, resources)
+    """The rows that features are made of, and the values of some columns there, shape (n_found, n_columns).
+
+    With `expanded` false, what an expansion brought in and no rank step has ordered since is left out.
+    """
+    table = with_features(table, columns, query, resources, expanded=expanded)
+    found = Found.of(query, table, resources, expanded=expanded)
     values = [table.columns[column][found.rows] for column in columns]
     return found, np.stack(values, axis=1) if columns else np.zeros((len(found), 0))

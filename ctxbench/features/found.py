@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, Origin
+from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.item_words import ItemWords, item_words
@@ -22,7 +22,7 @@ RETRIEVED = "retrieved.score"
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The rows that the search found.
+    """The rows that features are made of.
 
     Attributes:
         query: the analysed requests.
@@ -41,11 +41,17 @@ class Found:
     start: IntArray
 
     @classmethod
-    def of(cls, query: Query, table: Candidates, resources: Resources) -> Found:
-        """Take the rows of a table that stem from the search, what an expansion took over included."""
-        score = np.where(table.origin == Origin.SEARCH, table.score, table.columns.get(SEARCHED, np.nan))
-        before = table.columns.get(RETRIEVED, np.full(len(table), np.nan))
-        score = np.where(np.isnan(before), score, before)
+    def of(cls, query: Query, table: Candidates, resources: Resources, *, expanded: bool = True) -> Found:
+        """Take the rows of a table but for those of the session.
+
+        Args:
+            query, table, resources: as of the step.
+            expanded: False leaves out what an expansion brought in, if no rank step has ordered it since.
+        """
+        score = np.where(table.ranked | (expanded & (table.tier > 0)), table.score, np.nan)
+        for column in (SEARCHED, RETRIEVED):
+            before = table.columns.get(column, np.full(len(table), np.nan))
+            score = np.where(np.isnan(before), score, before)
         rows = np.flatnonzero(~np.isnan(score))
         rows = rows[np.lexsort((table.item[rows], -score[rows], table.request[rows]))]
         start = np.searchsorted(table.request[rows], np.arange(table.n_requests + 1)).astype(np.int64)

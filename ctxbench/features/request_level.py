@@ -35,7 +35,7 @@ def request_features(query: Query, table: Candidates, resources: Resources) -> t
     Returns:
         The requests, rising, and their features, shape (n, len(REQUEST)).
     """
-    found, features = feature_rows(table, _BEST, query, resources)
+    found, features = feature_rows(table, _BEST, query, resources, expanded=False)
     first = found.start[:-1][found.asking]
     best = features[first]
     most, least = (features[:, [_BEST.index(name) for name in names]] for names in (_MOST, _LEAST))

@@ -47,8 +47,8 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        way: how subjects that crowd out or make room were in the way (`cause_of.WAYS`); empty for other kinds, and where
-            subjects are not named.
+        way: how subjects that crowd out or make room were in the way, a key of `cause_of.WAYS`; empty for other kinds,
+            and where subjects are not named.
     """
 
     kind: CauseKind

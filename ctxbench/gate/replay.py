@@ -81,6 +81,9 @@ def replayable(steps: Sequence[FlatStep] | None) -> bool:
     """Whether all that these steps do to scores that are there already can be replayed."""
     if steps is None:
         return False
+    first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
+    if any(one.kind == "rank" for one in steps[first:]):  # what the cuts before it saw is in no score that is kept
+        return False
     return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
 
 
@@ -135,7 +138,7 @@ def _table(n: int, rows: Sequence[tuple[int, Row]], bars: Any) -> tuple[Candidat
         mode=np.full(len(rows), Mode.AGENT, dtype=np.int64),
         query_chunk=np.array([row.chunk for _, row in rows], dtype=np.int64),
     )
-    found = table.origin == Origin.SEARCH
+    found = table.ranked
     place = place_among(table, found)  # an item's best chunk has as many chunks before it as items, or more
     tied = np.array([row.beyond_chunks for _, row in rows])[table.item]
     bar = bars[table.request]

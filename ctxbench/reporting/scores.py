@@ -147,7 +147,7 @@ def _digest(table: Candidates, quantity: str) -> str:
 def _searched(table: Candidates) -> FloatArray:
     """The score that the search gave each row, shape (n,); NaN where it gave none."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
-    return np.where(table.origin == Origin.SEARCH, table.score, before)
+    return np.where(table.ranked, table.score, before)
 
 
 def _differ(table: Candidates) -> bool:
@@ -160,7 +160,7 @@ def _differ(table: Candidates) -> bool:
 def _quantity(table: Candidates, quantity: str) -> FloatArray:
     """What thresholds of this quantity are held against, shape (n,); NaN where a row has none."""
     if quantity == "expansion":
-        return np.where(table.origin >= Origin.EXPANSION, table.score, np.nan)
+        return np.where((table.origin >= Origin.EXPANSION) & ~table.ranked, table.score, np.nan)
     scores = _searched(table)
     if quantity == "score":
         return scores

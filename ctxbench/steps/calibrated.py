@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
-from ctxbench.core.candidates import Candidates, Origin, place_among, rescored
+from ctxbench.core.candidates import Candidates, place_among, rescored
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
@@ -99,7 +99,7 @@ class Probability(_FromFile):
     def outside(self, table: Candidates, catalog: Catalog, resources: Resources) -> float:
         """The share of the chosen items with a feature well outside of what the fit has seen; 0 with none chosen."""
         model = self.model(catalog, resources)
-        chosen = np.flatnonzero(table.chosen & (table.origin == Origin.SEARCH))
+        chosen = np.flatnonzero(table.chosen & table.ranked)
         if not len(chosen):
             return 0.0
         features = np.stack([table.columns[name][chosen] for name in model.columns], axis=1)
@@ -175,7 +175,7 @@ class AtLeast:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is below the threshold, and what is beyond `at_most`."""
-        alive = candidates.chosen & (candidates.origin == Origin.SEARCH)
+        alive = candidates.chosen & candidates.ranked
         place = place_among(candidates, alive)
         low = alive & (candidates.score < self.threshold) & (place >= self.at_least)
         table = candidates.marked(low, Rule.of("threshold", threshold=self.threshold))

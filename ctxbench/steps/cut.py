@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -65,7 +65,7 @@ class Standard:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what the three rules keep out, in that order."""
-        found = candidates.origin == Origin.SEARCH
+        found = candidates.ranked
         table = candidates.marked(found & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
         table = table.marked(found & (candidates.score <= 0), Rule.of("positive"))
         alive = found & table.chosen
@@ -115,5 +115,5 @@ class First:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the first n."""
-        alive = candidates.chosen & (candidates.origin == Origin.SEARCH)
+        alive = candidates.chosen & candidates.ranked
         return candidates.marked(alive & (place_among(candidates, alive) >= self.n), Rule.of("first", n=self.n))

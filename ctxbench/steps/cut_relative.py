@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -152,7 +152,7 @@ def _check_sizes(at_least: int, at_most: int, *, lowest: int) -> None:
 
 def _scores(table: Candidates) -> FloatArray:
     """The scores that a cut looks at, best first, shape (n_requests, most of a request or 1); -inf where none is."""
-    alive = table.chosen & (table.origin == Origin.SEARCH)
+    alive = table.chosen & table.ranked
     place = place_among(table, alive)[alive]
     out = np.full((table.n_requests, max(int(place.max(initial=-1)) + 1, 1)), -np.inf)
     out[table.request[alive], place] = table.score[alive]
@@ -161,7 +161,7 @@ def _scores(table: Candidates) -> FloatArray:
 
 def _cut(table: Candidates, length: IntArray, rule: Rule, *, at_most: int) -> Candidates:
     """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
-    alive = table.chosen & (table.origin == Origin.SEARCH)
+    alive = table.chosen & table.ranked
     place = place_among(table, alive)
     cut = table.marked(alive & (place >= length[table.request]), rule)
     return cut.marked(alive & (place >= at_most), Rule.of("at_most", at_most=at_most))

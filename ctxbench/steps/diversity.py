@@ -12,7 +12,7 @@ import numpy as np
 from ctxbench.chunking.items import ItemChunking
 from ctxbench.chunking.rules import chunk_rule
 from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
@@ -73,7 +73,7 @@ class Mmr:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is not picked."""
-        alive = candidates.chosen & (candidates.origin == Origin.SEARCH)
+        alive = candidates.chosen & candidates.ranked
         counts = np.bincount(candidates.request[alive], minlength=candidates.n_requests)
         rows = np.flatnonzero(alive & (counts > self.n)[candidates.request])
         out = np.zeros(len(candidates), dtype=np.bool_)

@@ -14,12 +14,12 @@ from ctxbench.features.columns import TEXT, families_of, resources_of, with_feat
 
 @dataclass(frozen=True)
 class Features:
-    """Add columns of features to what the search found; scores and order stay.
+    """Add columns of features to what was found or brought in; scores and order stay.
 
     Attributes:
         columns: their names, `family.name`; by default those that carry over to unseen catalogs.
 
-    A column that stands there already is kept. Rows that no search found have none. Empty in, empty out. Cost: some 0.4
+    A value that stands there already is kept. Rows of the session have none. Empty in, empty out. Cost: some 0.4
     ms a request with 100 candidates: a product of sentences and item chunks, and a look-up a word. Source: ours
     (`ctxbench/features`), after the features of learning to rank (Qin et al., LETOR, 2010).
     """

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -56,7 +56,7 @@ class PerChunk:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Promote, and mark what is displaced."""
-        found = candidates.origin == Origin.SEARCH
+        found = candidates.ranked
         of_chunk = found & (candidates.query_chunk >= 0)
         held, waiting = of_chunk & candidates.chosen, of_chunk & ~candidates.chosen & (candidates.score > self.above)
         has = _counts(candidates, held)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.core.candidates import Candidates, Origin, rescored
+from ctxbench.core.candidates import Candidates, rescored
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -44,7 +44,7 @@ class Price:
         Raises:
             ParameterError: a score is no probability.
         """
-        found = candidates.origin == Origin.SEARCH
+        found = candidates.tier > 0
         probability = np.where(found, candidates.score, np.nan)
         wrong = np.flatnonzero(found & ~((probability >= 0) & (probability <= 1)))
         if len(wrong):

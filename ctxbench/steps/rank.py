@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.calibrations import WEIGHTS, Calibrations, read_calibrations
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, Origin, rescored
+from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, rescored
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
@@ -40,7 +40,7 @@ class Rrf:
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
-        found = candidates.origin == Origin.SEARCH
+        found = candidates.tier > 0
         score = np.zeros(len(candidates), dtype=np.float64)
         for source in sources_of(candidates).values():
             held = np.flatnonzero(found & ~np.isnan(source))
@@ -215,7 +215,7 @@ def normalised(
     Raises:
         ParameterError: a bound is missing, or a score lies below it.
     """
-    searched = candidates.origin == Origin.SEARCH
+    searched = candidates.tier > 0
     out = {}
     for name, scores in sources_of(candidates).items():
         held = searched & ~np.isnan(scores)

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.candidates import RANKED, Candidates, Mode, Origin
 from ctxbench.core.query import ChunkKind, Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
 
-_KEPT_BY_CUTS = ("score", "chunk_rank", "origin", "mode", "query_chunk", "item_chunk", "via_item")
+_KEPT_BY_CUTS = ("score", "chunk_rank", "origin", "tier", "mode", "query_chunk", "item_chunk", "via_item")
 
 
 def query_faults(batch: Batch, query: Query) -> Iterator[str]:
@@ -105,8 +105,8 @@ def _at(table: Candidates, rows: BoolArray | IntArray) -> str:
 
 def retrieve_faults(table: Candidates) -> Iterator[str]:
     """What is wrong in a retriever's table beside `table_faults`."""
-    if np.any(table.origin != Origin.SEARCH):
-        yield "a retriever's rows must have origin SEARCH; the pipeline adds those of the session"
+    if np.any((table.origin != Origin.SEARCH) | ~table.ranked):
+        yield "a retriever's rows must have origin SEARCH and its tier; the pipeline adds those of the session"
     if np.any(table.out != 0) or table.rules != (None,):
         yield "a retriever marks nothing out; that is for cuts"
 
@@ -123,15 +123,15 @@ def refine_faults(kind: str, before: Candidates, after: Candidates, *, promotes:
     if added and kind != "expand":
         yield f"only an expand step may add rows; added are (request, item) {added[:3]}"
     new = np.array([now[key] for key in added], dtype=np.int64)
-    if np.any(after.origin[new] < Origin.EXPANSION):
-        yield "a row that was added must have an expansion origin"
+    if np.any((after.origin[new] < Origin.EXPANSION) | (after.tier[new] <= RANKED)):
+        yield "a row that was added must have an expansion origin, and stand behind what is ranked"
     same = [key for key in was if key in now]
     old, kept = (np.array([rows[key] for key in same], dtype=np.int64) for rows in (was, now))
     if kind == "expand":  # it may take over what an earlier rule kept out; all else stays as it was
         stays = before.chosen[old] | (after.origin[kept] < Origin.EXPANSION)
         old, kept = old[stays], kept[stays]
-        if not all(np.array_equal(one, other) for one, other in zip(before.ranking(), after.ranking(), strict=True)):
-            yield "an expand step must leave the ranking of the search as it was; add rows with `brought_in`"
+        if np.any(np.diff(kept) < 0):
+            yield "an expand step must leave the order of what stands there as it was; add rows with `brought_in`"
     rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, kept, strict=True)]
     if any(a and a != b and not (promotes and not b) for a, b in rules):
         yield "a row that was out must keep the rule that met it first"
@@ -191,7 +191,8 @@ def _rows_shown(query: Query, table: Candidates, rows: slice) -> list[dict[str, 
     ids = query.batch.catalog.ids
     columns = {name: _exact(table.columns[name][rows]) for name in sorted(table.columns)}
     whole = {
-        name: getattr(table, name)[rows].tolist() for name in ("chunk_rank", "origin", "query_chunk", "item_chunk")
+        name: getattr(table, name)[rows].tolist()
+        for name in ("chunk_rank", "origin", "tier", "query_chunk", "item_chunk")
     }
     via = [ids[item] if item >= 0 else None for item in table.via_item[rows]]
     return [

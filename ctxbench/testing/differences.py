@@ -79,11 +79,11 @@ def _score(row: Mapping[str, Any]) -> float:
 
 
 def _tied(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Rows in groups of one origin whose neighbours score within `MARGIN` of each other."""
+    """Rows in groups of one tier whose neighbours score within `MARGIN` of each other."""
     groups: list[list[dict[str, Any]]] = []
     for row in rows:
         last = groups[-1][-1] if groups else None
-        if last and last["origin"] == row["origin"] and abs(_score(last) - _score(row)) <= MARGIN:
+        if last and last["tier"] == row["tier"] and abs(_score(last) - _score(row)) <= MARGIN:
             groups[-1].append(row)
         else:
             groups.append([row])

@@ -10,7 +10,6 @@ from typing import Any
 
 from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.selectors.definitions import Definition, find_definition
@@ -95,7 +94,7 @@ def with_range_of(one: Tunable, found: Iterable[Slice]) -> Tunable:
 def searched_scores(found: Slice) -> FloatArray:
     """The scores of all that was ranked."""
     table = found.candidates
-    scores: FloatArray = table.score[table.origin == Origin.SEARCH]
+    scores: FloatArray = table.score[table.ranked]
     return scores
 
 

@@ -75,7 +75,7 @@ def fit_weights(
         raise ParameterError(
             f"the candidates are of {candidates.n_requests} requests; dataset {dataset.name} has {len(dataset)} queries"
         )
-    found = candidates.taken(candidates.origin == Origin.SEARCH)
+    found = candidates.taken(candidates.ranked)
     scores = normalised(found, normalise, lowest=lowest)
     measure = _Measure(dataset, candidates, found)
     grid = list(compositions(STEPS if len(sources) == 2 else STEPS // 2, len(sources)))

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.store import open_dataset, own_folder
@@ -189,7 +189,7 @@ class Prices:
             ceiling: the most items that may be offered.
             highest: the largest margin.
         """
-        alive = table.chosen & (table.origin == Origin.SEARCH)
+        alive = table.chosen & table.ranked
         rows = np.flatnonzero(alive)
         place, request = place_among(table, alive)[rows], table.request[rows]
         best = np.zeros(table.n_requests)

@@ -98,11 +98,17 @@ class Tunable:
 
     @cached_property
     def first_cut(self) -> int:
-        """How many refining steps stand in front of the first that offers less, whatever its parameters are."""
-        for place, step in enumerate(self.pipeline({}).refine):
-            if isinstance(step, ByDomain) or (step.kind != "rank" and step.name != "abstain"):
-                return place
-        return len(self.pipeline({}).refine)
+        """How many refining steps stand in front of the first that offers less, whatever its parameters are.
+
+        An expansion is one of them where a rank step orders what it brought in before anything is cut.
+        """
+        steps, first = self.pipeline({}).refine, 0
+        for place, step in enumerate(steps):
+            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name == "abstain"):
+                break
+            if (step.kind != "expand" and first == place) or step.kind == "rank":
+                first = place + 1
+        return first
 
     @cached_property
     def family(self) -> Swept | None:

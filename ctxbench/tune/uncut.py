@@ -11,7 +11,7 @@ import numpy as np
 from ctxbench.bench.slices import Slice
 from ctxbench.calibrations import ABSTENTION, KINDS, PROBABILITY, Calibrations
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
@@ -108,9 +108,9 @@ def _unusable(found: Slice) -> str:
 
 def _first_unscored(table: Candidates) -> int:
     """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
-    by_place = -1.0 - place_among(table, table.origin == Origin.SEARCH)
+    by_place = -1.0 - place_among(table, table.ranked)
     scored = np.zeros(table.n_requests, dtype=np.bool_)
-    rows = table.origin == Origin.SEARCH
+    rows = table.ranked
     scored[table.request[rows & (table.score != by_place)]] = True
     some = np.zeros(table.n_requests, dtype=np.bool_)
     some[table.request[rows]] = True

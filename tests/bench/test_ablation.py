@@ -42,7 +42,7 @@ def experiment(
     lines = [
         f"name: {name}",
         "about: A small ablation.",
-        f"datasets: [{ROOT / 'datasets' / 'smoke'}, {ROOT / 'tests' / 'data' / 'tiny'}]",
+        f"datasets: [{ROOT / 'datasets' / 'smoke'}, {ROOT / 'tests' / 'fixtures' / 'tiny'}]",
         "embedder: hashing",
         "tokens: chars/4",
         f"metrics: {metrics}",

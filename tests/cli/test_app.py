@@ -86,7 +86,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     loaded, done = modules(*words, "--help")
     assert done.out.startswith("Usage:")
     assert loaded & HEAVY <= of_typer
-    own = {"", ".cli", ".cli.app", ".cli.light", ".console", ".errors", ".visible"}
+    own = {"", ".cli", ".cli.app", ".cli.light", ".console", ".core", ".core.errors", ".visible"}
     if words[:1] == ("data",):
         own |= {f".cli.{part}_app" for part in ("curate", "data", "import", "label")}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}

@@ -179,16 +179,15 @@ class TestMerge:
         assert only_fault_of({"retrieve": retrieve, "refine": refine}) == (path, message)
 
     @pytest.mark.parametrize(
-        ("refine", "path"),
+        "refine",
         [
-            ([FIRST, "expansion", "rrf"], "refine.2.rrf"),
-            ([{"by_domain": {"*": ["expansion"]}}, FIRST, {"weighted": {}}], "refine.2.weighted"),
-            (["expansion", {"by_domain": {"tool": ["rrf"], "*": []}}], "refine.1.by_domain.tool.0.rrf"),
+            [FIRST, "expansion", "rrf"],
+            [{"by_domain": {"*": ["expansion"]}}, FIRST, {"weighted": {}}],
+            ["expansion", {"by_domain": {"tool": ["rrf"], "*": []}}],
         ],
     )
-    def test_nothing_ranks_anew_behind_an_expansion(self, refine, path):
-        found = only_fault_of({"retrieve": {"merge": ["dense", "bm25"]}, "refine": refine})
-        assert found == (path, "ranks what the search found, so it must stand in front of expand steps")
+    def test_a_rank_step_may_stand_behind_an_expansion(self, refine):
+        assert Pipeline.of({"retrieve": {"merge": ["dense", "bm25"]}, "refine": refine})
 
     def test_one_domain_may_expand_where_another_ranks(self):
         domains = {"tool": ["expansion"], "*": ["rrf"]}

@@ -111,10 +111,17 @@ class TestTables:
         assert after.item.tolist() == [0, 1, 2]
         assert not SCORES.columns
 
-    def test_what_no_search_found_has_none(self):
+    def test_the_session_has_none(self):
         mixed = table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))
         after = with_features(mixed, ["item.rule"], asked("area"), testing.mock_resources())
-        np.testing.assert_array_equal(after.columns["item.rule"], [np.nan, 1.0, np.nan])
+        np.testing.assert_array_equal(np.isnan(after.columns["item.rule"]), [True, False, False])
+        found = with_features(mixed, ["item.rule"], asked("area"), testing.mock_resources(), expanded=False)
+        np.testing.assert_array_equal(np.isnan(found.columns["item.rule"]), [True, False, True])
+
+    def test_what_was_brought_in_since_is_filled_in(self, plugin):
+        held = SCORES.with_columns(**{"length.name": np.array([7.0, np.nan, 9.0])})
+        after = with_features(held, ["length.name"], asked("area"), testing.mock_resources())
+        assert after.columns["length.name"].tolist() == [7.0, 4.0, 9.0]
 
     def test_columns_that_stand_already_are_not_made_again(self, plugin):
         held = SCORES.with_columns(**{"length.name": np.array([7.0, 8.0, 9.0])})

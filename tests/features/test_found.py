@@ -44,8 +44,10 @@ class TestRows:
         assert found(held).item.tolist() == [0, 2, 1]
         assert found(held).score.tolist() == [0.9, 0.6, 0.5]
 
-    def test_sessions_and_what_only_an_expansion_found_are_no_rows(self):
-        assert found(table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))).rows.tolist() == [1]
+    def test_sessions_are_no_rows(self):
+        mixed = table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))
+        assert found(mixed).rows.tolist() == [1, 2]
+        assert Found.of(asked("area"), mixed, testing.mock_resources(), expanded=False).rows.tolist() == [1]
 
     def test_ties_keep_catalog_order(self):
         assert found(table([0.5, 0.9, 0.5])).item.tolist() == [1, 0, 2]

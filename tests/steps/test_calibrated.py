@@ -124,11 +124,12 @@ class TestProbability:
         assert after.score.tolist() == pytest.approx([odds(1.0)], abs=1e-15)
         assert list(after.columns) == [RETRIEVED]
 
-    def test_only_what_the_search_found_is_scored_again(self, path):
+    def test_all_but_the_session_is_scored_again(self, path):
         before = table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))
         after = Probability(path)(asked("x"), before, RESOURCES)
-        assert after.score.tolist() == [0.9, odds(0.0), 0.3]
-        assert np.isnan(after.columns[RETRIEVED]).tolist() == [True, False, True]
+        assert (after.score[0], after.tier.tolist()) == (0.9, [0, 1, 1])
+        assert ((after.score[1:] > 0) & (after.score[1:] < 1)).all()
+        assert np.isnan(after.columns[RETRIEVED]).tolist() == [True, False, False]
 
     def test_nothing_found_is_nothing_scored(self, path):
         assert offered(Probability(path)(asked("x"), table([]), RESOURCES)) == [[]]

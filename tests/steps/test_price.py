@@ -89,11 +89,11 @@ def test_equally_certain_ones_go_by_price():
     assert priced([0.0, 0.0, 0.0, 0.0]).item.tolist() == [3, 0, 2, 1]
 
 
-def test_session_items_and_expansions_stay_as_they_are():
-    after = priced([math.nan, 0.5, 7.0], origin=[0, 1, 2])
-    assert after.item.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(after.score, [np.nan, -math.log(200), 7.0], rtol=1e-12)
-    np.testing.assert_array_equal(after.columns[PROBABILITY], [np.nan, 0.5, np.nan])
+def test_session_items_stay_as_they_are_and_expansions_are_priced():
+    after = priced([math.nan, 0.5, 0.5], origin=[0, 1, 2])
+    assert (sorted(after.item.tolist()), after.tier.tolist()) == ([0, 1, 2], [0, 1, 1])
+    assert after.score[after.item == 1].tolist() == pytest.approx([-math.log(200)], rel=1e-12)
+    assert np.isnan(after.columns[PROBABILITY]).tolist() == [True, False, False]
 
 
 def test_nothing_found_is_nothing_priced():

@@ -15,7 +15,6 @@ from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
 from ctxbench.cache import cache_dir, read_sealed, write_sealed
-from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch
@@ -221,7 +220,7 @@ def _offers(name: str, parts: Sequence[Slice]) -> Offers:
         for row in range(len(part.queries)):
             rows = table.rows(row)
             items, chosen = table.item[rows], table.chosen[rows]
-            found = (table.origin[rows] == Origin.SEARCH).nonzero()[0][:DEPTH]
+            found = (table.tier[rows] > 0).nonzero()[0][:DEPTH]
             offered.append(frozenset(items[chosen].tolist()))
             ranking.append(tuple(items[found].tolist()))
             scores.append(tuple(table.score[rows][found].tolist()))

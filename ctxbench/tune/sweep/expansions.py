@@ -8,14 +8,14 @@ setting is a shorter prefix. Of several passes this does not hold, since what th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ctxbench.bench.evidence import Labels
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definitions import Definition
@@ -234,12 +234,23 @@ def _by_length(
     table: Candidates, place: IntArray, *, labels: Labels, measures: Sequence[Measure]
 ) -> dict[Measure, FloatArray]:
     """The measures with the first 0, 1, ... of the items brought in."""
-    reach = measured(table, labels, [one for one in measures if one.reachable])
-    within = {one: ~np.isnan(values) for one, values in reach.items()}
-    asked = [replace(one, reachable=False) for one in measures]
     found: dict[Measure, list[FloatArray]] = {one: [] for one in measures}
+    ranking = any(one.reachable for one in measures)
     for length in range(int(place.max(initial=-1)) + 2):
-        offered = measured(table.taken(table.chosen & (place < length)), labels, asked)
-        for one, plain in zip(measures, asked, strict=True):
-            found[one].append(np.where(within[one], offered[plain], np.nan) if one.reachable else offered[plain])
+        shorter = without(table, place >= length) if ranking else table.taken(table.chosen & (place < length))
+        for one, values in measured(shorter, labels, measures).items():
+            found[one].append(values)
     return {one: np.stack(values) for one, values in found.items()}
+
+
+def without(table: Candidates, rows: BoolArray) -> Candidates:
+    """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
+    before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
+    back = rows & ~np.isnan(before)
+    kept = table.marked(back, "not brought in").taken(~rows | back)
+    back, before = back[~rows | back], before[~rows | back]
+    return kept.reordered(
+        score=np.where(back, before, kept.score),
+        origin=np.where(back, Origin.SEARCH, kept.origin),
+        tier=np.where(back, RANKED, kept.tier),
+    )

@@ -12,7 +12,7 @@ from ctxbench.bench.dataset_run import NOT_OF_FAILED
 from ctxbench.bench.evidence import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.tune.sweep.measures import REACH, Measure
 from ctxbench.tune.sweep.needs import needed_types, offered_by_length
@@ -97,7 +97,7 @@ class Ladders:
         """Read the rankings off what an uncut search found, and measure them at every length.
 
         Args:
-            table: rows that are chosen and of origin SEARCH are the rungs, those of the session are in every length;
+            table: rows that are chosen and ranked are the rungs, those of the session are in every length;
                 rows that are marked out are no part of it.
             labels: of the same queries, in the same order.
             measures: of set metrics.
@@ -115,7 +115,7 @@ class Ladders:
                     "is offered, such as completeness or tokens"
                 )
         rungs = Rungs.of(table, labels)
-        found = table.chosen & (table.origin == Origin.SEARCH)
+        found = table.chosen & table.ranked
         broken = np.zeros(rungs.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
         metrics = list(dict.fromkeys([_COMPLETENESS, *(measure.metric for measure in measures)]))
         alone = rungs.alone([metric for metric in metrics if metric.name in ADDED_UP | AVERAGED])

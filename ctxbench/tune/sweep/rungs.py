@@ -63,9 +63,9 @@ class Rungs:
         n = len(labels.dataset.queries)
         if table.n_requests != n:
             raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
-        if (table.chosen & (table.origin > Origin.SEARCH)).any():
+        if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
-        held, found = (table.chosen & (table.origin == origin) for origin in (Origin.SESSION, Origin.SEARCH))
+        held, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
         return cls(
             labels=labels,
             query=np.arange(n, dtype=np.int64),
