@@ -97,6 +97,11 @@ class Step:
         return tuple(getattr(self.call, "sources", ()))
 
     @property
+    def chunking(self) -> Any | None:
+        """How the step splits items (a `chunking.items.ItemChunking`); None where it does not."""
+        return getattr(self.call, "chunking", None)
+
+    @property
     def fitted(self) -> bool:
         """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
         return getattr(self.call, "calibrated", None) is not None

@@ -157,7 +157,7 @@ class _Pairs:
     def of(cls, about: Mapping[str, Any] | None, splits: list[ItemChunking]) -> _Pairs:
         """Read the selector in the manifest, and add what is new to the list."""
         description = {} if about is None or about.get("outside") else about.get("description", {})
-        found = Chunkings.of(description.get("ranking", description).get("pipeline"))
+        found = Chunkings.described(description.get("ranking", description))
         splits += [one for one in found.distinct if one not in splits]
         return cls(found, tuple(splits.index(one) for one in found.distinct))
 
