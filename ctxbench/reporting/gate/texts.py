@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from ctxbench.gate.model import (
     Check,
     Judged,
     LatencyJudged,
+    Mend,
     Repriced,
     SelectorCheck,
     Unmet,
@@ -227,12 +227,9 @@ def sentence(text: str) -> str:
 
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
-    from ctxbench.gate.mending import FOUND_BY
 
-    quoting = re.compile(rf'(?:, or )?{re.escape(FOUND_BY)}".*"', re.DOTALL)
-
-    def bare(text: str) -> str:
-        return quoting.sub("", text)
+    def bare(mend: Mend) -> Mend:
+        return replace(mend, quoted="")
 
     def told(one: SelectorCheck) -> SelectorCheck:
         return replace(
@@ -240,7 +237,7 @@ def without_texts(check: Check) -> Check:
             texts={},
             changes=tuple(replace(change, mend=bare(change.mend)) for change in one.changes),
             causes=tuple(replace(group, mend=bare(group.mend)) for group in one.causes),
-            pins=tuple(replace(pin, mend=bare(pin.mend), message=bare(pin.message)) for pin in one.pins),
+            pins=tuple(replace(pin, mend=bare(pin.mend)) for pin in one.pins),
         )
 
     return replace(check, selectors=tuple(map(told, check.selectors)))
