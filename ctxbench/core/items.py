@@ -7,10 +7,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.times import instant
+
+if TYPE_CHECKING:
+    from ctxbench.core.facts import Facts
 
 ITEM_TYPES = ("rule", "reference", "tool", "file", "chunk", "message", "memory")
 INCLUDE_MODES = ("always", "manual", "agent")
@@ -62,6 +66,13 @@ def _parsed(text: str) -> ItemKey:
     return ItemKey(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
 
 
+class Link(NamedTuple):
+    """That an item has to do with another one: how, and which."""
+
+    type: str
+    item: ItemKey
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing that can be put in a prompt.
@@ -78,6 +89,12 @@ class Item:
         priority: the three-digit level of rules and references; lower is shown first.
         title: shown instead of the name where a person reads.
         metadata: anything else, as JSON; never searched, never sent.
+        workspace, user: whose it is; requests of others do not see it. None = everybody's.
+        conversation: where it was said.
+        created, until: when it began and ended, ISO 8601: a request sees it from the one on and before the other. None
+            = always, and not yet.
+        confidence: how sure it is, 0 to 1.
+        links: what it has to do with other items of the catalog.
     """
 
     type: str
@@ -91,6 +108,13 @@ class Item:
     priority: int | None = None
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    workspace: str | None = None
+    user: str | None = None
+    conversation: str | None = None
+    created: str | None = None
+    until: str | None = None
+    confidence: float | None = None
+    links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:
@@ -103,6 +127,24 @@ class Item:
             raise ParameterError(
                 f"include must be one of {', '.join(INCLUDE_MODES)}, got {self.include!r} (item {self.id})"
             )
+        if not (self.created is None and self.until is None and self.confidence is None):
+            self._check_facts()
+
+    def _check_facts(self) -> None:
+        begun, ended = (self._instant(name) for name in ("created", "until"))
+        if begun is not None and ended is not None and ended < begun:
+            raise ParameterError(
+                f"until ({self.until}) is before created ({self.created}); an item ends after it began (item {self.id})"
+            )
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
+            raise ParameterError(f"confidence must be 0 to 1, got {self.confidence} (item {self.id})")
+
+    def _instant(self, name: str) -> int | None:
+        text = getattr(self, name)
+        try:
+            return None if text is None else instant(text)
+        except ParameterError as error:
+            raise ParameterError(f"{name} {error} (item {self.id})") from None
 
     @property
     def key(self) -> ItemKey:
@@ -143,13 +185,15 @@ class Item:
             value = getattr(self, name)
             if value != default:
                 row[name] = value
+        if self.links:
+            row["links"] = [{"type": link.type, "item": link.item.id} for link in self.links]
         return row
 
 
 _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
     (spec.name, {} if spec.name == "metadata" else spec.default)
     for spec in fields(Item)
-    if spec.name not in ("title", "text")
+    if spec.name not in ("title", "text", "links")
 )
 
 
@@ -197,6 +241,17 @@ class Catalog(Sequence[Item]):
             row = json.dumps(item.as_row(), ensure_ascii=True, separators=(",", ":"))  # a schema's order is sent, too
             digest.update(row.encode("ascii") + b"\n")
         return digest.hexdigest()
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What is known of the items beside their texts.
+
+        Raises:
+            InputError: links lead to items that are not there.
+        """
+        from ctxbench.core.facts import Facts  # numpy waits until something is selected
+
+        return Facts.of(self._items, self.find)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

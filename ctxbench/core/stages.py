@@ -13,13 +13,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import Float32Array, IntArray, frozen
+from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query, together
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
+from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
 
@@ -50,6 +51,9 @@ Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
 Format: TypeAlias = Callable[[Query, Candidates], Sequence[Prompt]]
 
 
+_PLAIN = Strategy()
+
+
 @dataclass(frozen=True)
 class Step:
     """A built strategy; carries the name and all the parameters that it was made with."""
@@ -64,47 +68,52 @@ class Step:
         A step that reads a file says in `content` what stood in it: the path alone would hide an edit. One that is not
         of ctxbench, or that uses a chunking rule which is not, says so in `code`.
         """
-        version = getattr(self.call, "version", 1)
-        row = {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
-        code = registry.foreign_code(type(self.call)) or getattr(self.call, "code", None)
-        also = {"code": code, "content": getattr(self.call, "content", None)}
+        row = {"step": f"{self.kind}:{self.name}", "version": self.says("version"), **registry.parameters(self.call)}
+        also = {"code": registry.foreign_code(type(self.call)) or self.says("code"), "content": self.says("content")}
         return {**row, **{name: value for name, value in also.items() if value}}
+
+    def says(self, what: str) -> Any:
+        """What the strategy says of itself, by the name of a property of `Strategy`.
+
+        A strategy that is not derived from that class says what the class would, where it says nothing.
+        """
+        return getattr(self.call if hasattr(self.call, what) else _PLAIN, what)
 
     @property
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides this step's output."""
-        return tuple(getattr(self.call, "uses", ()))
+        return tuple(self.says("uses"))
 
     @property
     def depths(self) -> tuple[int, ...]:
         """How many items a retriever ranks, if it says so."""
-        depth = getattr(self.call, "depth", None)
+        depth = self.says("depth") if self.kind == "retrieve" else None
         return () if depth is None else (int(depth),)
 
     @property
     def ranks(self) -> bool:
         """Whether a retriever ranks what it finds."""
-        return bool(getattr(self.call, "ranks", True))
+        return bool(self.says("ranks"))
 
     @property
     def reach(self) -> int:
         """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
-        return int(getattr(self.call, "reach", 0))
+        return int(self.says("reach"))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources of a `merge` that the step's parameters name."""
-        return tuple(getattr(self.call, "sources", ()))
+        return tuple(self.says("sources"))
 
     @property
     def chunking(self) -> Any | None:
         """How the step splits items (a `chunking.items.ItemChunking`); None where it does not."""
-        return getattr(self.call, "chunking", None)
+        return self.says("chunking")
 
     @property
     def fitted(self) -> bool:
         """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
-        return getattr(self.call, "calibrated", None) is not None
+        return self.says("calibrated") is not None
 
     @property
     def expands(self) -> bool:
@@ -141,6 +150,11 @@ class Merge:
 
     sources: Mapping[str, Step]
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"merge of {', '.join(self.sources)}"
+
     def describe(self) -> dict[str, Any]:
         """The sources in order."""
         return {"step": "merge", "sources": [[name, step.describe()] for name, step in self.sources.items()]}
@@ -175,6 +189,11 @@ class ByDomain:
     """
 
     domains: Mapping[tuple[str, ...], tuple[Step | ByDomain, ...]]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "by_domain"
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -218,9 +237,7 @@ class ByDomain:
             part = candidates.taken(held[candidates.item])
             own = query
             if any(step.expands for step in steps):  # what a domain brings in is of that domain
-                eligible = batch.eligible & held
-                frozen(eligible)
-                own = replace(query, batch=replace(batch, eligible=eligible))
+                own = replace(query, batch=replace(batch, eligible=batch.eligible.within(held)))
             for step in steps:
                 part = step.call(own, part, resources)
             parts.append(part)

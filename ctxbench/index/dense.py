@@ -20,6 +20,7 @@ from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.embedding.base import ModelError
@@ -174,7 +175,7 @@ def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Fl
 
     Those of requests that may get nothing stay 0 and are not embedded.
     """
-    may_get: BoolArray = np.asarray(query.batch.eligible.any(axis=1))
+    may_get: BoolArray = query.batch.eligible.counts() > 0
     served = np.flatnonzero(may_get[owners(query.start)])
     vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
     vectors[served] = resources.vectors([query.text[chunk] for chunk in served])
@@ -182,14 +183,14 @@ def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Fl
 
 
 def search(
-    queries: Float32Array, start: IntArray, eligible: BoolArray, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
+    queries: Float32Array, start: IntArray, eligible: Masks, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
 ) -> Iterator[Hits]:
     """Find the nearest chunks of each request: max over its query chunks.
 
     Args:
         queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
         start: CSR starts by request, shape (n_requests + 1,).
-        eligible: shape (n_requests, n_items).
+        eligible: what each request may get.
         matrix: the chunks to search.
         depth: every chunk that scores at least as high as the best chunk of the item in place `depth` is found.
         weight: shape (n_query_chunks,).
@@ -202,14 +203,14 @@ def search(
         EmbeddingError: a query vector holds NaN or infinity.
     """
     held = matrix.item[matrix.first]
-    whole: BoolArray = np.asarray(eligible[:, held].all(axis=1))
     for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
         best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
         for _, mine, product in parts:
             for row in product * weight[mine, None].astype(np.float32):
                 np.maximum(best, row, out=best)
         own = slice(int(start[request]), int(start[request + 1]))
-        allowed = None if whole[request] else eligible[request, matrix.item]
+        mask = eligible[request]
+        allowed = None if mask[held].all() else mask[matrix.item]
         yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own])
 
 

@@ -104,7 +104,7 @@ class _Frame:
     def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
         batch = dataset.batch()
         free = np.array([r.available is None and r.session is None for r in batch.requests], dtype=np.bool_)
-        return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.sum(axis=1), -1))
+        return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.counts(), -1))
 
 
 def dataset_payload(

@@ -15,6 +15,7 @@ from typing import Any
 from ctxbench.bench.equal_tokens import refining
 from ctxbench.core.described import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.core.items import ITEM_TYPES
+from ctxbench.core.stages import Step
 
 QUANTITIES = {
     "score": "",
@@ -78,9 +79,12 @@ def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
 
 
 def _of_step(step: StoredStep) -> list[Bound]:
-    made = step.made()  # None of a plugin that is not here, or that has other parameters by now
-    thresholds: Mapping[str, Mapping[str, float]] = getattr(made, "thresholds", {})
-    floor = int(getattr(made, "floor", 0))
+    call = step.made()
+    if call is None:  # a plugin that is not here, or that has other parameters by now
+        return []
+    made = Step(step.kind, step.name, call)
+    thresholds: Mapping[str, Mapping[str, float]] = made.says("thresholds")
+    floor = int(made.says("floor"))
     return [
         Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
         for quantity, values in thresholds.items()

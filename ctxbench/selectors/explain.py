@@ -125,7 +125,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
         not_searched=_not_searched(batch),
-        eligible=int(batch.eligible.sum()),
+        eligible=int(batch.eligible.counts().sum()),
         catalog=catalog,
         outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
     )
@@ -139,11 +139,11 @@ def _fitted(pipeline: Pipeline) -> list[Probability]:
 
 def _not_searched(batch: Batch) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
-    held = set(batch.session_item.tolist())
+    held, searched, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
-        if position in held or batch.eligible[0, position]:
+        if position in held or searched[position] or not seen[position]:
             continue
         if not item.enabled:
             reasons["not enabled"] += 1

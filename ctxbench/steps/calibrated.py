@@ -16,13 +16,14 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import families_of, feature_rows, resources_of
 from ctxbench.features.found import RETRIEVED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 
 
-class _FromFile:
+class _FromFile(Strategy):
     """A step that reads fits from the file `calibration`."""
 
     calibration: str
@@ -130,7 +131,7 @@ def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
 
 
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(Strategy):
     """Offer the items whose score, or probability behind `probability`, is at least a threshold.
 
     Attributes:

@@ -15,12 +15,13 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among the best topK
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Strategy):
     """The documents' cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
 
     Attributes:
@@ -92,7 +93,7 @@ def _count(table: Candidates, rows: BoolArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class First:
+class First(Strategy):
     """Offer the first `n` items of the ranking, whatever they score.
 
     Attributes:

@@ -15,10 +15,11 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class Margin:
+class Margin(Strategy):
     """Offer the items that score within `margin` of the best of their request.
 
     Attributes:
@@ -100,7 +101,7 @@ def fallen(scores: FloatArray, best: FloatArray, of: Literal["difference", "rati
 
 
 @dataclass(frozen=True)
-class Gap:
+class Gap(Strategy):
     """Cut where the scores of neighbours in the ranking fall the most.
 
     Attributes:

@@ -15,6 +15,7 @@ from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.items import ITEM_TYPES, Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.fileio import read_bytes
 from ctxbench.index.dense import dense_index
 
@@ -32,7 +33,7 @@ _UNUSED: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Expansion:
+class Expansion(Strategy):
     """Bring in items that are similar to the chosen ones: by their chunks, by a relationship graph, or both.
 
     Attributes:

@@ -14,12 +14,13 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 BUDGET = "budget"  # the code of the rule that keeps out what does not fit
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Strategy):
     """Offer items in the one order as long as their prompt texts fit into a budget of tokens.
 
     Attributes:

@@ -12,6 +12,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.bm25f import Bm25fIndex, query_words
 from ctxbench.index.fields import FIELDS
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
@@ -24,7 +25,7 @@ _TOGETHER = 256  # requests whose words are compared with the catalog's at once,
 
 
 @dataclass(frozen=True)
-class Bm25:
+class Bm25(Strategy):
     """BM25 over search texts (name, description, text), with the name of a tool's server in front.
 
     Attributes:
@@ -93,7 +94,7 @@ _B = MappingProxyType({"server": 0.3, "name": 0.3, "description": 0.75, "paramet
 
 
 @dataclass(frozen=True)
-class Bm25f:
+class Bm25f(Strategy):
     """BM25 over fields: server, name, description, parameters (names and descriptions in the schema) and text.
 
     Attributes:
@@ -154,7 +155,7 @@ def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float
 
 
 @dataclass(frozen=True)
-class Fuzzy:
+class Fuzzy(Strategy):
     """Likeness of names (and descriptions) to the words of a request, typing errors allowed for.
 
     Attributes:

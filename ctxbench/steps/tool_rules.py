@@ -13,10 +13,11 @@ from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class ToolRules:
+class ToolRules(Strategy):
     """Bring in the tools that a rule names for a tool that was chosen, or whose result is at hand.
 
     Attributes:

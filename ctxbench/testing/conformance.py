@@ -245,7 +245,7 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
         after = step.call(query, table, resources)
         yield from table_faults(query, after)
         yield from session_faults(batch, after)
-        yield from refine_faults(step.kind, table, after, promotes=bool(getattr(step.call, "promotes", False)))
+        yield from refine_faults(step.kind, table, after, promotes=bool(step.says("promotes")))
     if _state(Batch.of(Catalog(catalog), requests), table) != state or _state(batch, table) != state:
         yield "it changed what it was given (catalog, requests or candidates)"
     if missing := resources.used - set(step.uses):
@@ -256,7 +256,14 @@ def _state(batch: Batch, table: Candidates) -> str:
     """A hash of all that a step is given."""
     digest = hashlib.sha256(Catalog(batch.catalog).hash.encode())
     digest.update(json.dumps([request.as_dict() for request in batch.requests]).encode())
-    arrays = [batch.eligible, batch.session_start, batch.session_item, batch.session_mode, table.start]
+    arrays = [
+        batch.visible[:],
+        batch.eligible[:],
+        batch.session_start,
+        batch.session_item,
+        batch.session_mode,
+        table.start,
+    ]
     arrays += [getattr(table, name) for name in table.row_arrays()] + list(table.columns.values())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
