@@ -37,6 +37,14 @@ class Names:
         frozen(code)
         return cls(code=code, names=tuple(known))
 
+    def extended(self, more: Names) -> Names:
+        """These, and behind them those of further items; equal to what `of` makes of all texts."""
+        known = {name: place for place, name in enumerate(self.names)}
+        places = np.array([*(known.setdefault(name, len(known)) for name in more.names), _NONE], dtype=np.int64)
+        code = np.concatenate([self.code, places[more.code]])  # -1 is the last
+        frozen(code)
+        return Names(code=code, names=tuple(known))
+
     def are(self, text: str | None) -> BoolArray:
         """True for the items with this very text; of none, all False."""
         if text is None or text not in self.names:
@@ -125,6 +133,39 @@ class Facts:
             link_item=link_item,
             link_type=types.code,
             link_types=types.names,
+        )
+
+    def __len__(self) -> int:
+        return len(self.searchable)
+
+    def extended(self, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
+        """These, and behind them those of further items; equal to what `of` makes of all items.
+
+        Args:
+            items: what is added.
+            find: the position of an item by its key among all of them, or None.
+
+        Raises:
+            InputError: links of what is added lead to nothing; all of them are named.
+        """
+        more = Facts.of(items, find)
+        types = Names(code=self.link_type, names=self.link_types).extended(
+            Names(code=more.link_type, names=more.link_types)
+        )
+        arrays = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)])
+            for name in ("searchable", "always", "created", "until", "confidence", "link_item")
+        }
+        arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
+        for array in arrays.values():
+            frozen(array)
+        return Facts(
+            workspace=self.workspace.extended(more.workspace),
+            user=self.user.extended(more.user),
+            conversation=self.conversation.extended(more.conversation),
+            link_type=types.code,
+            link_types=types.names,
+            **arrays,
         )
 
     @cached_property

@@ -197,10 +197,19 @@ _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
 )
 
 
+class _Prefix(NamedTuple):
+    """The first items of a catalog, as far as one that it extends went: how many, and the hash of their fields."""
+
+    n_items: int
+    hash: str
+    before: _Prefix | None
+
+
 class Catalog(Sequence[Item]):
     """An immutable sequence of items with distinct identities and a content hash.
 
-    The position of an item is its place in the order of ties, so a catalog is ordered.
+    The position of an item is its place in the order of ties, so a catalog is ordered. One that grows is `extended`,
+    which carries on what is known of the items before.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -211,15 +220,49 @@ class Catalog(Sequence[Item]):
         """
         self._items = tuple(items)
         self._position: dict[ItemKey, int] = {}
+        self._digests: dict[tuple[str, ...], tuple[Any, _Prefix]] = {}
+        self._facts_before: Facts | None = None  # of the catalog that this one extends
+        self._place(self._items, first=0)
+
+    def _place(self, items: Sequence[Item], *, first: int) -> None:
+        """Note where items stand, the first of them at position `first`."""
         faults = []
-        for position, item in enumerate(self._items):
-            first = self._position.setdefault(item.key, position)
-            if first != position:
+        for position, item in enumerate(items, first):
+            other = self._position.setdefault(item.key, position)
+            if other != position:
                 faults.append(
-                    Fault(f"item {item.id} stands at positions {first} and {position}; identities must differ")
+                    Fault(f"item {item.id} stands at positions {other} and {position}; identities must differ")
                 )
         if faults:
             raise InputError(faults, subject="catalog")
+
+    def extended(self, items: Iterable[Item]) -> Catalog:
+        """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
+
+        Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
+        (`ctxbench.index.versions`). This catalog stays as it is, and may be extended in several ways. No items: itself.
+
+        Raises:
+            InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
+        """
+        added = tuple(items)
+        if not added:
+            return self
+        whole = Catalog(())
+        whole._items = self._items + added
+        whole._position = self._position.copy()
+        whole._place(added, first=len(self))
+        whole._digests = {
+            names: _hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
+            for names, (digest, prefix) in self._digests.items()
+        }
+        whole._facts_before = self.__dict__.get("facts", self._facts_before)
+        if "ids" in self.__dict__:
+            whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
+        return whole
+
+    def __reduce__(self) -> tuple[type[Catalog], tuple[tuple[Item, ...]]]:
+        return Catalog, (self._items,)  # a digest to go on with cannot be pickled
 
     def __len__(self) -> int:
         return len(self._items)
@@ -233,14 +276,36 @@ class Catalog(Sequence[Item]):
     def __repr__(self) -> str:
         return f"Catalog({len(self)} items, {self.hash[:12]})"
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """SHA-256 over every field of every item, in order; equal hashes mean equal catalogs."""
-        digest = hashlib.sha256()
-        for item in self._items:
-            row = json.dumps(item.as_row(), ensure_ascii=True, separators=(",", ":"))  # a schema's order is sent, too
-            digest.update(row.encode("ascii") + b"\n")
-        return digest.hexdigest()
+        return self._prefix(()).hash
+
+    def hash_of(self, *names: str) -> str:
+        """SHA-256 over some attributes of every item, in order: equal where catalogs differ in the others alone.
+
+        Args:
+            names: attributes of `Item` whose values JSON can hold, such as `search_text`; at least one.
+        """
+        if not names:
+            raise ParameterError("hash_of needs the name of an attribute; the hash over all of them is `hash`")
+        return self._prefix(names).hash
+
+    def prefixes(self, *names: str) -> Iterator[tuple[int, str]]:
+        """The catalogs that this one extends, the longest first: how many items each has, and its `hash_of`.
+
+        Only those whose hash over these attributes was asked for before they were extended, or that extend such a one.
+        """
+        found = self._prefix(names).before
+        while found is not None:
+            yield found.n_items, found.hash
+            found = found.before
+
+    def _prefix(self, names: tuple[str, ...]) -> _Prefix:
+        """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
+        if names not in self._digests:
+            self._digests[names] = _hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
+        return self._digests[names][1]
 
     @cached_property
     def facts(self) -> Facts:
@@ -251,7 +316,10 @@ class Catalog(Sequence[Item]):
         """
         from ctxbench.core.facts import Facts  # numpy waits until something is selected
 
-        return Facts.of(self._items, self.find)
+        before, self._facts_before = self._facts_before, None
+        if before is None:
+            return Facts.of(self._items, self.find)
+        return before.extended(self._items[len(before) :], self.find)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -277,3 +345,22 @@ class Catalog(Sequence[Item]):
             ParameterError: `key` is a text that is no id.
         """
         return self._position.get(ItemKey.parse(key) if isinstance(key, str) else key)
+
+
+def _hashed(
+    items: Sequence[Item], names: tuple[str, ...], digest: Any, *, n_items: int, before: _Prefix | None
+) -> tuple[Any, _Prefix]:
+    """Go on with a digest over more items, by some attributes or (none named) by all fields.
+
+    Args:
+        items: what is added.
+        names: of the attributes.
+        digest: over the items before; is changed.
+        n_items: how many there are then.
+        before: those before.
+    """
+    for item in items:
+        row = [getattr(item, name) for name in names] if names else item.as_row()
+        text = json.dumps(row, ensure_ascii=True, separators=(",", ":"))  # a schema's order is sent, too
+        digest.update(text.encode("ascii") + b"\n")
+    return digest, _Prefix(n_items, digest.hexdigest(), before)

@@ -222,7 +222,12 @@ class _Builder:
                 return None
             kind = found
         call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
-        return None if call is None else Step(kind, name, call)
+        if call is None:
+            return None
+        step = Step(kind, name, call)
+        for use in step.uses:
+            self._try(path, lambda: registry.check_name("resource", use))  # noqa: B023 - run at once
+        return step
 
     def analyse(self, spec: Any) -> Step | Analyses | None:
         if not isinstance(spec, list):

@@ -26,22 +26,64 @@ T = TypeVar("T")
 
 
 class Resources(Protocol):
-    """What steps may use: lazy, cached, with an identity. Filling a cache is a step's only side effect."""
+    """What steps may use, by name: lazy, cached, each with an identity. Filling a cache is a step's only side effect.
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """Unit vectors of `texts`, shape (n_texts, n_dimensions)."""
+    `embedder` and `tokens` are always there; a plugin brings others (`Resource`). A step that uses one names it in
+    `uses`, so that what it gave is not taken for what another one would give.
+    """
+
+    def get(self, name: str) -> Any:
+        """The value of a resource, made at the first call.
+
+        `embedder` is a function from texts to their vectors, `tokens` one from a catalog to prompt tokens; see below.
+
+        Raises:
+            UnknownNameError: no resource is called so; names the known ones.
+        """
         ...
 
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """Prompt tokens of every item, shape (n_items,)."""
+    def identity(self, name: str) -> str:
+        """What a resource is: another text for one that gives something else. Its value is not made.
+
+        That of `embedder` is model, revision, backend and quantisation; that of `tokens` the name of the counter.
+
+        Raises:
+            UnknownNameError: no resource is called so; names the known ones.
+        """
         ...
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call."""
         ...
 
-    def identity(self, resource: str) -> str:
-        """What a resource (`embedder`, `tokens`) is: model, revision, backend, quantisation."""
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
+        vectors: Float32Array = self.get("embedder")(texts)
+        return vectors
+
+    def tokens(self, catalog: Catalog) -> IntArray:
+        """Prompt tokens of every item by the resource `tokens`, shape (n_items,)."""
+        counts: IntArray = self.get("tokens")(catalog)
+        return counts
+
+
+class Resource(Protocol):
+    """One resource. A plugin registers a class of this form under the name that steps ask for, as kind `resource`.
+
+    It is made with the resources, before anything needs its value, and may ask them for others when it is asked itself;
+    then its identity must tell theirs apart, too.
+    """
+
+    def __init__(self, resources: Resources) -> None: ...
+
+    @property
+    def identity(self) -> str:
+        """Short text that differs where the value may; known without making it. Manifests and keys of steps hold it."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """What steps get; asked for once."""
         ...
 
 

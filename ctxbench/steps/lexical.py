@@ -19,6 +19,7 @@ from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.lexical import VARIANTS, bm25_index
 from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
@@ -131,8 +132,14 @@ class Bm25f(Strategy):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch = query.batch
-        key = ("bm25f", batch.catalog.hash, tuple(self.weights.items()), tuple(self.b.items()), self.k1)
-        index = resources.kept(key, lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1))
+        index: Bm25fIndex = index_over(
+            batch.catalog,
+            resources,
+            ("bm25f", tuple(self.weights.items()), tuple(self.b.items()), self.k1),
+            over=("type", "server", "name", "description", "schema", "text"),
+            make=lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1),
+            extend=lambda old: old.extended(batch.catalog),
+        )
         asked = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
         found = [row & index.shares_word(words) for row, words in zip(batch.eligible, asked, strict=True)]
         return ranked_by([index.scores(words) for words in asked], found, depth=self.depth)
@@ -187,8 +194,14 @@ class Fuzzy(Strategy):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the words of every request with those of the items."""
         batch = query.batch
-        key = ("fuzzy", batch.catalog.hash, self.fields, self.near)
-        index = resources.kept(key, lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near))
+        index: FuzzyIndex = index_over(
+            batch.catalog,
+            resources,
+            ("fuzzy", self.fields, self.near),
+            over=self.fields,
+            make=lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near),
+            extend=lambda old: old.extended(batch.catalog),
+        )
         asked = [_heaviest(query, row) for row in range(len(batch))]
         scores = [
             score

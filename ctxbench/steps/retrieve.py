@@ -23,6 +23,7 @@ from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.versions import row_over
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,12 @@ class Random(Strategy):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""
         batch = query.batch
-        items = resources.kept(
-            ("item hashes", batch.catalog.hash), lambda: np.array([_hash64(i) for i in batch.catalog.ids], np.uint64)
+        items = row_over(
+            batch.catalog,
+            resources,
+            "item hashes",
+            over=("type", "server", "name"),
+            make=lambda added: np.array([_hash64(item.id) for item in added], np.uint64),
         )
         scores = [_uniform(items ^ np.uint64(_hash64(f"{self.seed}:{request.id}"))) for request in batch.requests]
         return ranked_by(scores, batch.eligible, depth=self.depth)

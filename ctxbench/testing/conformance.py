@@ -23,7 +23,6 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog
@@ -271,26 +270,22 @@ def _state(batch: Batch, table: Candidates) -> str:
     return digest.hexdigest()
 
 
-class _Recording:
+class _Recording(Resources):
     """Resources that remember which of them were used."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self.used: set[str] = set()
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        self.used.add("embedder")
-        return self._resources.vectors(texts)
-
-    def tokens(self, catalog: Catalog) -> IntArray:
-        self.used.add("tokens")
-        return self._resources.tokens(catalog)
+    def get(self, name: str) -> Any:
+        self.used.add(name)
+        return self._resources.get(name)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         return self._resources.kept(key, make)
 
-    def identity(self, resource: str) -> str:
-        return self._resources.identity(resource)
+    def identity(self, name: str) -> str:
+        return self._resources.identity(name)
 
 
 def _selector_faults(selector: Selector, catalog: Catalog, requests: Sequence[Request]) -> Iterator[str]:
