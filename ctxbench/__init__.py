@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ctxbench.core.requests import Only as Only
     from ctxbench.core.requests import Request as Request
     from ctxbench.core.requests import SessionItem as SessionItem
+    from ctxbench.core.rules import Rule as Rule
     from ctxbench.core.selection import Prompt as Prompt
     from ctxbench.core.selection import Selection as Selection
     from ctxbench.core.selection import selections as selections
@@ -51,6 +52,7 @@ _MODULES = {
     "core.pipeline": ("Outcome", "Pipeline"),
     "core.query": ("ChunkKind", "Query"),
     "core.requests": ("Batch", "Message", "Only", "Request", "SessionItem"),
+    "core.rules": ("Rule",),
     "core.selection": ("Prompt", "Selection", "selections"),
     "core.stages": ("Resource", "Resources"),
     "core.strategy": ("Strategy",),

@@ -18,11 +18,13 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Comparison, compare, difference_interval, sign_flip
 from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.described import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.index.ranked import DEPTH
 from ctxbench.steps.cut import Standard
+from ctxbench.steps.cut_relative import Margin
 
 LENGTHS = (*range(31), 40, 50, 75, 100)
 _AROUND = 2  # points to either side that the slope of the curve is taken over
@@ -84,37 +86,41 @@ def standard_cut(description: Mapping[str, Any]) -> Standard:
     Raises:
         ParameterError: it is no pipeline that ends with its one standard cut, so that it has no curve.
     """
-    steps = refining(description.get("pipeline", {}))
-    if len(steps) != 1 or steps[0].get("step") != "cut:standard":
+    pipeline = StoredPipeline.of(description)
+    steps = () if pipeline is None else refining(pipeline)
+    cut = steps[0].made() if len(steps) == 1 and isinstance(steps[0], StoredStep) else None
+    if not isinstance(cut, Standard):
         raise ParameterError("the selector that all are compared with must be a search with one standard cut")
-    return Standard(**{name: steps[0][name] for name in ("topK", "topN", "includeScore")})
+    return cut
 
 
-def refining(pipeline: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def refining(pipeline: StoredPipeline) -> tuple[StoredRefine, ...]:
     """The refining steps of a described pipeline, also those of domains, without those that are switched off.
 
     Off is a step with `enabled: false`; and behind a standard cut a margin of the whole best score, which every score
     above 0 is within, if it may offer as many items as that cut can.
     """
-    return _switched_on(pipeline.get("refine", []))
+    return _switched_on(pipeline.refine)
 
 
-def _switched_on(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    kept: list[Mapping[str, Any]] = []
+def _switched_on(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
+    kept: list[StoredRefine] = []
     for step in steps:
-        if step.get("enabled") is False or (kept and _leaves_all(step, kept[-1])):
-            continue
-        if "domains" in step:
-            step = {**step, "domains": [[types, _switched_on(own)] for types, own in step["domains"]]}
-        kept.append(step)
-    return kept
+        if isinstance(step, StoredDomains):
+            kept.append(StoredDomains(tuple((types, _switched_on(own)) for types, own in step.domains)))
+        elif step.values.get("enabled") is not False and not (kept and _leaves_all(step, kept[-1])):
+            kept.append(step)
+    return tuple(kept)
 
 
-def _leaves_all(step: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a described step is a margin that leaves out nothing of what the step before it offers."""
-    if step.get("step") != "cut:margin" or before.get("step") != "cut:standard":
+def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
+    """Whether a step is a margin that leaves out nothing of what the step before it offers."""
+    if step.kind != "cut" or not isinstance(before, StoredStep):
         return False
-    return bool(step["of"] == "ratio" and step["margin"] >= 1 and step["at_most"] >= before["topK"])
+    margin, cut = step.made(), before.made()
+    if not isinstance(margin, Margin) or not isinstance(cut, Standard):
+        return False
+    return margin.of == "ratio" and margin.margin >= 1 and margin.at_most >= cut.topK
 
 
 def own_curve(answers: Slice, cut: Standard, labels: Labels, resources: Resources) -> Curve:

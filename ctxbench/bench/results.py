@@ -43,7 +43,8 @@ from ctxbench.leftovers import sweep_folder
 _log = logging.getLogger(__name__)
 _SLICE = ".slice"  # behind the number of one; an npz file behind its SHA-256
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
-FORMAT = 2  # of the run folder; raised when a reader of the old one would go wrong
+FORMAT = 3  # of the run folder; raised when a reader of the old one would go wrong
+_READ = (2, FORMAT)  # in 2, a rule that keeps a row out was a sentence
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -347,7 +348,7 @@ def _read_checked(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
     found = value.pop("checksum", None)
-    if value.get("format", FORMAT) != FORMAT:
+    if value.get("format", FORMAT) not in _READ:
         raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
     if found != content_key(value):
         raise StorageError(f"{path} was changed or is damaged; run the experiment again")

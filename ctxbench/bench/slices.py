@@ -15,7 +15,8 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, starts
 from ctxbench.core.candidates import Candidates, stacked
-from ctxbench.core.errors import SelectorError, StorageError
+from ctxbench.core.errors import ParameterError, SelectorError, StorageError
+from ctxbench.core.rules import Rule
 from ctxbench.jsonio import dump_json
 
 # What reading damaged bytes or JSON of another form raises, from zip, zlib, numpy and ourselves.
@@ -70,7 +71,7 @@ class Slice:
         meta = {
             "queries": self.queries,
             "chunks": self.chunks,
-            "rules": table.rules,
+            "rules": [None if rule is None else rule.as_dict() for rule in table.rules],
             "ranked": self.ranked,
             "scored": self.scored,
             "errors": dict(sorted(self.errors.items())),
@@ -101,7 +102,7 @@ class Slice:
             table = Candidates(
                 start=arrays.pop("start"),
                 score=arrays.pop("score"),
-                rules=tuple(meta["rules"]),
+                rules=(None, *map(Rule.read, meta["rules"][1:])),
                 columns=columns,
                 **{name: array.astype(np.int64) for name, array in arrays.items()},
             )
@@ -115,7 +116,7 @@ class Slice:
                 seconds=seconds,
                 notes=meta.get("notes", {}),
             )
-        except (*DAMAGE, SelectorError) as error:
+        except (*DAMAGE, ParameterError, SelectorError) as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
 
 

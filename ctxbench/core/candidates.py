@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
 from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.rules import Rule
 
 T = TypeVar("T", bound=np.generic)
 SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
@@ -69,7 +70,7 @@ class Candidates:
         query_chunk, item_chunk: the winning pair: 0-based within the request, or within `via_item` where one led
             here, and within the item; -1 = none.
         via_item: catalog position of the item that led here; -1 = none.
-        rules: rules[0] is empty; the others are sentences for a person.
+        rules: rules[0] is None; the others say why rows are out, each once.
         columns: further scores, one a source or feature, each of shape (n,); NaN = not from this source.
     """
 
@@ -84,7 +85,7 @@ class Candidates:
     query_chunk: IntArray
     item_chunk: IntArray
     via_item: IntArray
-    rules: tuple[str, ...] = ("",)
+    rules: tuple[Rule | None, ...] = (None,)
     columns: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -199,18 +200,22 @@ class Candidates:
         """Add score columns, or replace those of the same name."""
         return replace(self, columns={**self.columns, **columns})
 
-    def marked(self, rows: BoolArray, rule: str) -> Candidates:
+    def marked(self, rows: BoolArray, rule: Rule | str) -> Candidates:
         """Mark rows as out by `rule`; a row that is out already keeps the rule that met it first.
 
         Session items are never marked: what the session holds is not a selector's to take away.
+
+        Args:
+            rows: shape (n,).
+            rule: a rule without values may be given by its code.
         """
-        if not rule:
-            raise ParameterError("a rule that keeps rows out needs a text that says why")
+        if isinstance(rule, str):
+            rule = Rule(rule)
         if rule in self.rules:
-            code, rules = self.rules.index(rule), self.rules
+            place, rules = self.rules.index(rule), self.rules
         else:
-            code, rules = len(self.rules), (*self.rules, rule)
-        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), code, self.out)
+            place, rules = len(self.rules), (*self.rules, rule)
+        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), place, self.out)
         return replace(self, out=new.astype(np.int64), rules=rules)
 
     def promoted(self, rows: BoolArray) -> Candidates:
@@ -403,9 +408,9 @@ def _in_order(
     }
 
 
-def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[str, ...], IntArray]:
+def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[Rule | None, ...], IntArray]:
     """The rules of all tables, and the `out` of all their rows, one table behind the other, as indexes into them."""
-    rules = tuple(dict.fromkeys(["", *(rule for table in tables for rule in table.rules)]))
+    rules = tuple(dict.fromkeys([None, *(rule for table in tables for rule in table.rules)]))
     out = [np.array([rules.index(rule) for rule in table.rules], dtype=np.int64)[table.out] for table in tables]
     return rules, np.concatenate([np.empty(0, dtype=np.int64), *out])
 

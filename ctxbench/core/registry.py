@@ -126,6 +126,11 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted({**_BUILT_IN[kind], **_plugins(kind)}))
 
 
+def built_in(kind: str) -> tuple[str, ...]:
+    """The names of a kind that are not plugins', sorted."""
+    return tuple(sorted(_BUILT_IN[kind]))
+
+
 def find(kind: str, name: str) -> Any:
     """Import and return what is registered under `name`.
 

@@ -12,6 +12,7 @@ import numpy as np
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
 
 _MODES = tuple(mode.name.lower() for mode in Mode)  # both count from 0
 _ORIGINS = tuple(origin.name.lower() for origin in Origin)
@@ -34,7 +35,7 @@ class Offered:
         score: None for what the session holds.
         mode: `always`, `manual`, `agent`, `expansion` or `explicit`.
         origin: `session`, `search` or `expansion`.
-        rule: the rule that kept it out; empty for a chosen item.
+        rule: the rule that kept it out; None for a chosen item.
         pair: the winning pair of chunks, or None.
         via: id of the item that led here, or None.
     """
@@ -43,18 +44,18 @@ class Offered:
     score: float | None
     mode: str
     origin: str
-    rule: str = ""
+    rule: Rule | None = None
     pair: Pair | None = None
     via: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The candidate as JSON; what is empty is left out."""
+        """The candidate as JSON; what is empty is left out. `rule` says `out_by` in words."""
         out: dict[str, Any] = {"id": self.id}
         if self.score is not None:
             out["score"] = self.score
         out |= {"mode": self.mode, "origin": self.origin}
-        if self.rule:
-            out["rule"] = self.rule
+        if self.rule is not None:
+            out |= {"rule": str(self.rule), "out_by": self.rule.as_dict()}
         if self.pair is not None:
             out["pair"] = [self.pair.query_chunk, self.pair.item_chunk]
         if self.via is not None:

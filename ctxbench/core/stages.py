@@ -148,6 +148,11 @@ class Step:
         return tuple(self.says("sources"))
 
     @property
+    def chunking(self) -> Any | None:
+        """How the step splits items (a `chunking.items.ItemChunking`); None where it does not."""
+        return self.says("chunking")
+
+    @property
     def fitted(self) -> bool:
         """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
         return self.says("calibrated") is not None

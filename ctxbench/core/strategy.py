@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
@@ -14,7 +14,12 @@ class Strategy:
 
     How it is called depends on its kind (`ctxbench.core.stages`). What stands here is what a pipeline asks it; a
     strategy overrides what is otherwise for it, by a class variable or a property.
+
+    Attributes:
+        rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
     """
+
+    rule_words: ClassVar[Mapping[str, str]] = {}
 
     @property
     def version(self) -> int:
@@ -50,6 +55,11 @@ class Strategy:
     def reach(self) -> int:
         """How many of the best chunk matches it looks at; 0 = all that there are."""
         return 0
+
+    @property
+    def chunking(self) -> Any | None:
+        """How it splits items (`chunking.items.ItemChunking`); None where it splits none."""
+        return None
 
     @property
     def sources(self) -> tuple[str, ...]:

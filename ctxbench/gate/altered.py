@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ctxbench.gate.described import FlatStep, flat_steps
@@ -13,6 +13,7 @@ from ctxbench.gate.questions import left_scopes, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, Snapshot
 from ctxbench.jsonio import dump_json
 
+ORDER = "refine"  # the path of the order of steps
 NONE = "none"  # what a parameter is shown as on the side that lacks it
 _NAMES = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
 _SHORT = ("enabled", "include", "type", "server")  # fields shown with their values
@@ -24,7 +25,8 @@ class Setting:
 
     Attributes:
         name: as the user knows it: of the selector's parameter where one has the same two values, else the path.
-        path: `refine.standard.topN`; a step as a whole where it was added, taken out or moved.
+        path: `refine.standard.topN`; a step as a whole where it was added or taken out; `ORDER` where steps moved.
+        step, parameter: the path of its step, and which parameter of that it is; empty where it is of none.
         was, now: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
         code: whether it is no setting of the user's, but the version or the code of something.
@@ -38,6 +40,8 @@ class Setting:
     scoring: bool = True
     code: bool = False
     words: str = ""
+    step: str = ""
+    parameter: str = ""
 
     def __str__(self) -> str:
         return self.words or f"{self.name} {self.was} -> {self.now}"
@@ -97,8 +101,8 @@ class Altered:
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
         parts = [f"{len(held)} {what}" for held, what in counts if held]
         if parts:
-            number, _, what = parts[0].partition(" ")
-            parts[0] = f"{number} item{'' if number == '1' else 's'} {what}"
+            first, what = next((len(held), what) for held, what in counts if held)
+            parts[0] = f"{first} item{'' if first == 1 else 's'} {what}"
         named = [one for one in (self.embedder, self.tokens) if one is not None]
         own = [one for one in (*self.settings, *self.outside) if not one.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *own, *self.code]))]) or "nothing"
@@ -227,24 +231,27 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
         if old is None or new is None:
             step = old or new
             sides = [NONE if one is None else _parameters(one) for one in (old, new)]
-            yield Setting(name=path, path=path, was=sides[0], now=sides[1], scoring=step is not None and step.scores)
+            scores = step is not None and step.scores
+            yield Setting(name=path, path=path, step=path, was=sides[0], now=sides[1], scoring=scores)
             continue
         for name in dict.fromkeys([*old.values, *new.values]):
             was, now = old.values.get(name), new.values.get(name)
             if was != now:
                 where = f"{path}.{name}"
-                yield Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
+                told = Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
+                yield replace(told, step=path, parameter=name)
         for name in dict.fromkeys([*old.source, *new.source]):
             was, now = old.source.get(name), new.source.get(name)
             if was != now:
                 where = f"{path}.{name}"
                 made = name != "content"  # what stands in a file that a step reads is the user's own
-                yield Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores, code=made)
+                told = Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
+                yield replace(told, step=path, code=made)
     kept = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]
     if kept != moved:
-        orders = [", ".join(one.rpartition(".")[2] for one in paths) for paths in (kept, moved)]
-        yield Setting(name="order of steps", path="refine", was=orders[0], now=orders[1], scoring=False)
+        orders = [", ".join(news[path].label for path in paths) for paths in (kept, moved)]
+        yield Setting(name="order of steps", path=ORDER, was=orders[0], now=orders[1], scoring=False)
 
 
 def _named(settings: Sequence[Setting], before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
@@ -255,14 +262,14 @@ def _named(settings: Sequence[Setting], before: Mapping[str, Any], after: Mappin
         if before.get(name) != after.get(name)
     }
     for one in settings:
-        last = one.path.rpartition(".")[2].lower()
-        alike = [name for name, values in changed.items() if values == (one.was, one.now)]
+        last = one.parameter.lower()
+        alike = [name for name, values in changed.items() if last and values == (one.was, one.now)]
         suited = [name for name in alike if name.lower().endswith(last)] or (alike if len(alike) == 1 else [])
         if len(suited) > 1:  # two domains may have the same change of the same parameter
-            domain = one.path.lower().replace("*", "rules")
+            domain = one.step.lower().replace("*", "rules")
             suited = [name for name in suited if name.lower().removesuffix(last).rstrip("s") in domain] or suited
         name = suited[0] if suited and not one.code else one.path
-        yield Setting(name=name, path=one.path, was=one.was, now=one.now, scoring=one.scoring, code=one.code)
+        yield replace(one, name=name)
 
 
 _WAYS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is

@@ -12,6 +12,7 @@ import numpy as np
 from ctxbench.bench.metrics import Metric, summarise
 from ctxbench.bench.stats import Estimate, estimates, grouped_estimate
 from ctxbench.core.arrays import IntArray
+from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline_layout import (
     FORMAT,
     ITEMS,
@@ -24,6 +25,7 @@ from ctxbench.gate.baseline_layout import (
     inside,
 )
 from ctxbench.gate.snapshots import Snapshot
+from ctxbench.jsonio import dump_json
 
 OWN_VERSIONS = ("ctxbench", "code")  # the same on all machines of a team; those of Python and libraries are not
 _DIGITS = 6  # of means and intervals, which are for reading: a check computes them from the values by query
@@ -92,12 +94,14 @@ def head(
     return {**out, "hash": head_hash(out)}
 
 
-def rules_of(snapshot: Snapshot) -> list[str]:
-    """The rules that keep candidates of a snapshot out, by their numbers; the first is empty.
+def rules_of(snapshot: Snapshot) -> list[Rule | None]:
+    """The rules that keep candidates of a snapshot out, by their numbers; the first is None.
 
-    In the order of their texts: numbers then change with the rules only, and not with who meets which first.
+    In the order of what is written of them: numbers then change with the rules only, and not with who meets which
+    first.
     """
-    return ["", *sorted({one.rule for answer in snapshot.answers.values() for one in answer.near} - {""})]
+    found = {one.rule for answer in snapshot.answers.values() for one in answer.near if one.rule is not None}
+    return [None, *sorted(found, key=lambda rule: dump_json(rule.as_dict()))]
 
 
 def _versions(one: Snapshot, libraries: Mapping[str, str] | None) -> dict[str, str]:
@@ -125,7 +129,7 @@ def _selector(one: Snapshot, digest: str) -> dict[str, Any]:
     )
     worth = _worth(one, groups) if len(groups) else {}
     out["metrics"] = {str(metric): _shown(worth.get(metric)) for metric in one.metrics}
-    out["rules"] = {str(place): rule for place, rule in enumerate(rules_of(one)) if place}
+    out["rules"] = {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None}
     out["file"] = digest
     return out
 

@@ -22,7 +22,8 @@ from ctxbench.fileio import file_name
 from ctxbench.gate.snapshots import SHORT
 from ctxbench.jsonio import dump_json
 
-FORMAT = 1  # raised when a reader of the old one would go wrong
+FORMAT = 2  # raised when a reader of the old one would go wrong
+READ = (1, FORMAT)  # in 1, a rule that keeps a candidate out was a sentence
 HEAD, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
 ACCEPT = "ctxbench check --accept"

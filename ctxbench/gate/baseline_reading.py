@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import Fault, InputError, StorageError, UserError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.rules import Rule
 from ctxbench.fileio import is_utf16, read_bytes, recover_folder
 from ctxbench.gate.baseline_layout import (
     ACCEPT,
@@ -22,6 +23,7 @@ from ctxbench.gate.baseline_layout import (
     HEAD,
     ITEMS,
     QUERIES,
+    READ,
     SESSIONS,
     answers_name,
     file_hash,
@@ -115,7 +117,7 @@ def read_head(folder: Path) -> dict[str, Any]:
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
         raise InputError([Fault(f"no baseline: expected an object with a format; {_AGAIN}", path, 1)])
-    if head["format"] != FORMAT:
+    if head["format"] not in READ:
         raise _other_format(head, path)
     if head.get("hash") != head_hash(head):
         raise InputError([Fault(f"was changed by hand, or merged; {_AGAIN}", path)])
@@ -126,7 +128,7 @@ def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
     """What to do about a baseline of another format."""
     versions = head.get("versions")
     by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
-    what = f"format {head['format']!r}{by}, this version of ctxbench reads {FORMAT}"
+    what = f"format {head['format']!r}{by}, this version of ctxbench reads {' and '.join(map(str, READ))}"
     if isinstance(head["format"], int) and head["format"] > FORMAT:
         return NewerFormatError([Fault(f"{what}; install the version that wrote it, or a newer one", path)])
     how = f"check once more with the version that wrote it, then write it anew with this one (`{ACCEPT}`)"
@@ -187,7 +189,7 @@ class _Reader:
         facts: _Facts,
     ) -> Snapshot:
         dataset, selector = names
-        rules = ["", *_texts(about, "rules", list(_typed(about, "rules", dict).values()))]
+        rules = _rules(about)
         path = inside(dataset, answers_name(selector))
         read = partial(answer_of, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
         rows = self._rows(path, about["file"], read, check=partial(_misfits, facts=facts))
@@ -265,6 +267,14 @@ def _texts(about: Mapping[str, Any], key: str, values: Sequence[Any]) -> tuple[s
     if not all(isinstance(one, str) for one in values):
         raise TypeError(f"{key} must hold texts, got {about[key]!r}")
     return tuple(values)
+
+
+def _rules(about: Mapping[str, Any]) -> tuple[Rule | None, ...]:
+    """The rules by their numbers, from None = by none."""
+    try:
+        return (None, *map(Rule.read, _typed(about, "rules", dict).values()))
+    except ParameterError as error:
+        raise TypeError(f"rules: {error}") from error
 
 
 def _repeats(about: Mapping[str, Any]) -> int:

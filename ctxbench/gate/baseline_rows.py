@@ -26,6 +26,7 @@ from typing import Any
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.core.items import ItemKey
+from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
 from ctxbench.gate.snapshots import LISTS, AnswerFact, ItemFact, LabelFact, QueryFact
 
@@ -179,7 +180,10 @@ def session_from(row: Mapping[str, Any]) -> Session:
 
 
 def answer_row(
-    answer: AnswerFact, values: Mapping[str, float], rules: Mapping[str, int], sessions: Mapping[tuple[str, ...], int]
+    answer: AnswerFact,
+    values: Mapping[str, float],
+    rules: Mapping[Rule | None, int],
+    sessions: Mapping[tuple[str, ...], int],
 ) -> dict[str, Any]:
     """What a query was offered as a line.
 
@@ -205,7 +209,11 @@ def answer_row(
 
 
 def answer_of(
-    row: Mapping[str, Any], rules: Sequence[str], sessions: Mapping[int, Session] | None, *, repeated: bool = False
+    row: Mapping[str, Any],
+    rules: Sequence[Rule | None],
+    sessions: Mapping[int, Session] | None,
+    *,
+    repeated: bool = False,
 ) -> tuple[AnswerFact, Mapping[str, float]]:
     """Read a line of `answer_row`: the answer, and the values of the metrics that apply.
 
@@ -281,7 +289,7 @@ def _candidate(one: Offered, rule: int | None = None) -> list[Any]:
     return [*out, more] if more else out
 
 
-def _offered(row: Any, rules: Sequence[str] | None) -> Offered:
+def _offered(row: Any, rules: Sequence[Rule | None] | None) -> Offered:
     """A candidate; with `rules`, one that stayed out."""
     length = 2 if rules is None else 3
     if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
@@ -289,7 +297,7 @@ def _offered(row: Any, rules: Sequence[str] | None) -> Offered:
     score = row[1]
     if score is not None and not is_number(score):
         raise RowError(f"the score of {row[0]} must be a finite number or null, got {_short(score)}")
-    rule = ""
+    rule = None
     if rules is not None:
         number = row[2]
         if type(number) is not int or not 0 <= number < len(rules):

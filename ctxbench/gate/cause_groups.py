@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ctxbench.gate.altered import what_changed
-from ctxbench.gate.cause_of import crowd, way_of
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change
+from ctxbench.gate.cause_of import crowd
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, Mend
 from ctxbench.gate.sides import Compared
 from ctxbench.gate.snapshots import Snapshot
 
@@ -69,29 +69,21 @@ def _group(
     )
 
 
-def _mend(phrases: Sequence[str]) -> str:
+def _mend(mends: Sequence[Mend]) -> Mend:
     """The one that mends most; of a number that is raised, the one that is enough for at least half."""
-    if not phrases:
-        return ""
-    numbers: dict[str, list[tuple[float, str]]] = {}
-    for phrase in phrases:
-        stem, _, last = phrase.rpartition(" ")
-        if stem.endswith(" to") and _number(last) is not None:
-            numbers.setdefault(stem, []).append((_number(last) or 0.0, phrase))
-    counts = Counter(phrases)
-    best, most = min(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    for stem, held in sorted(numbers.items()):
-        if len(held) > most or (len(held) == most and best in {phrase for _, phrase in held}):
-            in_order = sorted(held, reverse="lower " in stem)
-            best, most = in_order[(len(held) - 1) // 2][1], len(held)
+    if not mends:
+        return Mend()
+    numbers: dict[Mend, list[Mend]] = {}
+    for one in mends:
+        if one.amount is not None:
+            numbers.setdefault(replace(one, amount=None), []).append(one)
+    counts = Counter(mends)
+    best, most = min(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
+    for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
+        if len(held) > most or (len(held) == most and best in held):
+            in_order = sorted(held, key=lambda one: one.amount or 0.0, reverse=stem.lower)
+            best, most = in_order[(len(held) - 1) // 2], len(held)
     return best
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
@@ -107,8 +99,8 @@ def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
             out |= dict.fromkeys(members, joint)
     shared: dict[tuple[CauseKind, str], list[Cause]] = {}
     for one in causes:
-        if one.kind in _JOINED and (way := way_of(one)):
-            shared.setdefault((one.kind, way), []).append(one)
+        if one.kind in _JOINED and one.way:
+            shared.setdefault((one.kind, one.way), []).append(one)
     for (kind, way), members in shared.items():
         for subjects in _components([set(one.subjects) for one in members]):
             own = [one for one in members if subjects.issuperset(one.subjects)]

@@ -10,12 +10,12 @@ from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.altered import Setting, edit
 from ctxbench.gate.described import FlatStep
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.replay import CHUNK_RULE
 from ctxbench.gate.sides import Compared, Side
+from ctxbench.steps.fit import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
-_WAYS = {
+WAYS = {
     _FRONT: ("came in front", "stood in front"),
     _BEST: ("raised the best score", "had the best score"),
     _ROOM: ("filled the budget", "filled the budget before"),
@@ -79,11 +79,13 @@ class Causes:
             return self.parameter([one for one in (self.altered.tokens,) if one is not None])
         if not found:
             return self._weighed(change)
-        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-        return Cause(kind=kind, subjects=found, detail=self._crowd(found, way, change))
+        return self._crowd(found, way, change)
 
-    def _crowd(self, subjects: Sequence[str], way: str, change: Change) -> str:
-        return crowd(subjects, self.compared, way, lost=change.lost)
+    def _crowd(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
+        """Subjects that were in the way of a change; where they are many, only how many they are is said."""
+        detail = crowd(subjects, self.compared, way, lost=change.lost)
+        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
+        return Cause(kind=kind, subjects=subjects if named else (), detail=detail, way=way if named else "")
 
     def in_the_way(self, change: Change) -> tuple[str, ...]:
         """The new or edited items that came in front of a lost item; gone or edited ones that were, if it came in."""
@@ -94,36 +96,33 @@ class Causes:
         item = self.compared.name(change.item)
         sides = self.compared.sides(change.query)
         here, there = (sides[1], sides[0]) if change.lost else sides  # where it is out, where it is in
-        rule = self._rule(here, item)
-        types = () if rule.startswith(CHUNK_RULE) else self.compared.rivals(item)
+        row = here.rows.get(item)
+        by_chunks = row is not None and row.beyond_chunks
+        types = () if by_chunks else self.compared.rivals(item)
         suited = {
             name
             for name in here.found
             if name in self.compared.changed and (not types or name.partition(":")[0] in types)
         }
-        if "margin=" in rule:
+        if row is not None and row.rule is not None and row.rule.value("margin") is not None:
             best = max(here.found, key=here.score, default="")
             if best in suited and here.score(best) > max(map(there.score, there.found), default=-math.inf) + MARGIN:
                 return (best,), _BEST
         ahead = {name for name in suited if here.score(name) >= here.score(item)}
-        if "budget" in rule:
+        if _of_budget(here, item):
             heavier = {name for name in ahead if name in here.offered and _tokens(here, name) > _tokens(there, name)}
             if heavier:
                 return tuple(sorted(heavier)), _ROOM
         if found := {name for name in ahead if there.score(name) < there.score(item)}:
             return tuple(sorted(found)), _FRONT
-        if ahead and rule.startswith(CHUNK_RULE):  # in front on both sides, by other texts
+        if ahead and by_chunks:  # in front on both sides, by other texts
             return tuple(sorted(ahead)), _CHUNKS
         return tuple(sorted(name for name in suited & set(here.offered) if name not in there.offered)), _FRONT
-
-    def _rule(self, side: Side, item: str) -> str:
-        row = side.rows.get(item)
-        return "" if row is None else row.rule
 
     def _by_counter(self, change: Change) -> bool:
         """Whether a budget decided, and tokens are counted otherwise."""
         side = self.compared.sides(change.query)[1 if change.lost else 0]
-        return self.altered.tokens is not None and "budget" in self._rule(side, self.compared.name(change.item))
+        return self.altered.tokens is not None and _of_budget(side, self.compared.name(change.item))
 
     def _weighed(self, change: Change) -> Cause:
         """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion).
@@ -132,12 +131,10 @@ class Causes:
         """
         if not self.altered.catalog:
             return self._last()
-        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
         if not self.compared.weighs_the_catalog and (found := self._among(change)):
-            return Cause(kind=kind, subjects=found, detail=self._crowd(found, _AMONG, change))
+            return self._crowd(found, _AMONG, change)
         changed = tuple(sorted(self.compared.changed))
-        detail = self._crowd(changed, _ALL, change)
-        return Cause(kind=kind, subjects=changed if len(changed) <= _MANY else (), detail=detail)
+        return self._crowd(changed, _ALL, change, named=len(changed) <= _MANY)
 
     def _among(self, change: Change) -> tuple[str, ...]:
         """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
@@ -169,8 +166,9 @@ class Causes:
         if moved and self.mover is not None:
             return self.mover
         cutting = self.altered.cutting
-        rule = self._rule(after if change.lost else before, item)
-        named = [one for one in cutting if f"{one.path.rpartition('.')[2]}=" in rule]
+        row = (after if change.lost else before).rows.get(item)
+        held = {} if row is None or row.rule is None else dict(row.rule.values)
+        named = [one for one in cutting if one.parameter in held]
         if named:
             return self.parameter(named)
         if self.in_the_way(change):
@@ -228,13 +226,13 @@ class Causes:
         here, there = (after, before) if change.lost else (before, after)
         rivals = [name for name, one in here.offered.items() if one.origin == "expansion" and name not in there.offered]
         if found := tuple(sorted(set(rivals) & self.compared.changed)):
-            kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-            return Cause(kind=kind, subjects=found, detail=self._crowd(found, _FRONT, change))
+            return self._crowd(found, _FRONT, change)
         return self.parameter(settings) if settings else self.by_evidence(change)
 
     def _expands(self, setting: Setting) -> bool:
-        paths = [one.path for steps in self.compared.steps for one in steps or () if one.kind == "expand"]
-        return any(setting.path == path or setting.path.startswith(f"{path}.") for path in paths)
+        return any(
+            setting.step == one.path for steps in self.compared.steps for one in steps or () if one.kind == "expand"
+        )
 
 
 def _barred(steps: Sequence[FlatStep], score: float | None) -> bool:
@@ -264,7 +262,7 @@ def crowd(subjects: Sequence[str], compared: Compared, way: str, *, lost: bool) 
     done = [done_to(one, compared) for one in subjects]
     parts = [f"{done.count(what)} {what}" for what in _DONE if what in done]
     said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
-    verb = _WAYS[way][0 if lost else 1]
+    verb = WAYS[way][0 if lost else 1]
     together = " together" if way == _ALL and len(subjects) > 1 else ""
     return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
 
@@ -281,15 +279,15 @@ def done_to(item: str, compared: Compared) -> str:
     return "disabled" if item in head.disabled else "gone"
 
 
-def way_of(cause: Cause) -> str:
-    """How those that a crowding names were in the way; empty for causes of another kind."""
-    pairs = [(way, verb) for way, verbs in _WAYS.items() for verb in verbs]
-    return next((way for way, verb in pairs if cause.subjects and cause.detail.endswith(verb)), "")
-
-
 def _difference(before: float, after: float) -> float:
     """Of two scores that may be missing, on one side or on both."""
     return 0.0 if before == after else after - before
+
+
+def _of_budget(side: Side, item: str) -> bool:
+    """Whether a budget keeps an item out."""
+    row = side.rows.get(item)
+    return row is not None and row.rule is not None and row.rule.code == BUDGET
 
 
 def _tokens(side: Side, name: str) -> int:

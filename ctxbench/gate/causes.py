@@ -201,7 +201,7 @@ class _Explaining:
     def _case(self, n: int, state: tuple[bool, ...]) -> Case:
         own, rivals, cut = state
         look = self.looks[n]
-        differ = any(one.path.endswith(".topK") for one in self.compared.altered.cutting)
+        differ = any(one.parameter == "topK" for one in self.compared.altered.cutting)
         side = look.after if (cut if differ else rivals) else look.before  # how many chunks count, or who has them
         row = look.after.rows.get(look.item) if own else self._row_before(look)
         there = side.rows.get(look.item)
@@ -260,9 +260,9 @@ class _Explaining:
         new_bars = [replace(case, bar=new.bar) for case, new in zip(there, here, strict=True)]
         likely: dict[int, tuple[int, int]] = {}
         for place, one in enumerate(settings):
-            topk = one.path.endswith(".topK")
-            back = kept(with_setting(after, before, one.path), old_bars if topk else here)
-            forth = kept(with_setting(before, after, one.path), new_bars if topk else there)
+            topk = one.parameter == "topK"
+            back = kept(with_setting(after, before, one), old_bars if topk else here)
+            forth = kept(with_setting(before, after, one), new_bars if topk else there)
             for n, restored, done in zip(numbers, back, forth, strict=True):
                 lost = self.looks[n].change.lost
                 points = (restored is lost) * 2 + (done is not lost)

@@ -187,7 +187,7 @@ class _Query:
             head_score=self.head.score.get(item),
             base_rank=self.base.rank(item, base_place, self.sides.old),
             head_rank=self.head.rank(item, head_place, {}),
-            rule="" if out is None else out.rule,
+            rule=None if out is None else out.rule,
             missed_by=side.missed_by(item),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from ctxbench.core.items import Item
 from ctxbench.gate.altered import NONE
 from ctxbench.gate.cause_of import done_to
 from ctxbench.gate.described import FlatStep
-from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.replay import CHUNK_RULE
+from ctxbench.gate.model import Cause, CauseKind, Change, Mend
+from ctxbench.gate.replay import Row
 from ctxbench.gate.sides import Compared, Side
 from ctxbench.sources import rows as sources
 from ctxbench.sources.catalogs import read_item
@@ -37,33 +38,39 @@ _UNDONE = {
     "disabled": "enable {} again",
 }
 _SIZES = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
-FOUND_BY = "say again what it may have been found by: "  # in front of a sentence that someone wrote, in quotes
 
 
-def mended(change: Change, cause: Cause, compared: Compared) -> str:
-    """One phrase for a lost required item; empty for every other change, and where nothing can be said."""
+def mended(change: Change, cause: Cause, compared: Compared) -> Mend:
+    """Of a lost required item; nothing for every other change, and where nothing can be said."""
     if not (change.lost and change.required):
-        return ""
+        return Mend()
     item = compared.name(change.item)
     if cause.kind == CauseKind.GONE:
         back = f"enable {item} again" if item in compared.head.disabled else f"put {item} back"
         back += " into a scope" if item in compared.head.items else ""
-        return f"{back}, or if another item took its place, label that with `ctxbench data rebase`"
+        return Mend(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
     if cause.kind == CauseKind.RENAMED:
-        return f"give {item} its old name back, or say in its description what that said: names are searched"
+        return Mend(f"give {item} its old name back, or say in its description what that said: names are searched")
     if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
+        back = f"take the edit of {item} back"
         lost = lost_words(change, compared)
-        other = f"{FOUND_BY}{lost}" if lost else _wider(change, compared)
-        return f"take the edit of {item} back{f', or {other}' if other else ''}"
+        if lost:
+            return Mend(back, quoted=f"say again what it may have been found by: {lost}")
+        return _or(f"{back}, or", _wider(change, compared)) or Mend(back)
     if cause.kind == CauseKind.CROWDED:
-        return _apart(change, cause, compared) or _wider(change, compared) or _undone(cause, compared)
+        return _apart(change, cause, compared) or _wider(change, compared) or Mend(_undone(cause, compared))
     if cause.kind == CauseKind.PARAMETER:
-        return _back(cause, compared)
+        return Mend(_back(cause, compared))
     if cause.kind == CauseKind.MODEL:
-        return "tune the cut for the new model (`ctxbench tune`), or keep the old one"
+        return Mend("tune the cut for the new model (`ctxbench tune`), or keep the old one")
     if cause.kind == CauseKind.UNKNOWN and not compared.altered:
-        return "ask more than once (`repeats` in the gate file)"
+        return Mend("ask more than once (`repeats` in the gate file)")
     return _wider(change, compared)
+
+
+def _or(said: str, other: Mend) -> Mend:
+    """Another way behind what is said; nothing where there is no other."""
+    return replace(other, phrase=f"{said} {other.phrase}") if other else other
 
 
 def lost_words(change: Change, compared: Compared) -> str:
@@ -105,20 +112,19 @@ def _item(fields: Mapping[str, Any]) -> Item | None:
     return read_item(sources.Row(fields, [], Path(), 0))
 
 
-def _apart(change: Change, cause: Cause, compared: Compared) -> str:
+def _apart(change: Change, cause: Cause, compared: Compared) -> Mend:
     """Names the items in front that the request scores nearly as this one, where scores are similarities."""
     if compared.weighs_the_catalog:
-        return ""
+        return Mend()
     _, after = compared.sides(change.query)
     item = compared.name(change.item)
     alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _ALIKE]
     if not alike:
-        return ""
+        return Mend()
     alike.sort(key=lambda name: (abs(after.score(name) - after.score(item)), name))
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     said = f"say in its text what tells {item} from {alike[0]}{more}, or merge them"
-    wider = _wider(change, compared)
-    return f"{said}; or {wider}" if wider else said
+    return _or(f"{said}; or", _wider(change, compared)) or Mend(said)
 
 
 def _undone(cause: Cause, compared: Compared) -> str:
@@ -141,24 +147,24 @@ def _back(cause: Cause, compared: Compared) -> str:
     return " and ".join(said)
 
 
-def _wider(change: Change, compared: Compared) -> str:
+def _wider(change: Change, compared: Compared) -> Mend:
     """The parameter of the cut that keeps it out, with the value at which it would not."""
     _, after = compared.sides(change.query)
     item = compared.name(change.item)
     row = after.rows.get(item)
-    step = cut_of(compared, row.rule if row is not None else "")
-    if row is None or row.score is None or step is None or row.rule.startswith(CHUNK_RULE):
-        return ""
+    step = None if row is None else cut_of(compared, row)
+    if row is None or row.score is None or step is None or row.beyond_chunks:
+        return Mend()
     if (size := _SIZES.get(step.name)) is not None:
-        return f"raise {called(size, step, compared)} to {place_of(item, after, step)}"
+        return Mend(f"raise {called(size, step, compared)} to", place_of(item, after, step))
     best = max((after.score(one) for one in after.found), default=0.0)
     if step.name == "margin" and step.values.get("of") == "ratio" and best > 0:
-        return f"raise {called('margin', step, compared)} to {_up((best - row.score) / best)}"
+        return Mend(f"raise {called('margin', step, compared)} to", _up((best - row.score) / best))
     if step.name == "margin" and step.values.get("of") == "difference":
-        return f"raise {called('margin', step, compared)} to {_up(best - row.score)}"
+        return Mend(f"raise {called('margin', step, compared)} to", _up(best - row.score))
     if step.name == "at_least":
-        return f"lower {called('threshold', step, compared)} to {_down(row.score)}"
-    return ""
+        return Mend(f"lower {called('threshold', step, compared)} to", _down(row.score), lower=True)
+    return Mend()
 
 
 def place_of(item: str, side: Side, step: FlatStep) -> int:
@@ -171,17 +177,18 @@ def place_of(item: str, side: Side, step: FlatStep) -> int:
     rows = [
         row
         for name, row in side.found.items()
-        if name != item and row.type in step.types and (not row.rule or row.rule == rule)
+        if name != item and row.type in step.types and (row.rule is None or row.rule == rule)
     ]
     own = (-score, side.rows[item].place)
     return 1 + sum((-side.score(row.id), row.place) < own for row in rows)
 
 
-def cut_of(compared: Compared, rule: str) -> FlatStep | None:
-    """The step of the head whose rule this is: the one whose parameters the rule names, with their values."""
+def cut_of(compared: Compared, row: Row) -> FlatStep | None:
+    """The step of the head that keeps an item out: the one that weighs its type and has what the rule was held to."""
+    held = () if row.rule is None else row.rule.values
     for step in compared.steps[1] or ():
-        named = [f"{name}={_plain(value)}" for name, value in step.values.items() if _number(value)]
-        if rule and step.kind in ("cut", "fit") and any(_says(rule, one) for one in named):
+        suits = step.kind in ("cut", "fit") and row.type in step.types
+        if suits and any(name in step.values and step.values[name] == value for name, value in held):
             return step
     return None
 
@@ -193,23 +200,9 @@ def called(name: str, step: FlatStep, compared: Compared) -> str:
     return min(alike, key=lambda own: (len(own), own), default=f"{step.path}.{name}")
 
 
-def _says(rule: str, text: str) -> bool:
-    """Whether a rule names a parameter with this value, and not one that begins like it."""
-    behind = rule.partition(text)
-    return bool(behind[1]) and not (behind[2][:1].isdigit() or behind[2][:2].strip(".").isdigit())
+def _up(value: float) -> float:
+    return round(int(value * 1000) / 1000 + 0.001, 3)
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _plain(value: float) -> str:
-    return f"{value:g}"
-
-
-def _up(value: float) -> str:
-    return f"{int(value * 1000) / 1000 + 0.001:g}"
-
-
-def _down(value: float) -> str:
-    return f"{int(value * 1000) / 1000 - (0.001 if value < 0 else 0):g}"
+def _down(value: float) -> float:
+    return round(int(value * 1000) / 1000 - (0.001 if value < 0 else 0), 3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.core.rules import Rule
 
 
 class Verdict(StrEnum):
@@ -46,11 +47,39 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
+        way: how subjects that crowd out or make room were in the way, a key of `cause_of.WAYS`; empty for other kinds,
+            and where subjects are not named.
     """
 
     kind: CauseKind
     subjects: tuple[str, ...] = ()
     detail: str = ""
+    way: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """What would mend a loss; false where nothing can be said. Written as text, it is one phrase for a person.
+
+    Attributes:
+        phrase: the phrase, up to the amount and to what is quoted.
+        amount: to which the phrase raises or lowers a setting; None where it does neither.
+        lower: whether it lowers it.
+        quoted: another way, which quotes what someone wrote; empty where there is none.
+    """
+
+    phrase: str = ""
+    amount: float | None = None
+    lower: bool = False
+    quoted: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.phrase)
+
+    def __str__(self) -> str:
+        amount = f"{self.amount:g}" if isinstance(self.amount, float) else self.amount
+        told = self.phrase if amount is None else f"{self.phrase} {amount}"
+        return f"{told}, or {self.quoted}" if self.quoted else told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +92,11 @@ class Change:
         required: whether the query needs it and no alternative of it stands in.
         base_score, head_score: None where it has none on that side.
         base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
-        rule: the rule that keeps it out on the side where it is out; empty where it is no candidate there.
+        rule: the rule that keeps it out on the side where it is out; None where it is no candidate there.
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
             None where either has no score. 0 where not the score keeps it out.
         cause: why.
-        mend: what would bring a lost required item back: one phrase; empty where nothing can be said.
+        mend: what would bring a lost required item back.
     """
 
     query: str
@@ -79,9 +108,9 @@ class Change:
     head_score: float | None = None
     base_rank: int | None = None
     head_rank: int | None = None
-    rule: str = ""
+    rule: Rule | None = None
     missed_by: float | None = None
-    mend: str = ""
+    mend: Mend = Mend()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +162,7 @@ class CauseGroup:
         tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
             queries.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
-        mend: what would mend most of it; empty where nothing can be said.
+        mend: what would mend most of it.
     """
 
     cause: Cause
@@ -142,7 +171,7 @@ class CauseGroup:
     others: int
     tokens: int
     queries: tuple[str, ...]
-    mend: str = ""
+    mend: Mend = Mend()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +242,7 @@ class PinFailure:
         about: what it is about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no
             answer.
         cause: why the item went out or came in; None where it did not, or it is about no item.
-        mend: what would bring back an item that went out: one phrase; empty where nothing can be said.
+        mend: what would bring back an item that went out.
     """
 
     pin: str
@@ -222,7 +251,7 @@ class PinFailure:
     message: str
     about: str = ""
     cause: Cause | None = None
-    mend: str = ""
+    mend: Mend = Mend()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ctxbench.gate.altered import what_changed
 from ctxbench.gate.mending import mended
-from ctxbench.gate.model import Cause, Change, PinFailure
+from ctxbench.gate.model import Cause, Change, Mend, PinFailure
 from ctxbench.gate.pins import ITEMS, TOKENS, broken
 from ctxbench.gate.settings import Pin
 from ctxbench.gate.sides import Compared
@@ -81,7 +81,7 @@ class _Explaining:
             one,
             message=said,
             cause=None if change is None else change.cause,
-            mend="" if change is None else self._mend(change),
+            mend=Mend() if change is None else self._mend(change),
         )
 
     def _renamed(self, one: PinFailure) -> Iterator[str]:
@@ -121,7 +121,7 @@ class _Explaining:
         """That of the item which it is about, if there is one."""
         return self.changes.get(one.query, {}).get(self.renamed.get(one.about, one.about))
 
-    def _mend(self, change: Change) -> str:
+    def _mend(self, change: Change) -> Mend:
         """A pinned item is wanted back, whether or not it is labelled."""
         return mended(replace(change, required=True), change.cause, self.compared)
 

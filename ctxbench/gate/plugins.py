@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ctxbench.core.described import pipelines_in
 from ctxbench.core.errors import CtxbenchError, SelectorError
 from ctxbench.selectors.foreign import EndedError, confined, exit_held
 
 
 def foreign_steps(description: Any) -> tuple[str, ...]:
     """Module and class of every step that is not of ctxbench, sorted, from what a selector says of itself."""
-    return tuple(sorted({code.partition(" ")[0] for code in _codes(description)}))
-
-
-def _codes(description: Any) -> Iterator[str]:
-    if isinstance(description, Mapping):
-        code = description.get("code")
-        if "step" in description and isinstance(code, str):
-            yield code
-        description = list(description.values())
-    if isinstance(description, list | tuple):
-        for one in description:
-            yield from _codes(one)
+    codes = [step.about.get("code") for pipeline in pipelines_in(description) for step in pipeline.steps()]
+    return tuple(sorted({code.partition(" ")[0] for code in codes if isinstance(code, str)}))
 
 
 @contextlib.contextmanager

@@ -18,11 +18,13 @@ from ctxbench.core import registry
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, place_among
 from ctxbench.core.errors import UserError
+from ctxbench.core.rules import Rule
+from ctxbench.gate.altered import ORDER, Setting
 from ctxbench.gate.described import FlatStep
+from ctxbench.steps.cut import TOP_K
 
 REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")
 _ORIGINS = {"session": Origin.SESSION, "search": Origin.SEARCH, "expansion": Origin.EXPANSION}
-CHUNK_RULE = "its best chunk is not among"  # how the rule begins of what has no chunk among the best topK
 _FAR = 1 << 40  # the place of a chunk beyond every topK
 
 
@@ -37,7 +39,7 @@ class Row:
         origin: `session`, `search` or `expansion`.
         chunk: of the request that it was found by; -1 = none is known.
         tokens: of its prompt text.
-        rule: what keeps it out; empty = it is offered.
+        rule: what keeps it out; None = it is offered.
     """
 
     id: str
@@ -46,7 +48,12 @@ class Row:
     origin: str = "search"
     chunk: int = -1
     tokens: int = 0
-    rule: str = ""
+    rule: Rule | None = None
+
+    @property
+    def beyond_chunks(self) -> bool:
+        """Whether it is out for having no chunk among the best topK."""
+        return self.rule is not None and self.rule.code == TOP_K
 
     @property
     def type(self) -> str:
@@ -133,7 +140,7 @@ def _table(n: int, rows: Sequence[tuple[int, Row]], bars: Any) -> tuple[Candidat
     )
     found = table.ranked
     place = place_among(table, found)  # an item's best chunk has as many chunks before it as items, or more
-    tied = np.array([row.rule.startswith(CHUNK_RULE) for _, row in rows])[table.item]
+    tied = np.array([row.beyond_chunks for _, row in rows])[table.item]
     bar = bars[table.request]
     beyond = found & ((table.score < bar) | (tied & (table.score == bar)))
     return table.reordered(chunk_rank=np.where(beyond, _FAR, place)), np.array([row.type for _, row in rows])
@@ -149,19 +156,20 @@ def _refined(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> 
     return concatenated([part, table.taken(~own)])
 
 
-def with_setting(steps: Sequence[FlatStep], other: Sequence[FlatStep], path: str) -> tuple[FlatStep, ...]:
+def with_setting(steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: Setting) -> tuple[FlatStep, ...]:
     """Steps with one setting as the other side has it: a parameter, or a step that is there or not.
 
     Args:
         steps: changed.
         other: where the setting is taken from.
-        path: of a `altered.Setting`; the order of steps is `refine`.
+        setting: which one.
     """
-    if path == "refine":
+    if setting.path == ORDER:
         order = {one.path: place for place, one in enumerate(other)}
         return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
     theirs = {one.path: one for one in other}
     ours = {one.path for one in steps}
+    path, name = setting.step, setting.parameter
     if path in theirs and path not in ours:
         order = {one.path: place for place, one in enumerate(other)}
         behind = [n for n, one in enumerate(steps) if order.get(one.path, -1) > order[path]]
@@ -169,12 +177,10 @@ def with_setting(steps: Sequence[FlatStep], other: Sequence[FlatStep], path: str
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
         return tuple(one for one in steps if one.path != path)
-    step_path, _, name = path.rpartition(".")
     out = []
     for one in steps:
-        if one.path == step_path and step_path in theirs and name in theirs[step_path].values:
-            values = {**one.values, name: theirs[step_path].values[name]}
-            one = _valid(one, values)
+        if one.path == path and path in theirs and name in theirs[path].values:
+            one = _valid(one, {**one.values, name: theirs[path].values[name]})
         out.append(one)
     return tuple(out)
 
@@ -185,11 +191,4 @@ def _valid(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
         registry.build(step.kind, step.name, values)
     except UserError:
         return step
-    return FlatStep(
-        path=step.path,
-        kind=step.kind,
-        name=step.name,
-        types=step.types,
-        values=json.loads(json.dumps(values)),
-        source=step.source,
-    )
+    return replace(step, values=json.loads(json.dumps(values)))

@@ -15,7 +15,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.altered import Altered
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.described import FlatStep, flat_steps
-from ctxbench.gate.replay import CHUNK_RULE, Row
+from ctxbench.gate.replay import Row
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers
 
@@ -49,7 +49,7 @@ class Side:
     @cached_property
     def bar(self) -> float:
         """The best score of what has no chunk among the best topK."""
-        beyond = [name for name, row in self.found.items() if row.rule.startswith(CHUNK_RULE)]
+        beyond = [name for name, row in self.found.items() if row.beyond_chunks]
         return max(map(self.score, beyond), default=-math.inf)
 
     def score(self, name: str) -> float:

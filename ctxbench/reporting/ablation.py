@@ -10,7 +10,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Comparison
 from ctxbench.bench.summary import SelectorSummary
 from ctxbench.reporting import wording
-from ctxbench.reporting.steps_text import parameter_values, pipeline_text, stages_of, steps_text
+from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
 from ctxbench.selectors.parameters import shown
 
 _COMPLETE = parse_metric("completeness")
@@ -53,7 +53,7 @@ def change(ablation: Ablation, strategy: str) -> str:
     selectors = ablation.run.manifest["selectors"]
     base, own = (stages_of(selectors[name]["description"]) for name in (ablation.base, strategy))
     stages = (stage for stage in ("analyse", "retrieve", "refine", "format") if base.get(stage) != own.get(stage))
-    return "; ".join(f"{stage} {steps_text(own.get(stage))}" for stage in stages)
+    return "; ".join(f"{stage} {stage_text(own.get(stage))}" for stage in stages)
 
 
 def _conditions(ablation: Ablation) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _datasets(names: Sequence[str], loose: Sequence[str]) -> str:
 def _fitted_here(ablation: Ablation, strategy: str) -> bool:
     """Whether the strategy was fitted on the labels of the very split that it is measured on."""
     asked, described = ablation.run.manifest["experiment"], ablation.run.manifest["selectors"][strategy]["description"]
-    return asked.get("split") != "test" and bool(parameter_values(described, "calibration"))
+    return asked.get("split") != "test" and reads_a_fit(described)
 
 
 def verdict_text(standing: Standing, datasets: int) -> str:

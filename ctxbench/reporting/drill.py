@@ -157,7 +157,7 @@ class _Pairs:
     def of(cls, about: Mapping[str, Any] | None, splits: list[ItemChunking]) -> _Pairs:
         """Read the selector in the manifest, and add what is new to the list."""
         description = {} if about is None or about.get("outside") else about.get("description", {})
-        found = Chunkings.of(description.get("ranking", description).get("pipeline"))
+        found = Chunkings.described(description.get("ranking", description))
         splits += [one for one in found.distinct if one not in splits]
         return cls(found, tuple(splits.index(one) for one in found.distinct))
 
@@ -271,7 +271,7 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
     out = ~table.chosen
     keep |= out & (place_among(table, out) < NEAREST)
     absent = np.setdiff1d(known, code)
-    rules = list(table.rules)
+    rules = ["" if rule is None else str(rule) for rule in table.rules]
     reasons = _absences(part, frame, absent, rules)
     kept = np.flatnonzero(keep)
     request = np.concatenate([table.request[kept], absent // n_items])

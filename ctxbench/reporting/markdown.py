@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.bench.summary import DatasetSummary, RunSummary
+from ctxbench.core.described import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
@@ -38,11 +38,11 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
 
 def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What holds for all figures."""
-    steps = json.dumps(manifest["selectors"])
+    steps = [step for pipeline in pipelines_in(manifest["selectors"]) for step in pipeline.steps()]
     yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
-    for words in dict.fromkeys(map(_words, _bm25_steps(manifest["selectors"]))):
+    for words in dict.fromkeys(_words(step.values) for step in steps if (step.kind, step.name) == ("retrieve", "bm25")):
         yield f"* Words of BM25: {words}."
-    if '"embedder"' in steps:
+    if _holds(manifest["selectors"], "embedder"):
         model = manifest["embedder"]
         yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
     yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
@@ -55,15 +55,11 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield f"* `{wording.named(name)}`: {_said(about)}{f' ({wording.named(values)})' if values else ''}."
 
 
-def _bm25_steps(described: Any) -> Iterator[Mapping[str, Any]]:
-    """Every BM25 step in descriptions, at any depth."""
-    inside: Iterable[Any] = described if isinstance(described, list) else ()
+def _holds(described: Any, key: str) -> bool:
+    """Whether an object with this key stands in what is described, at any depth."""
     if isinstance(described, Mapping):
-        inside = described.values()
-        if described.get("step") == "retrieve:bm25":
-            yield described
-    for one in inside:
-        yield from _bm25_steps(one)
+        return key in described or any(_holds(one, key) for one in described.values())
+    return isinstance(described, list) and any(_holds(one, key) for one in described)
 
 
 def _words(step: Mapping[str, Any]) -> str:

@@ -6,44 +6,54 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ctxbench.bench.equal_tokens import refining
 from ctxbench.core import registry
+from ctxbench.core.described import (
+    AnyStored,
+    StoredAnalyses,
+    StoredDomains,
+    StoredMerge,
+    StoredPipeline,
+    StoredRefine,
+)
 from ctxbench.core.errors import UserError
+
+Stage: TypeAlias = AnyStored | tuple[StoredRefine, ...] | None
 
 
 def pipeline_text(description: Mapping[str, Any]) -> str:
     """The steps of a described pipeline in order; empty for any other selector."""
     stages = stages_of(description)
-    return ", then ".join(steps_text(stages[name]) for name in ("analyse", "retrieve", "refine") if stages.get(name))
+    return ", then ".join(stage_text(stages[name]) for name in ("analyse", "retrieve", "refine") if stages.get(name))
 
 
-def stages_of(description: Mapping[str, Any]) -> dict[str, Any]:
+def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
     """The described stages of a pipeline; none for any other selector."""
-    pipeline = description.get("pipeline", {})
-    return {**pipeline, "refine": refining(pipeline)}
+    pipeline = StoredPipeline.of(description)
+    if pipeline is None:
+        return {"refine": ()}
+    stages = {"analyse": pipeline.analyse, "retrieve": pipeline.retrieve, "format": pipeline.format}
+    return {**stages, "refine": refining(pipeline)}
 
 
-def steps_text(described: Any) -> str:
-    """Described steps as one writes them, without the parameters that have their default."""
-    if isinstance(described, list):
-        return ", ".join(steps_text(one) for one in described) or "nothing"
-    if not isinstance(described, Mapping):
-        return str(described)
-    if "analyses" in described:
-        return steps_text(described["analyses"])
-    if "sources" in described:
+def stage_text(stage: Stage) -> str:
+    """Steps as one writes them, without the parameters that have their default."""
+    if stage is None:
+        return str(None)
+    if isinstance(stage, tuple):
+        return ", ".join(map(stage_text, stage)) or "nothing"
+    if isinstance(stage, StoredAnalyses):
+        return stage_text(stage.steps)
+    if isinstance(stage, StoredMerge):
         return " beside ".join(
-            steps_text(step) if step["step"].endswith(f":{name}") else f"{name}: {steps_text(step)}"
-            for name, step in described["sources"]
+            stage_text(step) if step.name == name else f"{name}: {stage_text(step)}" for name, step in stage.sources
         )
-    if "domains" in described:
-        return "; ".join(f"{types}: {steps_text(steps)}" for types, steps in described["domains"])
-    kind, _, name = str(described["step"]).partition(":")
-    usual = {"step": described["step"], "version": described["version"], **_defaults(kind, name)}
-    values = {key: value for key, value in described.items() if key not in ("code", "content")}
-    return _written(name, {key: value for key, value in values.items() if key not in usual or usual[key] != value})
+    if isinstance(stage, StoredDomains):
+        return "; ".join(f"{','.join(types)}: {stage_text(steps)}" for types, steps in stage.domains)
+    usual = _defaults(stage.kind, stage.name)
+    return _written(stage.name, {k: value for k, value in stage.values.items() if k not in usual or usual[k] != value})
 
 
 def _written(name: str, values: Mapping[str, Any]) -> str:
@@ -78,11 +88,7 @@ def _defaults(kind: str, name: str) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in made.items()}
 
 
-def parameter_values(described: Any, key: str) -> list[Any]:
-    """All values of a parameter in a description, at any depth, but those that are not set."""
-    if isinstance(described, Mapping):
-        own = [described[key]] if described.get(key) else []
-        return own + [found for value in described.values() for found in parameter_values(value, key)]
-    if isinstance(described, list):
-        return [found for value in described for found in parameter_values(value, key)]
-    return []
+def reads_a_fit(description: Mapping[str, Any]) -> bool:
+    """Whether any step of a described pipeline is given a file of fits."""
+    pipeline = StoredPipeline.of(description)
+    return pipeline is not None and any(step.values.get("calibration") for step in pipeline.steps())

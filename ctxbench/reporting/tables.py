@@ -10,7 +10,7 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.reporting import wording
-from ctxbench.reporting.steps_text import parameter_values, pipeline_text
+from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit
 from ctxbench.selectors.parameters import shown
 
 _SHOWN = ("completeness", "tokens", "total_tokens", "items", "Comp", "wrong_siblings", "abstention")
@@ -159,7 +159,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     described = manifest["selectors"].get(name, {})
     description = described.get("description", {})
     about = str(described.get("about", "")).rstrip(".") or pipeline_text(description)
-    if parameter_values(description, "calibration") and manifest["experiment"].get("split") != "test":
+    if reads_a_fit(description) and manifest["experiment"].get("split") != "test":
         about = f"{about}; {SEEN}"
     values = ", ".join(f"{key} {shown(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing

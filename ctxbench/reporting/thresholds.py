@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ctxbench.bench.equal_tokens import refining
-from ctxbench.core import registry
-from ctxbench.core.errors import UserError
+from ctxbench.core.described import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.stages import Step
 
@@ -25,8 +24,6 @@ QUANTITIES = {
     "expansion": "score of what expansions brought in",
 }
 """What thresholds may be held against, with the title of a chart of it."""
-
-_NO_PARAMETERS = ("step", "version", "code", "content")  # what a description holds beside them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +56,8 @@ def bounds_of(about: Mapping[str, Any]) -> tuple[Bound, ...]:
     Args:
         about: the selector in the manifest.
     """
-    pipeline = None if about.get("outside") else about.get("description", {}).get("pipeline")
-    return _of_steps(refining(pipeline)) if pipeline else ()
+    pipeline = None if about.get("outside") else StoredPipeline.of(about.get("description", {}))
+    return () if pipeline is None else _of_steps(refining(pipeline))
 
 
 def threshold_of(about: Mapping[str, Any]) -> float | None:
@@ -74,37 +71,32 @@ def threshold_of(about: Mapping[str, Any]) -> float | None:
     return None if types else value
 
 
-def _of_steps(steps: Sequence[Mapping[str, Any]]) -> tuple[Bound, ...]:
+def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
     found: list[Bound] = []
     for step in steps:
-        found += _of_domains(step["domains"]) if step.get("step") == "by_domain" else _of_step(step)
+        found += _of_domains(step.domains) if isinstance(step, StoredDomains) else _of_step(step)
     return tuple(dict.fromkeys(found))
 
 
-def _of_step(step: Mapping[str, Any]) -> list[Bound]:
-    kind, _, name = str(step.get("step", "")).partition(":")
-    if kind not in registry.REFINE_KINDS:
+def _of_step(step: StoredStep) -> list[Bound]:
+    call = step.made()
+    if call is None:  # a plugin that is not here, or that has other parameters by now
         return []
-    try:
-        call = registry.build(kind, name, {key: value for key, value in step.items() if key not in _NO_PARAMETERS})
-    except UserError:  # a plugin that is not here, or that has other parameters by now
-        return []
-    made = Step(kind, name, call)
+    made = Step(step.kind, step.name, call)
     thresholds: Mapping[str, Mapping[str, float]] = made.says("thresholds")
     floor = int(made.says("floor"))
     return [
-        Bound(quantity=quantity, label=label, setting=float(step.get(label, value)), value=value, floor=floor)
+        Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
         for quantity, values in thresholds.items()
         for label, value in values.items()
     ]
 
 
-def _of_domains(domains: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[Bound]:
+def _of_domains(domains: Sequence[tuple[tuple[str, ...], Sequence[StoredRefine]]]) -> list[Bound]:
     """The thresholds of each domain, held against its types; once for all items where every domain has it."""
     left = list(ITEM_TYPES)
     parts: list[tuple[tuple[str, ...], tuple[Bound, ...]]] = []
-    for key, steps in domains:
-        named = [part.strip() for part in key.split(",")]
+    for named, steps in domains:
         types = tuple(one for one in left if one in named or "*" in named)
         left = [one for one in left if one not in types]
         parts.append((types, _of_steps(steps)))

@@ -16,9 +16,8 @@ from ctxbench.core.errors import SelectorError, suggest
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import session_rows
 from ctxbench.core.requests import Batch
+from ctxbench.core.rules import NOT_CHOSEN, Rule
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, Reply, quoted
-
-NOT_CHOSEN = "ranked by the selector, not chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +280,7 @@ def table(batch: Batch, answers: Mapping[int, Answer]) -> Candidates:
     score = np.array([score for _, answer in rows for score in _scores(answer)], dtype=np.float64)
     left = np.array([position not in answer.chosen for _, answer in rows for position in answer.item], dtype=np.int64)
     found = Candidates.build(len(batch), request, item, score=score, out=left)
-    return concatenated([session_rows(batch), replace(found, rules=("", NOT_CHOSEN))])
+    return concatenated([session_rows(batch), replace(found, rules=(None, Rule.of(NOT_CHOSEN)))])
 
 
 def _scores(answer: Answer) -> Sequence[float]:

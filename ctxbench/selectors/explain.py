@@ -175,7 +175,7 @@ class _Explainer:
         self._catalog = catalog
         self._chunks = chunks
         self._table = table
-        self._chunkings = Chunkings.of(pipeline.describe())
+        self._chunkings = Chunkings.of(pipeline)
         self._tokens = resources.tokens(catalog).tolist()
         self._probability = table.columns.get(PROBABILITY, np.full(len(table), np.nan)).tolist()
         self._row = {item: row for row, item in enumerate(table.item.tolist())}

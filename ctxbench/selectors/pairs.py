@@ -1,8 +1,8 @@
-"""The texts of winning pairs: which chunking the ordinals of a table count in, read off a pipeline's description."""
+"""The texts of winning pairs: which chunking the ordinals of a table count in, as the steps of a pipeline say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,10 @@ import numpy as np
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates
+from ctxbench.core.described import StoredMerge, StoredPipeline, single_steps
 from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import ByDomain, Merge, Step
 
 
 @dataclass(frozen=True)
@@ -28,16 +31,30 @@ class Chunkings:
     expansion: ItemChunking = DOCUMENTS
 
     @classmethod
-    def of(cls, pipeline: Mapping[str, Any] | None) -> Chunkings:
-        """Read a pipeline's description; None stands for a selector that is none of ours, which tells no pairs."""
-        if pipeline is None:
+    def of(cls, pipeline: Pipeline) -> Chunkings:
+        """Ask the steps of a pipeline."""
+        retrieve = pipeline.retrieve
+        sources = retrieve.sources if isinstance(retrieve, Merge) else {"": retrieve}
+        expansions = (step.chunking for step in _single(pipeline.refine) if step.expands)
+        return cls._told({name: step.chunking for name, step in sources.items()}, expansions)
+
+    @classmethod
+    def described(cls, description: Mapping[str, Any]) -> Chunkings:
+        """Read what a selector says of itself; one that is none of ours tells no pairs."""
+        pipeline = StoredPipeline.of(description)
+        if pipeline is None or pipeline.retrieve is None:
             return cls({"": DOCUMENTS})
-        retrieve = pipeline["retrieve"]
-        steps = retrieve["sources"] if retrieve["step"] == "merge" else [["", retrieve]]
-        said = {name: ItemChunking.described(step) for name, step in steps}
-        sources = {name: one for name, one in said.items() if one is not None} or {"": DOCUMENTS}
-        expansions = (ItemChunking.described(step) for step in _expansions(pipeline["refine"]))
-        return cls(sources, next((one for one in expansions if one is not None), DOCUMENTS))
+        retrieve = pipeline.retrieve
+        sources = dict(retrieve.sources) if isinstance(retrieve, StoredMerge) else {"": retrieve}
+        steps = (one for stage in pipeline.refine for one in single_steps(stage) if one.kind == "expand")
+        said = {name: ItemChunking.described(step.values) for name, step in sources.items()}
+        return cls._told(said, (ItemChunking.described(step.values) for step in steps))
+
+    @classmethod
+    def _told(cls, sources: Mapping[str, ItemChunking | None], expansions: Iterable[ItemChunking | None]) -> Chunkings:
+        """What steps say; None of one that does not split items."""
+        said = {name: one for name, one in sources.items() if one is not None} or {"": DOCUMENTS}
+        return cls(said, next((one for one in expansions if one is not None), DOCUMENTS))
 
     @property
     def distinct(self) -> tuple[ItemChunking, ...]:
@@ -80,10 +97,11 @@ class Chunkings:
         )
 
 
-def _expansions(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The described expand steps, those inside `by_domain` as well."""
+def _single(steps: Iterable[Step | ByDomain]) -> Iterator[Step]:
+    """The refining steps, those inside `by_domain` as well."""
     for step in steps:
-        if step["step"].startswith("expand:"):
+        if isinstance(step, ByDomain):
+            for own in step.domains.values():
+                yield from _single(own)
+        else:
             yield step
-        for _, own in step.get("domains", ()) if step["step"] == "by_domain" else ():
-            yield from _expansions(own)

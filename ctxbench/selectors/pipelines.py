@@ -13,6 +13,7 @@ from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
+from ctxbench.core.rules import AS_MANY_AS, Rule
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.base import Answers, Selector
 
@@ -113,7 +114,7 @@ class AsManyAs:
                 f"{batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave `like` out"
             )
         beyond = found & (place_among(table, found) >= sizes[table.request])
-        table = table.marked(beyond, f"beyond as many items as {self.like.name} offers")
+        table = table.marked(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
         errors = {**errors, **answers.errors}
         answered = ~np.isin(table.request, list(errors))
         return replace(answers, candidates=table.taken(answered | ~found), errors=errors)

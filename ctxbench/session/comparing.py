@@ -139,7 +139,7 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> Compariso
         raise context.failure
     before = {one.key.id: (one.mode, one.score) for one in exchange.context}
     now = {one.id: (one.mode, one.score) for one in context.selection.chosen}
-    rules = {one.id: one.rule for one in context.selection.left_out}
+    rules = {one.id: str(one.rule) for one in context.selection.left_out}
     return Comparison(
         came=tuple(Change(id=id_, before=None, now=at) for id_, at in now.items() if id_ not in before),
         went=tuple(

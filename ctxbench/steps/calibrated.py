@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -14,6 +14,7 @@ from ctxbench.core.candidates import Candidates, place_among, rescored
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import families_of, feature_rows, resources_of
@@ -146,6 +147,10 @@ class AtLeast(Strategy):
     threshold: float = 0.5
     at_least: int = 0
     at_most: int | None = None
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "threshold": "its score is below threshold={threshold:g}",
+        "first_at_most": "beyond the first at_most={at_most}",
+    }
 
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
@@ -174,10 +179,10 @@ class AtLeast(Strategy):
         alive = candidates.chosen & candidates.ranked
         place = place_among(candidates, alive)
         low = alive & (candidates.score < self.threshold) & (place >= self.at_least)
-        table = candidates.marked(low, f"its score is below threshold={self.threshold:g}")
+        table = candidates.marked(low, Rule.of("threshold", threshold=self.threshold))
         if self.at_most is None:
             return table
-        return table.marked(alive & ~low & (place >= self.at_most), f"beyond the first at_most={self.at_most}")
+        return table.marked(alive & ~low & (place >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
 
 
 @dataclass(frozen=True)
@@ -199,6 +204,9 @@ class Abstain(_FromFile):
     calibration: str
     threshold: float = 0.5
     calibrated: ClassVar[str] = ABSTENTION
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "abstain": "that anything is needed has a probability of {probability:.2f}, below threshold={threshold:g}"
+    }
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
     def __post_init__(self) -> None:
@@ -234,8 +242,7 @@ class Abstain(_FromFile):
         table = candidates
         for value in np.unique(shown[silent]).tolist():
             rows = (silent & (shown == value))[candidates.request]
-            rule = f"that anything is needed has a probability of {value:.2f}, below threshold={self.threshold:g}"
-            table = table.marked(rows, rule)
+            table = table.marked(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
         return table
 
 

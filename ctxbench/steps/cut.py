@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,8 +13,11 @@ from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
+
+TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among the best topK
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,11 @@ class Standard(Strategy):
     topK: int = 20
     topN: int = 5
     includeScore: float = 0.7
+    rule_words: ClassVar[Mapping[str, str]] = {
+        TOP_K: "its best chunk is not among the best topK={topK} chunks",
+        "positive": "its score is not above 0",
+        "topN": "beyond the first topN={topN} and its score is below includeScore={includeScore:g}",
+    }
 
     def __post_init__(self) -> None:
         for name in ("topK", "topN"):
@@ -57,18 +67,13 @@ class Standard(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what the three rules keep out, in that order."""
         found = candidates.ranked
-        table = candidates.marked(
-            found & (candidates.chunk_rank >= self.topK),
-            f"its best chunk is not among the best topK={self.topK} chunks",
-        )
-        table = table.marked(found & (candidates.score <= 0), "its score is not above 0")
+        table = candidates.marked(found & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
+        table = table.marked(found & (candidates.score <= 0), Rule.of("positive"))
         alive = found & table.chosen
         high = _count(table, alive & (table.score >= self.includeScore))
         length = offered_length(_count(table, alive), high, self.topN)
         beyond = alive & (place_among(table, alive) >= length[table.request])
-        return table.marked(
-            beyond, f"beyond the first topN={self.topN} and its score is below includeScore={self.includeScore:g}"
-        )
+        return table.marked(beyond, Rule.of("topN", topN=self.topN, includeScore=self.includeScore))
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ class First(Strategy):
     """
 
     n: int = 5
+    rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
 
     def __post_init__(self) -> None:
         if self.n < 0:
@@ -139,4 +145,4 @@ class First(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the first n."""
         alive = candidates.chosen & candidates.ranked
-        return candidates.marked(alive & (place_among(candidates, alive) >= self.n), f"beyond the first n={self.n}")
+        return candidates.marked(alive & (place_among(candidates, alive) >= self.n), Rule.of("first", n=self.n))

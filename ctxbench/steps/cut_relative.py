@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 
@@ -37,6 +39,11 @@ class Margin(Strategy):
     of: Literal["difference", "ratio"] = "difference"
     at_least: int = 0
     at_most: int = 20
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "margin": "more than margin={margin:g} below the best",
+        "margin_share": "more than margin={margin:g} of its score below the best",
+        "at_most": "beyond at_most={at_most}",
+    }
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.margin) and self.margin >= 0):
@@ -68,8 +75,7 @@ class Margin(Strategy):
         found = np.isfinite(scores)
         best = np.where(found[:, :1], scores[:, :1], 0.0)
         within = (fallen(np.where(found, scores, best), best, self.of) <= self.margin).sum(axis=1, where=found)
-        share = " of its score" if self.of == "ratio" else ""
-        rule = f"more than margin={self.margin:g}{share} below the best"
+        rule = Rule.of("margin_share" if self.of == "ratio" else "margin", margin=self.margin)
         return _cut(candidates, np.maximum(within, self.at_least), rule, at_most=self.at_most)
 
 
@@ -111,6 +117,10 @@ class Gap(Strategy):
 
     at_least: int = 1
     at_most: int = 10
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "gap": "below the largest gap of scores",
+        "at_most": "beyond at_most={at_most}",
+    }
 
     def __post_init__(self) -> None:
         _check_sizes(self.at_least, self.at_most, lowest=1)
@@ -131,7 +141,7 @@ class Gap(Strategy):
         fallen[:, : self.at_least - 1] = -np.inf
         there = fallen.max(axis=1) > 0
         length = np.where(there, fallen.argmax(axis=1) + 1, found)
-        return _cut(candidates, length, "below the largest gap of scores", at_most=self.at_most)
+        return _cut(candidates, length, Rule.of("gap"), at_most=self.at_most)
 
 
 def _check_sizes(at_least: int, at_most: int, *, lowest: int) -> None:
@@ -150,9 +160,9 @@ def _scores(table: Candidates) -> FloatArray:
     return out
 
 
-def _cut(table: Candidates, length: IntArray, rule: str, *, at_most: int) -> Candidates:
+def _cut(table: Candidates, length: IntArray, rule: Rule, *, at_most: int) -> Candidates:
     """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
     alive = table.chosen & table.ranked
     place = place_among(table, alive)
     cut = table.marked(alive & (place >= length[table.request]), rule)
-    return cut.marked(alive & (place >= at_most), f"beyond at_most={at_most}")
+    return cut.marked(alive & (place >= at_most), Rule.of("at_most", at_most=at_most))

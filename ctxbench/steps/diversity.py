@@ -16,6 +16,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
+from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import dense_index
@@ -45,6 +46,9 @@ class Mmr(Strategy):
     chunks: str | Mapping[str, Any] = "paragraphs"
     split_tools: bool = False
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "mmr": "not among the n={n} picked for relevance and diversity (relevance={relevance:g})"
+    }
 
     def __post_init__(self) -> None:
         if self.n < 0:
@@ -82,8 +86,7 @@ class Mmr(Strategy):
                 mine = rows[start:end]
                 kept = picked(candidates.score[mine], vectors[start:end], n=self.n, relevance=self.relevance)
                 out[mine[kept]] = False
-        rule = f"not among the n={self.n} picked for relevance and diversity (relevance={self.relevance:g})"
-        return candidates.marked(out, rule)
+        return candidates.marked(out, Rule.of("mmr", n=self.n, relevance=self.relevance))
 
     def _vectors(self, query: Query, table: Candidates, rows: IntArray, resources: Resources) -> FloatArray:
         """The unit vector that stands for the item of each row, shape (n_rows, n_dimensions)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +12,11 @@ from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
+
+BUDGET = "budget"  # the code of the rule that keeps out what does not fit
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Budget(Strategy):
     skip: bool = False
     session: bool = False
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    rule_words: ClassVar[Mapping[str, str]] = {BUDGET: "beyond the budget of tokens={tokens}"}
 
     def __post_init__(self) -> None:
         if self.tokens < 0:
@@ -50,7 +55,7 @@ class Budget(Strategy):
             np.subtract.at(left, candidates.request[held], cost[held])
         rows = candidates.chosen & ~held
         fits = _first_fit(candidates, rows, cost, left) if self.skip else _prefix(candidates, rows, cost, left)
-        return candidates.marked(rows & ~fits, f"beyond the budget of tokens={self.tokens}")
+        return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:

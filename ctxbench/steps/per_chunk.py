@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 
@@ -38,6 +40,9 @@ class PerChunk(Strategy):
     above: float = 0.0
     displace: bool = False
     promotes: ClassVar[bool] = True
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "displaced": "displaced by items that bring each query chunk to minimum={minimum}"
+    }
 
     def __post_init__(self) -> None:
         if self.minimum < 0:
@@ -67,8 +72,7 @@ class PerChunk(Strategy):
         promoted &= _rank(candidates, promoted, level) < n[candidates.request]
         last = np.arange(len(candidates), dtype=np.int64)[::-1].copy()
         displaced = spare & (_rank(candidates, spare, last) < n[candidates.request])
-        rule = f"displaced by items that bring each query chunk to minimum={self.minimum}"
-        return candidates.promoted(promoted).marked(displaced, rule)
+        return candidates.promoted(promoted).marked(displaced, Rule.of("displaced", minimum=self.minimum))
 
 
 def _counts(table: Candidates, rows: BoolArray) -> IntArray:

@@ -78,8 +78,8 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
         yield f"an item that the request may not get, or that the session holds, is offered: {_at(table, barred)}"
     if not np.isfinite(table.score[searched]).all():
         yield f"a score is not finite: {_at(table, searched & ~np.isfinite(table.score))}"
-    if table.rules[:1] != ("",) or "" in table.rules[1:] or len(set(table.rules)) < len(table.rules):
-        yield f"rules must be '' and then distinct sentences, got {table.rules}"
+    if table.rules[:1] != (None,) or None in table.rules[1:] or len(set(table.rules)) < len(table.rules):
+        yield f"rules must be None and then distinct rules, got {table.rules}"
     if np.any((table.out < 0) | (table.out >= len(table.rules))):
         yield f"out must be 0 to {len(table.rules) - 1}, an index into rules"
     if not np.isin(table.mode, [int(mode) for mode in Mode]).all() or np.any(table.origin < 0):
@@ -107,7 +107,7 @@ def retrieve_faults(table: Candidates) -> Iterator[str]:
     """What is wrong in a retriever's table beside `table_faults`."""
     if np.any((table.origin != Origin.SEARCH) | ~table.ranked):
         yield "a retriever's rows must have origin SEARCH and its tier; the pipeline adds those of the session"
-    if np.any(table.out != 0) or table.rules != ("",):
+    if np.any(table.out != 0) or table.rules != (None,):
         yield "a retriever marks nothing out; that is for cuts"
 
 
@@ -163,7 +163,7 @@ def prompt_faults(batch: Batch, prompts: Sequence[Prompt]) -> Iterator[str]:
 
 
 def shown(query: Query, table: Candidates, prompts: Sequence[Prompt] | None = None) -> list[dict[str, Any]]:
-    """All that was answered, as JSON by request and to the last bit; rules by their texts, items by their ids."""
+    """All that was answered, as JSON by request and to the last bit; rules by code and values, items by their ids."""
     return [
         {
             "request": request.id,
@@ -200,7 +200,7 @@ def _rows_shown(query: Query, table: Candidates, rows: slice) -> list[dict[str, 
             "item": ids[item],
             "score": score,
             "mode": int(mode),
-            "rule": table.rules[out],
+            "rule": None if (rule := table.rules[out]) is None else rule.as_dict(),
             "via": via[place],
             **{name: values[place] for name, values in {**whole, **columns}.items()},
         }

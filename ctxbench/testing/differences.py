@@ -38,7 +38,7 @@ def shuffled_faults(what: str, one: dict[str, Any], other: dict[str, Any]) -> It
         yield f"{what}: request {one['request']!r} is analysed otherwise"
     if _led_by_ties(one["rows"], other["rows"]):
         return
-    sizes = [[(len(group), group[0]["rule"] if len(group) == 1 else "") for group in side] for side in (left, right)]
+    sizes = [[(len(group), group[0]["rule"] if len(group) == 1 else None) for group in side] for side in (left, right)]
     if sizes[0] != sizes[1]:
         yield f"{what}: request {one['request']!r} has other items in or out, beyond ties"
         return

@@ -23,6 +23,7 @@ from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.requests import Batch
+from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.sampling import asked
 from ctxbench.data.datasets.store import open_dataset
@@ -164,7 +165,7 @@ class World:
 def _first_five(batch: Batch, scores: Sequence[Any], found: Sequence[Any]) -> Candidates:
     """The first five of a ranking are chosen."""
     table = ranked_by(scores, found, depth=100)
-    return concatenated([session_rows(batch), table.marked(table.chunk_rank >= 5, "beyond the first five")])
+    return concatenated([session_rows(batch), table.marked(table.chunk_rank >= 5, Rule.of("first", n=5))])
 
 
 def _tokens(texts: Sequence[str]) -> list[list[str]]:

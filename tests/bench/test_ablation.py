@@ -19,10 +19,11 @@ from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.stats import compare
 from ctxbench.calibrations import read_calibrations
+from ctxbench.core.described import StoredPipeline
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.reporting.ablation import ablation_report, change, verdict_text
 from ctxbench.reporting.overview import overview
-from ctxbench.reporting.steps_text import steps_text
+from ctxbench.reporting.steps_text import stage_text
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "strategies" / "ablations.py"
@@ -212,17 +213,16 @@ def test_what_a_strategy_changes_is_read_off_its_steps(small):
 
 def test_steps_are_written_without_their_defaults():
     cut = {"step": "cut:standard", "version": 1, "topK": 20, "topN": 7, "includeScore": 0.7}
-    assert steps_text([cut]) == "standard (topN 7)"
-    assert (
-        steps_text({"step": "by_domain", "domains": [["tool", [cut]], ["*", []]]})
-        == "tool: standard (topN 7); *: nothing"
-    )
-    assert steps_text({"step": "merge", "sources": [["a", cut], ["standard", cut]]}) == (
-        "a: standard (topN 7) beside standard (topN 7)"
-    )
-    assert steps_text({"step": "cut:gone", "version": 1, "some": {"x": {"y": 1}}, "on": True}) == (
-        "gone (some (x (y 1)), on true)"
-    )
+    domains = {"step": "by_domain", "domains": [["tool", [cut]], ["*", []]]}
+    gone = {"step": "cut:gone", "version": 1, "some": {"x": {"y": 1}}, "on": True}
+    merge = {"step": "merge", "sources": [["a", cut], ["standard", cut]]}
+    told = StoredPipeline.of({"pipeline": {"retrieve": merge, "refine": [cut, domains, gone]}})
+    assert [stage_text(one) for one in (told.refine[:1], *told.refine[1:], told.retrieve)] == [
+        "standard (topN 7)",
+        "tool: standard (topN 7); *: nothing",
+        "gone (some (x (y 1)), on true)",
+        "a: standard (topN 7) beside standard (topN 7)",
+    ]
 
 
 def test_the_page_says_what_it_was_measured_on_and_every_figure(small):

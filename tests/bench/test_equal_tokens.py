@@ -9,6 +9,7 @@ from ctxbench.bench.equal_tokens import LENGTHS, Curve, at_equal_tokens, own_cur
 from ctxbench.bench.evidence import Labels
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates
+from ctxbench.core.described import StoredPipeline
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
@@ -210,7 +211,7 @@ MARGIN = {"step": "cut:margin", "version": 1, "margin": 1.0, "of": "ratio", "at_
 def test_a_base_is_a_search_with_one_standard_cut():
     step = STEP
     assert standard_cut({"pipeline": {"refine": [step]}}) == Standard(topK=9, topN=3, includeScore=0.5)
-    for refine in ([], [step, step], [{**step, "step": "cut:first"}]):
+    for refine in ([], [step, step], [{"step": "cut:first", "version": 1, "n": 9}], [{**step, "topK": -1}]):
         with pytest.raises(ParameterError, match="one standard cut"):
             standard_cut({"pipeline": {"refine": refine}})
     with pytest.raises(ParameterError, match="one standard cut"):
@@ -230,13 +231,17 @@ def test_the_shipped_selector_with_its_margin_off_is_a_base(preset):
         standard_cut({"pipeline": with_margin})
 
 
+def stored(*refine):
+    return StoredPipeline.of({"pipeline": {"refine": list(refine)}})
+
+
 def test_steps_that_are_switched_off_are_no_refining_steps():
     off = {"step": "expand:expansion", "version": 1, "enabled": False}
     on = {**off, "enabled": True}
-    assert refining({"refine": [STEP, MARGIN, off, on]}) == [STEP, on]
+    assert refining(stored(STEP, MARGIN, off, on)) == stored(STEP, on).refine
     domains = {"step": "by_domain", "domains": [["tool", [STEP, MARGIN]], ["*", [MARGIN, STEP, off]]]}
-    assert refining({"refine": [domains]}) == [{**domains, "domains": [["tool", [STEP]], ["*", [MARGIN, STEP]]]}]
-    assert refining({}) == []
+    assert refining(stored(domains)) == stored({**domains, "domains": [["tool", [STEP]], ["*", [MARGIN, STEP]]]}).refine
+    assert refining(stored()) == ()
 
 
 @pytest.mark.parametrize(
@@ -249,9 +254,10 @@ def test_steps_that_are_switched_off_are_no_refining_steps():
     ],
 )
 def test_a_margin_that_may_leave_something_out_is_a_step(change):
-    step = {**MARGIN, **change}
-    assert refining({"refine": [STEP, step]}) == [STEP, step]
+    both = stored(STEP, {**MARGIN, **change})
+    assert refining(both) == both.refine
 
 
 def test_a_margin_alone_is_a_step_also_where_it_is_of_the_whole_score():
-    assert refining({"refine": [MARGIN]}) == [MARGIN], "without a standard cut before it, it leaves out negative scores"
+    alone = stored(MARGIN)
+    assert refining(alone) == alone.refine, "without a standard cut before it, it leaves out negative scores"

@@ -18,12 +18,13 @@ from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.core.rules import Rule
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])
 A, B, C = CATALOG.ids
 
 
-def table(*requests, rules=("", "too low"), **columns):
+def table(*requests, rules=("too low",), **columns):
     """Candidates from lists of (item, score, out) by request."""
     rows = [(row, *entry) for row, request in enumerate(requests) for entry in request]
     made = Candidates.build(
@@ -35,7 +36,7 @@ def table(*requests, rules=("", "too low"), **columns):
     )
     return Candidates(
         start=made.start,
-        rules=rules,
+        rules=(None, *map(Rule, rules)),
         columns={name: np.array(values, dtype=np.float64) for name, values in columns.items()},
         **{name: getattr(made, name) for name in Candidates.row_arrays()},
     )
@@ -162,6 +163,15 @@ def test_a_part_that_is_saved_again_replaces_the_old_one_and_drops_its_slices(tm
     assert folder.has("d", "s", "new")
     assert not folder.has("d", "s", "k")
     assert [path.name for path in (tmp_path / "d").iterdir()] == ["s"]
+
+
+def test_a_run_of_the_format_before_is_read_and_one_before_that_is_not(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write("manifest.json", {"format": 2})
+    assert folder.read("manifest.json") == {"format": 2}
+    folder.write("manifest.json", {"format": 1})
+    with pytest.raises(StorageError, match="has format 1, this version reads 3; run again"):
+        folder.read("manifest.json")
 
 
 def test_saving_a_part_takes_the_manifest_away_which_no_longer_holds(tmp_path):

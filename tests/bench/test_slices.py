@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 import zipfile
 
@@ -11,9 +13,10 @@ import pytest
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.errors import StorageError
+from ctxbench.core.rules import Rule
 
 
-def table(*requests, rules=("", "too low"), **columns):
+def table(*requests, rules=("too low",), **columns):
     """Candidates from lists of (item, score, out) by request."""
     rows = [(row, *entry) for row, request in enumerate(requests) for entry in request]
     made = Candidates.build(
@@ -25,7 +28,7 @@ def table(*requests, rules=("", "too low"), **columns):
     )
     return Candidates(
         start=made.start,
-        rules=rules,
+        rules=(None, *map(Rule, rules)),
         columns={name: np.array(values, dtype=np.float64) for name, values in columns.items()},
         **{name: getattr(made, name) for name in Candidates.row_arrays()},
     )
@@ -124,19 +127,39 @@ def test_a_slice_of_another_shape_is_damaged(tmp_path):
         Slice.from_bytes(path.read_bytes(), path)
 
 
+def test_rules_keep_their_values(tmp_path):
+    cut = table([(0, 0.9, 0), (1, 0.3, 0)], rules=())
+    cut = cut.marked(np.array([False, True]), Rule.of("topN", topN=1, includeScore=0.7))
+    written = some_slice("q1", candidates=cut).to_bytes(timed=False)
+    read = Slice.from_bytes(written, tmp_path / "s.npz")
+    assert read.candidates.rules == cut.rules
+    assert read.to_bytes(timed=False) == written
+
+
+def test_rules_that_were_stored_as_sentences_are_read(tmp_path):
+    with np.load(io.BytesIO(some_slice("q1").to_bytes(timed=False))) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    meta = {**json.loads(arrays["meta"].tobytes()), "rules": ["", "its score is too low"]}
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    read = Slice.from_bytes(stream.getvalue(), tmp_path / "s.npz")
+    assert read.candidates.rules == (None, Rule.of("text", text="its score is too low"))
+
+
 def test_joined_slices_are_one_behind_the_other_and_join_their_rules():
-    first = some_slice("q1", candidates=table([(0, 0.9, 0), (1, 0.5, 1)], rules=("", "low")))
-    second = some_slice("q2", candidates=table([(2, 0.8, 2)], rules=("", "high", "low")), errors={"q2": "x"})
+    first = some_slice("q1", candidates=table([(0, 0.9, 0), (1, 0.5, 1)], rules=("low",)))
+    second = some_slice("q2", candidates=table([(2, 0.8, 2)], rules=("high", "low")), errors={"q2": "x"})
     both = joined_slices([first, second])
     assert both.queries == ("q1", "q2")
     assert both.candidates.start.tolist() == [0, 2, 3]
-    assert [both.candidates.rules[code] for code in both.candidates.out] == ["", "low", "low"]
+    assert [str(both.candidates.rules[code] or "") for code in both.candidates.out] == ["", "low", "low"]
     assert both.errors == {"q2": "x"}
     assert joined_slices([]).queries == ()
 
 
 def test_joining_in_steps_gives_the_same_bytes():
-    slices = [some_slice(f"q{i}", candidates=table([(i % 3, 0.5, 1)], rules=("", f"rule {i % 2}"))) for i in range(4)]
+    slices = [some_slice(f"q{i}", candidates=table([(i % 3, 0.5, 1)], rules=(f"rule {i % 2}",))) for i in range(4)]
     at_once = joined_slices(slices).to_bytes(timed=False)
     in_steps = joined_slices([joined_slices(slices[:2]), joined_slices(slices[2:])]).to_bytes(timed=False)
     assert in_steps == at_once

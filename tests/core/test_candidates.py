@@ -18,6 +18,7 @@ from ctxbench.core.candidates import (
     stacked,
 )
 from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.rules import Rule
 
 PROPERTY = settings(max_examples=80, deadline=None, database=None, derandomize=True)
 NAN = float("nan")
@@ -121,14 +122,14 @@ class TestMarked:
     def test_the_first_rule_that_meets_a_row_stays(self):
         made = table(1, [(0, 0, 0.9), (0, 1, 0.5), (0, 2, 0.1)])
         made = made.marked(np.array([False, False, True]), "one").marked(np.array([False, True, True]), "two")
-        assert made.rules == ("", "one", "two")
+        assert made.rules == (None, Rule("one"), Rule("two"))
         assert made.out.tolist() == [0, 2, 1]
         assert made.chosen.tolist() == [True, False, False]
 
     def test_a_rule_that_is_there_is_used_again(self):
         made = table(1, [(0, 0, 0.9), (0, 1, 0.5)]).marked(np.array([True, False]), "one")
         again = made.marked(np.array([False, True]), "one")
-        assert again.rules == ("", "one")
+        assert again.rules == (None, Rule("one"))
         assert again.out.tolist() == [1, 1]
 
     def test_session_rows_are_never_marked(self):
@@ -138,10 +139,15 @@ class TestMarked:
     def test_the_table_that_was_marked_stays_as_it_was(self):
         made = table(1, [(0, 0, 0.9)])
         made.marked(np.array([True]), "one")
-        assert (made.out.tolist(), made.rules) == ([0], ("",))
+        assert (made.out.tolist(), made.rules) == ([0], (None,))
 
-    def test_a_rule_without_a_text_is_an_error(self):
-        with pytest.raises(ParameterError, match="needs a text"):
+    def test_rules_of_one_code_with_other_values_are_two(self):
+        made = table(1, [(0, 0, 0.9), (0, 1, 0.5)]).marked(np.array([True, False]), Rule.of("least", n=1))
+        again = made.marked(np.array([False, True]), Rule.of("least", n=2))
+        assert again.rules == (None, Rule.of("least", n=1), Rule.of("least", n=2))
+
+    def test_a_rule_without_a_code_is_an_error(self):
+        with pytest.raises(ParameterError, match="needs a code"):
             table(1, [(0, 0, 0.9)]).marked(np.array([True]), "")
 
 
@@ -174,7 +180,7 @@ class TestTaken:
         again = concatenated([made.taken(~kept), made.taken(kept)])
         assert rows_of(again) == rows_of(made)
         assert again.start.tolist() == made.start.tolist()
-        assert [again.rules[out] for out in again.out] == [made.rules[out] for out in made.out]
+        assert [str(again.rules[out] or "") for out in again.out] == [str(made.rules[out] or "") for out in made.out]
 
 
 class TestConcatenated:
@@ -183,7 +189,7 @@ class TestConcatenated:
         right = table(1, [(0, 1, 0.9), (0, 2, 0.1)]).marked(np.array([False, True]), "right")
         made = concatenated([left, right.with_columns(b=np.array([2.0, 3.0]))])
         assert made.item.tolist() == [1, 0, 2]
-        assert [made.rules[out] for out in made.out] == ["", "left", "right"]
+        assert [str(made.rules[out] or "") for out in made.out] == ["", "left", "right"]
         assert np.array_equal(made.columns["a"], [NAN, 1.0, NAN], equal_nan=True)
         assert np.array_equal(made.columns["b"], [2.0, NAN, 3.0], equal_nan=True)
 
@@ -224,7 +230,7 @@ class TestJoined:
         left = table(1, [(0, 0, 0.2)]).marked(np.array([True]), "left").with_columns(tokens=np.array([7.0]))
         right = table(1, [(0, 1, 0.9)]).marked(np.array([True]), "right")
         made = joined({"l": left, "r": right})
-        assert [made.rules[out] for out in made.out] == ["right", "left"]
+        assert [str(made.rules[out] or "") for out in made.out] == ["right", "left"]
         assert np.array_equal(made.columns["l.tokens"], [NAN, 7.0], equal_nan=True)
 
     def test_sources_that_found_nothing(self):
@@ -251,7 +257,7 @@ class TestStacked:
         right = table(1, [(0, 5, 0.9), (0, 1, 0.1)]).marked(np.array([False, True]), "right")
         made = stacked([left, right])
         assert rows_of(made) == [(1, 0, 0.2), (2, 5, 0.9), (2, 1, 0.1)]
-        assert [made.rules[out] for out in made.out] == ["left", "", "right"]
+        assert [str(made.rules[out] or "") for out in made.out] == ["left", "", "right"]
 
     def test_nothing_stacked_is_a_table_of_no_requests(self):
         assert (stacked([]).n_requests, len(stacked([]))) == (0, 0)

@@ -184,5 +184,5 @@ def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(insta
         {"analyse": {"sentences": {}}, "retrieve": "dense", "refine": [{"mmr": {"chunks": "made"}}]},
         {"analyse": [{"history": {"rule": "made"}}], "retrieve": "dense"},
     ):
-        assert foreign_steps(Pipeline.of(made).describe()) == ("margins:Margin",), made
+        assert foreign_steps({"pipeline": Pipeline.of(made).describe()}) == ("margins:Margin",), made
     assert foreign_steps(Pipeline.of({"analyse": "sentences", "retrieve": "dense"}).describe()) == ()

@@ -7,8 +7,10 @@ from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
+from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered, Pair, Selection, origin_name, selections
 
+TOO_FAR = Rule.of("too far", limit=0.3)
 CATALOG = Catalog(
     [
         Item(type="rule", name="held", include="always"),
@@ -32,7 +34,7 @@ def answered() -> tuple[Selection, ...]:
         item_chunk=np.array([-1, 0, 2, 0]),
         via_item=np.array([-1, -1, 1, -1]),
     )
-    return selections(Query.of_chunks(batch, [[], ["x"]]), table.marked(table.score == 0.25, "too far"))
+    return selections(Query.of_chunks(batch, [[], ["x"]]), table.marked(table.score == 0.25, TOO_FAR))
 
 
 def test_every_item_in_has_its_provenance_and_every_item_out_its_rule():
@@ -43,7 +45,7 @@ def test_every_item_in_has_its_provenance_and_every_item_out_its_rule():
             Offered(id="tool:s:a%20b", score=0.75, mode="agent", origin="search", pair=Pair(0, 0)),
             Offered(id="reference:c", score=0.5, mode="expansion", origin="expansion", via="tool:s:a%20b"),
         ),
-        left_out=(Offered(id="rule:d", score=0.25, mode="agent", origin="search", rule="too far"),),
+        left_out=(Offered(id="rule:d", score=0.25, mode="agent", origin="search", rule=TOO_FAR),),
     )
 
 
@@ -72,7 +74,8 @@ def test_the_json_of_a_candidate_leaves_out_what_is_empty():
         "id": "tool:s:a%20b", "score": 0.75, "mode": "agent", "origin": "search", "pair": [0, 0],
     }  # fmt: skip
     assert chosen[2].as_dict()["via"] == "tool:s:a%20b"
-    assert out.as_dict()["rule"] == "too far"
+    assert out.as_dict()["rule"] == "too far (limit=0.3)"
+    assert out.as_dict()["out_by"] == {"code": "too far", "values": {"limit": 0.3}}
 
 
 @pytest.mark.parametrize(("origin", "name"), [(0, "session"), (1, "search"), (2, "expansion"), (5, "expansion")])

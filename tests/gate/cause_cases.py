@@ -18,7 +18,7 @@ from ctxbench.gate.cause_groups import grouped
 from ctxbench.gate.causes import explain
 from ctxbench.gate.comparability import comparable
 from ctxbench.gate.differences import differences
-from ctxbench.gate.model import CauseGroup, Change
+from ctxbench.gate.model import CauseGroup, Change, Mend
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
 from tests.gate.gate_cases import identity, item, item_id, snapshot
@@ -102,7 +102,7 @@ def explained(base: Snapshot, head: Snapshot) -> tuple[Change, ...]:
     changes = differences(base, head, found).changes
     out = explain(base, head, changes, found.renamed)
     assert explain(base, head, changes[::-1], found.renamed) == out[::-1]
-    assert [replace(one, cause=changes[0].cause, mend="") for one in out] == list(changes)
+    assert [replace(one, cause=changes[0].cause, mend=Mend()) for one in out] == list(changes)
     return out
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
+from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
@@ -34,6 +35,8 @@ def offered(name: str, score: float | None = None, **given: Any) -> Offered:
     """One candidate that the search found, or an item of the session where `mode` is always or manual."""
     session = given.get("mode") in ("always", "manual")
     parts = {"mode": "agent", "origin": "session" if session else "search", **given}
+    if isinstance(rule := parts.get("rule"), str):
+        parts["rule"] = Rule(rule) if rule else None
     return Offered(id=item_id(name), score=score, **parts)
 
 

@@ -102,13 +102,13 @@ def test_the_head_says_what_made_the_answers_and_what_they_are_worth(folder):
     one = small()
     write_baseline(folder, [one])
     head = json.loads((folder / "baseline.json").read_text("utf-8"))
-    assert (head["format"], head["versions"]) == (1, dict(one.identity.versions))
+    assert (head["format"], head["versions"]) == (2, dict(one.identity.versions))
     about = head["datasets"]["d"]
     assert (about["items"], about["queries"]) == (4, 3)
     told = about["selectors"]["s"]
     assert (told["embedder"], told["tokens"], told["outside"]) == ("minilm", "o200k", False)
     assert (told["values"], told["description"]) == (one.identity.values, one.identity.selector)
-    assert told["rules"] == {"1": "below includeScore"}
+    assert told["rules"] == {"1": {"code": "below includeScore", "values": {}}}
     recall = parse_metric("recall")
     found = estimates([recall], one.metrics, groups=np.array([0, 1, 2]))[recall]
     expected = {"mean": 0.5, "low": found.interval.low, "high": found.interval.high, "level": 0.95, "n": 2}

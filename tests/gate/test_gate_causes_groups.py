@@ -111,7 +111,7 @@ def test_no_changes_make_no_group():
 
 def mend(base, head):
     """What would mend the one loss of a required item."""
-    (found,) = [one.mend for one in explained(base, head) if one.mend]
+    (found,) = [str(one.mend) for one in explained(base, head) if one.mend]
     return found
 
 

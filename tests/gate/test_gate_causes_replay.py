@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.gate.altered import what_changed
+from ctxbench.gate.altered import ORDER, Setting, what_changed
 from ctxbench.gate.described import flat_steps
-from ctxbench.gate.replay import CHUNK_RULE, Case, Row, kept, replayable, with_setting
+from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
 from ctxbench.gate.sides import Compared
 from tests.gate.cause_cases import scored
 
+SIDES = {"was": "", "now": ""}
 CUTS = {
     "standard": [{"standard": {"topK": 6, "topN": 3, "includeScore": 0.6}}],
     "margin": [{"standard": {"topK": 20, "topN": 5, "includeScore": 1.0}}, {"margin": {"margin": 0.3, "of": "ratio"}}],
@@ -52,10 +53,11 @@ def test_a_replay_of_what_is_there_changes_nothing(cut, data):
     assert kept(compared.steps[0], cases[::-1]) == found[::-1]
 
 
-def test_the_rule_of_chunk_matches_is_known_by_its_beginning():
+def test_what_has_no_chunk_among_the_best_is_known_by_its_rule():
     chunks = {"a": 0, "b": 9, "c": 10}
     taken = scored({"q": {"a": 0.9, "b": 0.8, "c": 0.7}}, CUTS["standard"], chunks=chunks)
-    assert [one.rule.startswith(CHUNK_RULE) for one in taken.answers["q"].near] == [True, True]
+    side, _ = Compared(taken, taken, what_changed(taken, taken, {})).sides("q")
+    assert [row.beyond_chunks for row in side.rows.values()] == [False, True, True]
 
 
 def test_an_item_that_is_no_candidate_is_not_kept():
@@ -93,12 +95,13 @@ def test_steps_are_told_by_their_place():
 
 def test_one_setting_of_the_other_side():
     before, after = described(CUTS["margin"]), described([{"standard": {"topK": 20, "topN": 2, "includeScore": 0.5}}])
-    path = "refine.standard.topN"
-    assert with_setting(after, before, path)[-1].values == {"topK": 20, "topN": 5, "includeScore": 0.5}
-    assert [one.name for one in with_setting(after, before, "refine.margin")] == [one.name for one in before]
-    assert [one.name for one in with_setting(before, after, "refine.margin")] == [one.name for one in after]
+    topn = Setting(name="contextTopN", path="refine.standard.topN", step="refine.standard", parameter="topN", **SIDES)
+    margin = Setting(name="refine.margin", path="refine.margin", step="refine.margin", **SIDES)
+    assert with_setting(after, before, topn)[-1].values == {"topK": 20, "topN": 5, "includeScore": 0.5}
+    assert [one.name for one in with_setting(after, before, margin)] == [one.name for one in before]
+    assert [one.name for one in with_setting(before, after, margin)] == [one.name for one in after]
     swapped = (*before[:1], before[1], before[3], before[2])
-    assert with_setting(swapped, before, "refine") == before
+    assert with_setting(swapped, before, Setting(name="order of steps", path=ORDER, **SIDES)) == before
 
 
 def test_a_selector_that_is_no_pipeline_has_no_steps():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.candidates import MARGIN
+from ctxbench.core.rules import Rule
 from ctxbench.gate.comparability import comparable
 from ctxbench.gate.differences import differences
 from ctxbench.gate.model import CauseKind
@@ -50,11 +51,11 @@ def test_a_change_says_scores_ranks_the_rule_and_what_it_missed_by():
     lost, gained = found.changes
     assert (lost.query, lost.item, lost.lost, lost.required) == ("q", item_id("b"), True, True)
     assert (lost.base_score, lost.head_score, lost.base_rank, lost.head_rank) == (0.6, 0.55, 2, 3)
-    assert lost.rule == "beyond topN"
+    assert lost.rule == Rule("beyond topN")
     assert lost.missed_by == pytest.approx(0.7 - 0.55)
     assert (gained.item, gained.lost, gained.required) == (item_id("c"), False, False)
     assert (gained.base_score, gained.head_score, gained.base_rank, gained.head_rank) == (0.5, 0.7, 3, 2)
-    assert gained.rule == "below includeScore"
+    assert gained.rule == Rule("below includeScore")
     assert gained.missed_by == pytest.approx(0.6 - 0.5)
     assert (found.lost, found.gained) == (1, 0)
     assert lost.cause.kind is CauseKind.UNKNOWN
@@ -62,7 +63,7 @@ def test_a_change_says_scores_ranks_the_rule_and_what_it_missed_by():
 
 def test_an_item_that_is_no_candidate_has_neither_score_nor_rank_nor_rule():
     (lost,) = compared(one(["a", "b"]), one(["a"])).changes
-    assert (lost.head_score, lost.head_rank, lost.rule, lost.missed_by) == (None, None, "", None)
+    assert (lost.head_score, lost.head_rank, lost.rule, lost.missed_by) == (None, None, None, None)
 
 
 def test_what_is_kept_out_by_something_else_than_its_score_misses_by_nothing():
@@ -133,7 +134,7 @@ def test_a_renamed_item_that_stays_is_no_difference_and_one_that_goes_is_lost_by
     out = snapshot({"q": (["b"], [("z", 0.5, "beyond topN")])}, items=new, required={"q": ["z"]})
     found = compared(base, out)
     assert short(found.changes) == ["-a!"]
-    assert (found.changes[0].head_score, found.changes[0].rule, found.lost) == (0.5, "beyond topN", 1)
+    assert (found.changes[0].head_score, found.changes[0].rule, found.lost) == (0.5, Rule("beyond topN"), 1)
 
 
 def test_changes_stand_in_the_order_of_the_heads_queries():

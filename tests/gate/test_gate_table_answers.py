@@ -10,6 +10,7 @@ import pytest
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog
+from ctxbench.core.rules import Rule
 from ctxbench.gate.table_answers import TableAnswers, failures, offered_ids
 from tests.gate.gate_cases import answer, item, item_id
 
@@ -47,8 +48,8 @@ def test_facts_are_made_when_they_are_asked_for_and_kept(answers):
     fact = answers["q3"]
     assert [(one.id, one.score) for one in fact.offered] == [(item_id("c"), 0.8)]
     assert [(one.id, one.score, one.rule) for one in fact.near] == [
-        (item_id("a"), 0.3, "too far"),
-        (item_id("b"), 0.3, "too far"),
+        (item_id("a"), 0.3, Rule("too far")),
+        (item_id("b"), 0.3, Rule("too far")),
     ]
     assert answers["q3"] is fact
     assert (fact.query, fact.error, answers["q2"].error) == ("q3", "", "time-out")
@@ -88,6 +89,6 @@ def test_a_selector_that_gives_an_order_has_no_scores():
     found = TableAnswers(CATALOG, whole, errors={})
     given = {name: [(one.id[-1], one.score) for one in (*fact.offered, *fact.near)] for name, fact in found.items()}
     assert given == {"q1": [("b", None), ("a", None)], "q2": [("c", 0.5), ("a", -1.0)], "q3": [("d", None)]}
-    assert (found["q1"].score_of, found["q1"].near[0].rule) == ({}, "not chosen")
+    assert (found["q1"].score_of, found["q1"].near[0].rule) == ({}, Rule("not chosen"))
     scored = TableAnswers(CATALOG, replace(whole, scored=True), errors={})
     assert [one.score for one in scored["q1"].offered] == [-1.0]  # the selector says so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline import read_baseline, write_baseline
 from ctxbench.gate.checking import check
 from ctxbench.gate.model import Verdict
@@ -10,7 +11,7 @@ from ctxbench.gate.settings import Pin, Settings
 from tests.gate.gate_cases import identity, item_id, offered, snapshot
 
 A, B, C, X = map(item_id, "abcx")
-NOT_CHOSEN = "ranked by the selector, not chosen"
+NOT_CHOSEN = Rule.of("not_chosen")
 OWN = identity(selector={"callable": "own.py:own"}, values={}, embedder="", outside=True)
 ITEMS = dict.fromkeys("abcd", "")
 
@@ -44,8 +45,8 @@ def test_a_rank_is_said_and_no_score():
 
 def test_what_was_neither_chosen_nor_ranked_has_no_rank():
     assert changes(ordered("ab"), ordered("ca")) == {
-        (B, True): (None, None, 2, None, None, ""),
-        (C, False): (None, None, None, 1, None, ""),
+        (B, True): (None, None, 2, None, None, None),
+        (C, False): (None, None, None, 1, None, None),
     }
 
 
@@ -66,7 +67,7 @@ def test_a_pin_names_the_rule_alone():
         ordered("ab", "cd"), ordered("ab", "cd"), pins=(Pin(query="q", must_include=(C,), must_not_include=(A,)),)
     )
     assert [failure.message.partition(";")[0] for failure in one.pins] == [
-        f"{C} is not offered: {NOT_CHOSEN}",
+        f"{C} is not offered: ranked by the selector, not chosen",
         f"{A} is offered (search)",
     ]
 

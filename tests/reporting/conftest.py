@@ -17,6 +17,7 @@ from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message, Request
+from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.reporting.page import write_report
@@ -47,7 +48,7 @@ ITEMS = (
 AT = {item.name: position for position, item in enumerate(ITEMS)}
 TOKENS = np.arange(10, 10 + len(ITEMS), dtype=np.int64)  # item i costs 10 + i tokens
 
-RULES = ("", "beyond the first topN=2 and its score is below includeScore=0.7")
+RULES = (None, Rule.of("topN", topN=2, includeScore=0.7))
 DENSE = {"step": "retrieve:dense", "chunks": "paragraphs", "split_tools": False}
 CUT = {"step": "cut:standard", "version": 1, "topK": 20, "topN": 2, "includeScore": 0.7}
 METRICS = ("completeness", "tokens", "items", "Comp@5", "wrong_siblings", "abstention", "recall")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.reporting.steps_text import parameter_values, pipeline_text
+from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit
 from ctxbench.reporting.tables import SEEN, about_selector
 
 
@@ -25,9 +25,14 @@ def test_what_is_no_pipeline_has_no_steps():
     assert pipeline_text({"command": ["node", "x.js"]}) == ""
 
 
-def test_values_are_found_at_any_depth():
-    steps = [{"step": "rank:x", "calibration": "a.json"}, {"domains": [["tool", [{"calibration": "b.json"}]]]}]
-    assert parameter_values({"refine": steps}, "calibration") == ["a.json", "b.json"]
+def test_a_fit_is_found_wherever_its_step_stands():
+    def fitted(**given):
+        return {"step": "rank:x", **given}
+
+    inside = {"step": "by_domain", "domains": [["tool", [fitted(calibration="b.json")]], ["*", []]]}
+    said = [reads_a_fit({"pipeline": {"refine": [one]}}) for one in (fitted(calibration="a.json"), inside, fitted())]
+    assert said == [True, True, False]
+    assert not reads_a_fit({"command": "x"})
 
 
 def test_a_pipeline_of_the_experiment_is_said_by_its_steps_and_a_fit_by_where_it_may_be_judged():

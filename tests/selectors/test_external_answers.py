@@ -48,7 +48,10 @@ def rows(*ids):
 
 def chosen_and_left(batch, answers):
     return [
-        ([(o.id, o.score) for o in s.chosen if o.origin == "search"], [(o.id, o.score, o.rule) for o in s.left_out])
+        (
+            [(o.id, o.score) for o in s.chosen if o.origin == "search"],
+            [(o.id, o.score, str(o.rule)) for o in s.left_out],
+        )
         for s in selections_of(batch, answers)
     ]
 

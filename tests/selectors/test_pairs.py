@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from ctxbench.chunking.rules import Whole
 from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, joined
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import ByDomain, Step
 from ctxbench.selectors.pairs import Chunkings
 
 CATALOG = Catalog(
@@ -27,7 +30,11 @@ def row(item: int, score: float, **given) -> Candidates:
 
 
 def of(retrieve) -> Chunkings:
-    return Chunkings.of(Pipeline.of({"retrieve": retrieve, "refine": ["standard"]}).describe())
+    """As the steps say it, and as it is read back from what they were described as."""
+    pipeline = Pipeline.of({"retrieve": retrieve, "refine": ["standard"]})
+    found = Chunkings.of(pipeline)
+    assert Chunkings.described({"pipeline": pipeline.describe()}) == found
+    return found
 
 
 def test_the_pair_is_told_in_the_chunks_that_were_searched():
@@ -73,11 +80,20 @@ def test_an_expansion_that_splits_items_itself_is_read_inside_domains_too():
     domains = {"step": "by_domain", "domains": [["rule", [step]], ["*", []]]}
     retrieve = Pipeline.of({"retrieve": "dense"}).describe()["retrieve"]
     for refine in ([step], [domains]):
-        found = Chunkings.of({"retrieve": retrieve, "refine": refine})
+        found = Chunkings.described({"pipeline": {"retrieve": retrieve, "refine": refine}})
         assert found.expansion == ItemChunking(Windows(2, 0))
         assert found.sources == {"": DOCUMENTS}
 
 
-@pytest.mark.parametrize("pipeline", [None, {"retrieve": {"step": "retrieve:bm25"}, "refine": []}])
-def test_what_says_nothing_of_chunks_splits_as_the_documents_do(pipeline):
-    assert Chunkings.of(pipeline).distinct == (DOCUMENTS,)
+def test_an_expansion_is_asked_inside_domains_too():
+    class Other:
+        chunking = ItemChunking(Whole())
+
+    step, plain = Step("expand", "other", Other), Pipeline.of({"retrieve": "dense"})
+    for refine in ((step,), (ByDomain({("rule",): (step,), ("*",): ()}),)):
+        assert Chunkings.of(replace(plain, refine=refine)) == Chunkings({"": DOCUMENTS}, Other.chunking)
+
+
+@pytest.mark.parametrize("description", [{}, {"pipeline": {"retrieve": {"step": "retrieve:bm25"}, "refine": []}}])
+def test_what_says_nothing_of_chunks_splits_as_the_documents_do(description):
+    assert Chunkings.described(description).distinct == (DOCUMENTS,)

@@ -20,6 +20,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.registry import build
 from ctxbench.core.requests import Batch, Request
+from ctxbench.core.rules import Rule
 from ctxbench.features.columns import TEXT, VERSION
 from ctxbench.features.found import RETRIEVED
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
@@ -254,7 +255,7 @@ class TestAtLeast:
 
     def test_the_rules_say_why(self):
         after = AtLeast(threshold=0.5, at_most=1)(asked("x"), table([0.9, 0.6, 0.4]), RESOURCES)
-        assert [after.rules[out] for out in after.out] == [
+        assert [str(after.rules[out] or "") for out in after.out] == [
             "", "beyond the first at_most=1", "its score is below threshold=0.5"
         ]  # fmt: skip
 
@@ -284,17 +285,17 @@ class TestAbstain:
         step = Abstain(path, threshold=0.5)
         after = step(asked("x", "x"), table([0.5, 0.25], [0.375, 0.25]), RESOURCES)
         assert offered(after) == [[0, 1], []]  # 0.5 is not below 0.5
-        assert after.rules[1:] == ("that anything is needed has a probability of 0.44, below threshold=0.5",)
+        assert after.rules[1:] == (Rule.of("abstain", probability=0.44, threshold=0.5),)
 
     def test_requests_with_other_probabilities_have_other_rules(self, path):
         after = Abstain(path, threshold=0.6)(asked("x", "x", "x"), table([0.5], [0.375], [0.5]), RESOURCES)
-        assert [after.rules[out].split(",")[0][-4:] for out in after.out] == ["0.50", "0.44", "0.50"]
+        assert [after.rules[out].value("probability") for out in after.out] == [0.5, 0.44, 0.5]
 
     def test_the_session_stays_and_a_first_rule_is_kept(self, path):
         before = table([0.9, 0.1, 0.05], origin=np.array([0, 1, 1])).marked(np.array([0, 0, 1], bool), "first")
         after = Abstain(path, threshold=1.0)(asked("x"), before, RESOURCES)
         assert after.chosen.tolist() == [True, False, False]
-        assert after.rules[after.out[2]] == "first"
+        assert str(after.rules[after.out[2]] or "") == "first"
 
     def test_what_a_cut_left_out_is_looked_at_all_the_same(self, path):
         before = table([0.5, 0.25]).marked(np.array([True, False]), "cut")
@@ -303,7 +304,7 @@ class TestAbstain:
     def test_behind_a_probability_it_reads_the_score_of_retrieval(self, path):
         scored = Probability(path)(asked("x"), table([0.9]), RESOURCES)  # odds(0.8) = 0.69
         rule = "that anything is needed has a probability of 0.69, below threshold=0.7"
-        assert rule in Abstain(path, threshold=0.7)(asked("x"), scored, RESOURCES).rules
+        assert rule in map(str, Abstain(path, threshold=0.7)(asked("x"), scored, RESOURCES).rules)
 
     def test_threshold_0_never_abstains(self, path):
         assert offered(Abstain(path, threshold=0.0)(asked("x"), table([-9.0]), RESOURCES)) == [[0]]
@@ -375,7 +376,7 @@ def test_all_three_in_one_pipeline(for_mocks):
     table = pipeline.run(batch, testing.mock_resources()).candidates
     found = table.origin == Origin.SEARCH
     assert ((table.score >= 0.35) >= table.chosen)[found].all()
-    assert {rule.split(" ")[0] for rule in table.rules} == {"", "its", "that"}
+    assert {rule.code for rule in table.rules[1:]} == {"threshold", "abstain"}
     assert (
         pipeline.describe()["refine"][0]["content"] == build("rank", "probability", {"calibration": for_mocks}).content
     )

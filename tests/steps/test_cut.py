@@ -13,6 +13,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
+from ctxbench.core.rules import Rule
 from ctxbench.steps.cut import First, Standard, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
@@ -65,7 +66,7 @@ class TestStandard:
 
     def test_every_item_out_names_the_rule_that_met_it_first(self):
         after = cut(Standard(topK=3, topN=1, includeScore=0.7), table([0.9, 0.5, -0.2, -0.3]))
-        assert [after.rules[out] for out in after.out] == [
+        assert [str(after.rules[out] or "") for out in after.out] == [
             "",
             "beyond the first topN=1 and its score is below includeScore=0.7",
             "its score is not above 0",
@@ -79,7 +80,7 @@ class TestStandard:
         candidates = table([0.9, 0.8, 0.6, 0.5])
         before = candidates.marked(candidates.item == 0, "not this one")
         assert offered(Standard(topK=20, topN=2, includeScore=0.7), before) == [[1, 2]]
-        assert before.rules == ("", "not this one")
+        assert before.rules == (None, Rule("not this one"))
 
     def test_the_session_and_expansions_are_not_its_to_cut(self):
         candidates = Candidates.build(
@@ -160,7 +161,7 @@ class TestFirst:
     def test_what_is_out_already_does_not_count_and_keeps_its_rule(self):
         candidates = table([0.9, 0.8, 0.7])
         after = cut(First(n=1), candidates.marked(candidates.item == 0, "not this one"))
-        assert [after.rules[out] for out in after.out] == ["not this one", "", "beyond the first n=1"]
+        assert [str(after.rules[out] or "") for out in after.out] == ["not this one", "", "beyond the first n=1"]
 
     def test_the_session_stays(self):
         candidates = Candidates.build(

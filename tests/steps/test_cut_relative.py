@@ -87,15 +87,15 @@ class TestMargin:
 
     def test_what_is_out_names_the_rule_that_met_it_first(self):
         after = cut(Margin(margin=0.25, at_most=5), mixed())
-        assert [after.rules[out] for out in after.out] == [
+        assert [str(after.rules[out] or "") for out in after.out] == [
             *("", "not this one", ""),
             "more than margin=0.25 below the best",
             "",
         ]
         after = cut(Margin(margin=0.375, at_most=1), mixed())
-        assert after.rules[after.out[3]] == "beyond at_most=1"
+        assert str(after.rules[after.out[3]] or "") == "beyond at_most=1"
         after = cut(Margin(margin=0.25, of="ratio", at_most=5), mixed())
-        assert after.rules[after.out[3]] == "more than margin=0.25 of its score below the best"
+        assert str(after.rules[after.out[3]] or "") == "more than margin=0.25 of its score below the best"
 
     def test_no_request_and_no_row(self):
         assert offered(Margin(), Candidates.empty(0)) == []
@@ -219,7 +219,7 @@ class TestGap:
     def test_only_what_was_found_and_is_not_out_is_looked_at(self):
         after = cut(Gap(), mixed())  # 0.5 and 0.125 are left
         assert after.item[after.chosen].tolist() == [0, 2, 4]
-        assert after.rules[after.out[3]] == "below the largest gap of scores"
+        assert str(after.rules[after.out[3]] or "") == "below the largest gap of scores"
 
     def test_no_request_and_no_row(self):
         assert offered(Gap(), Candidates.empty(0)) == []

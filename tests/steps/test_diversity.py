@@ -84,7 +84,7 @@ class TestMmr:
 
     def test_what_is_not_picked_names_the_rule(self):
         after = Mmr(n=1)(query("a", "b"), table([0.9, 0.8]), Angles())
-        assert [after.rules[out] for out in after.out] == [
+        assert [str(after.rules[out] or "") for out in after.out] == [
             "",
             "not among the n=1 picked for relevance and diversity (relevance=0.7)",
         ]

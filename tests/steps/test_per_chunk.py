@@ -126,7 +126,7 @@ class TestDisplacement:
 
     def test_the_rules_say_what_happened(self):
         after = run(PerChunk(displace=True), table(EXAMPLE, first=3))
-        assert [after.rules[out] for out in after.out] == [
+        assert [str(after.rules[out] or "") for out in after.out] == [
             *("", "", "displaced by items that bring each query chunk to minimum=1", ""),
             *("beyond the first n=3", "beyond the first n=3"),
         ]

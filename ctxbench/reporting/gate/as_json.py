@@ -102,7 +102,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
                 "others": one.others,
                 "tokens": one.tokens,
                 "queries": list(one.queries),
-                "mend": one.mend,
+                "mend": str(one.mend),
                 **_place(places.of_cause(one.cause, check.dataset, [check.selector])),
             }
             for one in check.causes
@@ -174,10 +174,11 @@ def _change(change: Change) -> dict[str, Any]:
         "item": change.item,
         "way": texts.way(change),
         "required": change.required,
-        "kept_out_by": change.rule,
+        "kept_out_by": "" if change.rule is None else str(change.rule),
+        "out_by": None if change.rule is None else change.rule.as_dict(),
         "missed_by": number(change.missed_by),
         "base": {"score": number(change.base_score), "rank": change.base_rank},
         "head": {"score": number(change.head_score), "rank": change.head_rank},
         **_cause(change.cause),
-        "mend": change.mend,
+        "mend": str(change.mend),
     }

@@ -296,7 +296,7 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
         row: list[Cell] = [texts.quoted(check, one.query), Quoted(one.item), *([texts.way(one)] if ways else [])]
         when = f"{'now' if one.lost else 'before'}, " if ways else ""
         row += [f"{when}{texts.step(one)}", texts.scores(one)]
-        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(one.mend)] if mend else [])]
+        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(str(one.mend))] if mend else [])]
         rows.append(tuple(row))
     return Table(
         title=title,
@@ -320,7 +320,7 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
             f"{one.others:,}",
             f"{one.tokens:+,}" if one.tokens else "0",
             f"{len(one.queries):,} ({texts.some(one.queries)})",
-            texts.sentence(one.mend),
+            texts.sentence(str(one.mend)),
         )
         for one in check.causes
     ]

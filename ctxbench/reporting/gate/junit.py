@@ -131,7 +131,7 @@ def _lost(change: Change) -> str:
         texts.step(change),
         texts.scores(change) and f"score {texts.scores(change)}",
         texts.cause(change.cause),
-        change.mend,
+        str(change.mend),
     )
     return "; ".join(filter(None, parts))
 

@@ -95,12 +95,12 @@ def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
                 found.setdefault((one.dataset, group.cause), []).append(group)
     if found:
         (_, cause), groups = min(found.items(), key=lambda entry: sum(one.gained - one.lost for one in entry[1]))
-        return cause, next((one.mend for one in groups if one.mend), "")
+        return cause, next((str(one.mend) for one in groups if one.mend), "")
     for one in selectors:
         for judged in one.metrics:
             blame = blamed(one, judged)
             if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.BLAMED:
-                return blame.cause, blame.mend
+                return blame.cause, str(blame.mend)
     return None
 
 

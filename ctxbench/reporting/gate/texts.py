@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from ctxbench.gate.model import (
     Check,
     Judged,
     LatencyJudged,
+    Mend,
     Repriced,
     SelectorCheck,
     Unmet,
@@ -23,6 +23,7 @@ from ctxbench.gate.model import (
 )
 from ctxbench.reporting import wording
 from ctxbench.reporting.gate.blocks import Cell, Quoted
+from ctxbench.steps.cut import TOP_K
 
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
@@ -161,8 +162,8 @@ def _score(value: float | None) -> str:
 
 def step(change: Change) -> str:
     """What keeps an item out on the side where it is out, and by how much it missed."""
-    rule = change.rule or "no candidate"
-    if "topK=" in rule:  # a rank counts items
+    rule = "no candidate" if change.rule is None else str(change.rule)
+    if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
         rule = f"{rule}, of which an item may have several"
     if not change.missed_by:
         return rule
@@ -226,12 +227,9 @@ def sentence(text: str) -> str:
 
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
-    from ctxbench.gate.mending import FOUND_BY
 
-    quoting = re.compile(rf'(?:, or )?{re.escape(FOUND_BY)}".*"', re.DOTALL)
-
-    def bare(text: str) -> str:
-        return quoting.sub("", text)
+    def bare(mend: Mend) -> Mend:
+        return replace(mend, quoted="")
 
     def told(one: SelectorCheck) -> SelectorCheck:
         return replace(
@@ -239,7 +237,7 @@ def without_texts(check: Check) -> Check:
             texts={},
             changes=tuple(replace(change, mend=bare(change.mend)) for change in one.changes),
             causes=tuple(replace(group, mend=bare(group.mend)) for group in one.causes),
-            pins=tuple(replace(pin, mend=bare(pin.mend), message=bare(pin.message)) for pin in one.pins),
+            pins=tuple(replace(pin, mend=bare(pin.mend)) for pin in one.pins),
         )
 
     return replace(check, selectors=tuple(map(told, check.selectors)))

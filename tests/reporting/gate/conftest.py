@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.stats import Estimate, Interval, compare
+from ctxbench.core.rules import Rule
 from ctxbench.gate.model import (
     Cause,
     CauseGroup,
@@ -18,6 +19,7 @@ from ctxbench.gate.model import (
     Change,
     Check,
     Judged,
+    Mend,
     PinFailure,
     Repriced,
     SelectorCheck,
@@ -40,9 +42,9 @@ LOST = Change(
     head_score=0.25,
     base_rank=2,
     head_rank=9,
-    rule="its score is below includeScore=0.3",
+    rule=Rule.of("threshold", threshold=0.3),
     missed_by=0.05,
-    mend="bring the words of q2 back",
+    mend=Mend("bring the words of q2 back"),
 )
 OTHER = Change(query="q3", item="tool:a:x", lost=False, required=False, cause=CROWDED, head_score=0.75, head_rank=1)
 
@@ -80,7 +82,7 @@ def worse() -> SelectorCheck:
         changes=(LOST, OTHER),
         swaps=("q4",),
         causes=(
-            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), mend="pin it"),
+            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), mend=Mend("pin it")),
             CauseGroup(cause=CROWDED, lost=0, gained=0, others=1, tokens=80, queries=("q3",)),
         ),
         metrics=(
@@ -183,8 +185,10 @@ def hostile() -> Check:
             selector=HOSTILE,
             dataset=HOSTILE,
             reasons=(HOSTILE,),
-            changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=HOSTILE, mend=HOSTILE),),
-            causes=(CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=HOSTILE),),
+            changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), mend=Mend(HOSTILE)),),
+            causes=(
+                CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=Mend(HOSTILE)),
+            ),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
             unmet=(Unmet(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),
             repriced=(Repriced(item=HOSTILE, base=1, head=2, queries=(HOSTILE,), why=HOSTILE),),

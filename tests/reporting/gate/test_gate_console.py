@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.console import say
+from ctxbench.core.rules import Rule
 from ctxbench.reporting.gate.blocks import Code, Document, Section, Table
 from ctxbench.reporting.gate.console import console_text
 from ctxbench.reporting.gate.document import document
@@ -44,7 +45,7 @@ def test_lost_items_are_told_one_below_the_other(made):
     assert (
         "  Required items lost: 1\n"
         '    q2 "please review my code"  rule:code%20review\n'
-        "        kept out: its score is below includeScore=0.3; missed by 0.0500\n"
+        "        kept out: its score is below threshold=0.3; missed by 0.0500\n"
         "        score: 0.5000 -> 0.2500, rank 2 -> 9\n"
         "        cause: item edited: text of rule:code%20review edited\n"
         "        mend: bring the words of q2 back\n"
@@ -91,7 +92,7 @@ def test_plain_text_is_ascii(made):
 def test_nothing_that_others_wrote_is_a_control_character_or_a_workflow_command(made, capsys):
     command = "::add-mask::x ##[error]y " * 20
     worse = made.worse()
-    told = replace(worse, reasons=(command,), changes=(replace(made.LOST, rule=command),), texts={"q2": command})
+    told = replace(worse, reasons=(command,), changes=(replace(made.LOST, rule=Rule(command)),), texts={"q2": command})
     for check in (made.check(told, name=command, notices=(command,)), made.hostile()):
         for width in (40, 61, 100):
             say(*console_text(document(check), width=width).splitlines())

@@ -124,7 +124,7 @@ def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):
     assert row == (
         ("q2", "please review my code"),
         "rule:code%20review",
-        "its score is below includeScore=0.3; missed by 0.0500",
+        "its score is below threshold=0.3; missed by 0.0500",
         "0.5000 -> 0.2500, rank 2 -> 9",
         "item edited: text of rule:code%20review edited",
         "bring the words of q2 back",
@@ -132,7 +132,7 @@ def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):
 
 
 def test_what_was_no_candidate_is_said_so(made):
-    lost = replace(made.LOST, rule="", missed_by=None, head_score=None, head_rank=None)
+    lost = replace(made.LOST, rule=None, missed_by=None, head_score=None, head_rank=None)
     one = replace(made.worse(), changes=(lost, replace(lost, lost=False)))
     found = tables(document(made.check(one)).sections[0])
     assert found["Required items lost"].rows[0][2:4] == (

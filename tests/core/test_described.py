@@ -1,0 +1,98 @@
+"""Descriptions of pipelines: what steps say of themselves is read back, and what is none is an error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.core.described import (
+    StoredAnalyses,
+    StoredDomains,
+    StoredMerge,
+    StoredPipeline,
+    StoredStep,
+    pipelines_in,
+)
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.steps.cut import First
+
+SPEC = {
+    "analyse": ["sentences", {"history": {"turns": 2}}],
+    "retrieve": {"merge": {"a": "dense", "b": "bm25"}},
+    "refine": [
+        {"rrf": {"k": 10}},
+        {"by_domain": {"tool, rule": [{"by_domain": {"tool": [{"first": {"n": 2}}], "*": []}}], "*": ["gap"]}},
+    ],
+}
+
+
+def step(kind: str, name: str, **values) -> StoredStep:
+    return StoredStep(kind=kind, name=name, values=values, about={})
+
+
+def test_a_pipeline_is_read_back_with_its_steps_where_they_stand():
+    pipeline = Pipeline.of(SPEC)
+    stored = StoredPipeline.of({"pipeline": pipeline.describe()})
+    assert isinstance(stored.analyse, StoredAnalyses)
+    assert isinstance(stored.retrieve, StoredMerge)
+    assert [name for name, _ in stored.retrieve.sources] == ["a", "b"]
+    assert isinstance(stored.refine[1], StoredDomains)
+    assert [types for types, _ in stored.refine[1].domains] == [("tool", "rule"), ("*",)]
+    assert [(one.kind, one.name) for one in stored.steps()] == [
+        ("analyse", "sentences"), ("analyse", "history"), ("retrieve", "dense"), ("retrieve", "bm25"), ("rank", "rrf"),
+        ("cut", "first"), ("cut", "gap"), ("format", "messages"),
+    ]  # fmt: skip
+    assert Pipeline.of(stored.specification()) == pipeline
+
+
+def test_a_live_description_and_one_from_a_file_are_the_same():
+    described = {"pipeline": Pipeline.of(SPEC).describe()}
+    assert StoredPipeline.of(json.loads(json.dumps(described))) == StoredPipeline.of(described)
+
+
+def test_what_a_step_was_stands_apart_from_its_parameters():
+    held = {"step": "cut:first", "version": 2, "code": "mine:First 12ab", "content": "34cd", "n": 3}
+    (one,) = StoredPipeline.of({"pipeline": {"refine": [held]}}).refine
+    assert (one.kind, one.name, one.values) == ("cut", "first", {"n": 3})
+    assert one.about == {"version": 2, "code": "mine:First 12ab", "content": "34cd"}
+    assert one.made() == First(n=3)
+
+
+@pytest.mark.parametrize(
+    "gone", [step("cut", "gone"), step("cut", "first", m=1), step("cut", "first", n=-1), step("other", "first")]
+)
+def test_a_step_that_cannot_be_made_here_is_none(gone):
+    assert gone.made() is None
+
+
+def test_what_is_no_pipeline_is_none():
+    assert StoredPipeline.of({"command": ["node", "x.js"]}) is None
+    assert StoredPipeline.of({"pipeline": "semantic"}) is None
+    assert StoredPipeline.of({"pipeline": {}}) == StoredPipeline()
+
+
+def test_pipelines_are_found_in_selectors_that_ask_others():
+    one, other = ({"pipeline": Pipeline.of({"retrieve": name}).describe()} for name in ("dense", "bm25"))
+    found = pipelines_in({"s": {"description": {"ranking": one, "as many as": other}, "about": "x"}, "t": {}})
+    assert [pipeline.retrieve.name for pipeline in found] == ["dense", "bm25"]
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        {"refine": 3},
+        {"refine": [{"domains": 3}]},
+        {"refine": [{"domains": [["tool", 3]]}]},
+        {"refine": [{"analyses": []}]},
+        {"retrieve": {"step": "merge", "sources": 3}},
+        {"retrieve": {"step": "merge", "sources": [["a", {"analyses": []}]]}},
+        {"retrieve": {"domains": []}},
+        {"analyse": {"analyses": 3}},
+        {"format": {"analyses": []}},
+    ],
+)
+def test_what_is_described_as_a_pipeline_and_is_none_is_an_error(pipeline):
+    with pytest.raises(ParameterError, match="of a pipeline must"):
+        StoredPipeline.of({"pipeline": pipeline})
