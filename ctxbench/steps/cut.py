@@ -101,7 +101,7 @@ class TopChunks(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark the items whose best chunk stands behind."""
         behind = candidates.ranked & (candidates.chunk_rank >= self.topK)
-        return candidates.marked(behind, f"its best chunk is not among the best topK={self.topK} chunks")
+        return candidates.marked(behind, Rule.of(TOP_K, topK=self.topK))
 
 
 def offered_length(found: IntArray, high: IntArray, topN: int) -> IntArray:  # noqa: N803 - the documents' name

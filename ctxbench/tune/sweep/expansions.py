@@ -247,7 +247,7 @@ def without(table: Candidates, rows: BoolArray) -> Candidates:
     """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
-    kept = table.marked(back, "not brought in").taken(~rows | back)
+    kept = table.marked(back, "not_brought_in").taken(~rows | back)
     back, before = back[~rows | back], before[~rows | back]
     return kept.reordered(
         score=np.where(back, before, kept.score),
