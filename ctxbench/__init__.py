@@ -1,3 +1,72 @@
-"""ctxbench tests what a context selector offers an AI agent's model, and at what price in tokens."""
+"""ctxbench tests what a context selector offers an AI agent's model, and at what price in tokens.
+
+What a strategy or a plugin of your own is written with stands here, whatever module it lives in; `dir(ctxbench)` lists
+it. Nothing is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ctxbench.core.candidates import Candidates as Candidates
+    from ctxbench.core.candidates import Mode as Mode
+    from ctxbench.core.candidates import Origin as Origin
+    from ctxbench.core.candidates import brought_in as brought_in
+    from ctxbench.core.candidates import place_among as place_among
+    from ctxbench.core.candidates import rescored as rescored
+    from ctxbench.core.errors import ParameterError as ParameterError
+    from ctxbench.core.errors import SelectorError as SelectorError
+    from ctxbench.core.errors import UserError as UserError
+    from ctxbench.core.items import Catalog as Catalog
+    from ctxbench.core.items import Item as Item
+    from ctxbench.core.items import ItemKey as ItemKey
+    from ctxbench.core.items import Link as Link
+    from ctxbench.core.masks import Masks as Masks
+    from ctxbench.core.pipeline import Outcome as Outcome
+    from ctxbench.core.pipeline import Pipeline as Pipeline
+    from ctxbench.core.query import ChunkKind as ChunkKind
+    from ctxbench.core.query import Query as Query
+    from ctxbench.core.requests import Batch as Batch
+    from ctxbench.core.requests import Message as Message
+    from ctxbench.core.requests import Only as Only
+    from ctxbench.core.requests import Request as Request
+    from ctxbench.core.requests import SessionItem as SessionItem
+    from ctxbench.core.selection import Prompt as Prompt
+    from ctxbench.core.selection import Selection as Selection
+    from ctxbench.core.selection import selections as selections
+    from ctxbench.core.stages import Resource as Resource
+    from ctxbench.core.stages import Resources as Resources
+    from ctxbench.core.strategy import Strategy as Strategy
+    from ctxbench.index.ranked import ranked_by as ranked_by
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "core.candidates": ("Candidates", "Mode", "Origin", "brought_in", "place_among", "rescored"),
+    "core.errors": ("ParameterError", "SelectorError", "UserError"),
+    "core.items": ("Catalog", "Item", "ItemKey", "Link"),
+    "core.masks": ("Masks",),
+    "core.pipeline": ("Outcome", "Pipeline"),
+    "core.query": ("ChunkKind", "Query"),
+    "core.requests": ("Batch", "Message", "Only", "Request", "SessionItem"),
+    "core.selection": ("Prompt", "Selection", "selections"),
+    "core.stages": ("Resource", "Resources"),
+    "core.strategy": ("Strategy",),
+    "index.ranked": ("ranked_by",),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - all of them are texts
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'ctxbench' has no attribute {name!r}; it has {', '.join(sorted(_PLACES))}")
+    found = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -228,7 +228,7 @@ def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
     ranks = [
         {name: value for name, value in step.describe().items() if name != "calibration"}  # its content is named
         for step in pipeline.refine[:place]
-        if isinstance(step, ByDomain) or (step.kind == "rank" and not hasattr(step.call, "keeps_score"))
+        if isinstance(step, ByDomain) or (step.kind == "rank" and not step.says("keeps_score"))
     ]
     described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
     plain: dict[str, Any] = json.loads(json.dumps(described))  # tuples as they come back from a file
@@ -238,7 +238,7 @@ def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
 def in_front(pipeline: Pipeline, what: str) -> Pipeline:
     """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
     for place, step in enumerate(pipeline.refine):
-        if isinstance(step, Step) and getattr(step.call, "calibrated", None) == what:
+        if isinstance(step, Step) and step.says("calibrated") == what:
             return replace(pipeline, refine=pipeline.refine[:place])
     return pipeline
 
@@ -249,8 +249,7 @@ def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> l
     for step in pipeline.refine:
         inner = _inside(step) if isinstance(step, ByDomain) else (step,)
         for one in inner:
-            if hasattr(one.call, "notices"):
-                found += [f"{one.name}: {notice}" for notice in one.call.notices(catalog, resources)]
+            found += [f"{one.name}: {notice}" for notice in one.says("notices")(catalog, resources)]
     return found
 
 
@@ -267,9 +266,9 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
                 f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
                 "on; put it in front"
                 for inner in _inside(step)
-                if getattr(inner.call, "calibrated", None) is not None
+                if inner.says("calibrated") is not None
             ]
-        elif getattr(step.call, "calibrated", None) is not None:
+        elif step.says("calibrated") is not None:
             faults += _elsewhere(step, behind(pipeline, place), catalog)
     return faults
 
@@ -288,7 +287,7 @@ def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterato
     """Says that a step's fit was made behind another pipeline than it stands behind here."""
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     for fit in held.fits:
-        if fit.what != step.call.calibrated or fit.catalog != catalog.hash:  # type: ignore[attr-defined]
+        if fit.what != step.says("calibrated") or fit.catalog != catalog.hash:
             continue
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != here[stage]:

@@ -139,7 +139,7 @@ class TestMocks:
 
     def test_the_requests_have_blanks_scopes_sessions_and_repeats(self):
         batch = Batch.of(mock_catalog(), mock_requests())
-        counts = dict(zip(batch.ids, batch.eligible.sum(axis=1).tolist(), strict=True))
+        counts = dict(zip(batch.ids, batch.eligible.counts().tolist(), strict=True))
         assert counts["nothing available"] == 0
         assert counts["one item"] == 1
         assert counts["scope"] == 3

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
 from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import IntArray
@@ -38,7 +36,7 @@ class Labels:
             servers=[item.server or "" for item in catalog],
             types=[item.type for item in catalog],
         )
-        pool = np.asarray(dataset.batch().eligible.sum(axis=1), dtype=np.int64)
+        pool = dataset.batch().eligible.counts()
         return cls(dataset=dataset, item_tokens=item_tokens, kinship=kinship, pool=pool)
 
     def evidence(self, answers: Slice) -> Evidence:

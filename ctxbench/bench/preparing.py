@@ -288,12 +288,10 @@ class StepChecks:
         return self._said[key]
 
     def _objection(self, step: Step, dataset: Dataset) -> str | None:
-        check = getattr(step.call, "check", None)
-        if check is not None:
-            try:
-                check(dataset.there, self.resources)
-            except UserError as error:
-                return f"{step.name}: {error}"
+        try:
+            step.says("check")(dataset.there, self.resources)
+        except UserError as error:
+            return f"{step.name}: {error}"
         return None
 
     def _no_chunk(self, analyse: Step | Analyses, dataset: Dataset) -> str | None:

@@ -7,10 +7,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.times import instant
+
+if TYPE_CHECKING:
+    from ctxbench.core.facts import Facts
 
 ITEM_TYPES = ("rule", "reference", "tool", "file", "chunk", "message", "memory")
 INCLUDE_MODES = ("always", "manual", "agent")
@@ -62,6 +66,13 @@ def _parsed(text: str) -> ItemKey:
     return ItemKey(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
 
 
+class Link(NamedTuple):
+    """That an item has to do with another one: how, and which."""
+
+    type: str
+    item: ItemKey
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing that can be put in a prompt.
@@ -78,6 +89,12 @@ class Item:
         priority: the three-digit level of rules and references; lower is shown first.
         title: shown instead of the name where a person reads.
         metadata: anything else, as JSON; never searched, never sent.
+        workspace, user: whose it is; requests of others do not see it. None = everybody's.
+        conversation: where it was said.
+        created, until: when it began and ended, ISO 8601: a request sees it from the one on and before the other. None
+            = always, and not yet.
+        confidence: how sure it is, 0 to 1.
+        links: what it has to do with other items of the catalog.
     """
 
     type: str
@@ -91,6 +108,13 @@ class Item:
     priority: int | None = None
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    workspace: str | None = None
+    user: str | None = None
+    conversation: str | None = None
+    created: str | None = None
+    until: str | None = None
+    confidence: float | None = None
+    links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:
@@ -103,6 +127,24 @@ class Item:
             raise ParameterError(
                 f"include must be one of {', '.join(INCLUDE_MODES)}, got {self.include!r} (item {self.id})"
             )
+        if not (self.created is None and self.until is None and self.confidence is None):
+            self._check_facts()
+
+    def _check_facts(self) -> None:
+        begun, ended = (self._instant(name) for name in ("created", "until"))
+        if begun is not None and ended is not None and ended < begun:
+            raise ParameterError(
+                f"until ({self.until}) is before created ({self.created}); an item ends after it began (item {self.id})"
+            )
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
+            raise ParameterError(f"confidence must be 0 to 1, got {self.confidence} (item {self.id})")
+
+    def _instant(self, name: str) -> int | None:
+        text = getattr(self, name)
+        try:
+            return None if text is None else instant(text)
+        except ParameterError as error:
+            raise ParameterError(f"{name} {error} (item {self.id})") from None
 
     @property
     def key(self) -> ItemKey:
@@ -143,20 +185,31 @@ class Item:
             value = getattr(self, name)
             if value != default:
                 row[name] = value
+        if self.links:
+            row["links"] = [{"type": link.type, "item": link.item.id} for link in self.links]
         return row
 
 
 _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
     (spec.name, {} if spec.name == "metadata" else spec.default)
     for spec in fields(Item)
-    if spec.name not in ("title", "text")
+    if spec.name not in ("title", "text", "links")
 )
+
+
+class _Prefix(NamedTuple):
+    """The first items of a catalog, as far as one that it extends went: how many, and the hash of their fields."""
+
+    n_items: int
+    hash: str
+    before: _Prefix | None
 
 
 class Catalog(Sequence[Item]):
     """An immutable sequence of items with distinct identities and a content hash.
 
-    The position of an item is its place in the order of ties, so a catalog is ordered.
+    The position of an item is its place in the order of ties, so a catalog is ordered. One that grows is `extended`,
+    which carries on what is known of the items before.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -167,15 +220,49 @@ class Catalog(Sequence[Item]):
         """
         self._items = tuple(items)
         self._position: dict[ItemKey, int] = {}
+        self._digests: dict[tuple[str, ...], tuple[Any, _Prefix]] = {}
+        self._facts_before: Facts | None = None  # of the catalog that this one extends
+        self._place(self._items, first=0)
+
+    def _place(self, items: Sequence[Item], *, first: int) -> None:
+        """Note where items stand, the first of them at position `first`."""
         faults = []
-        for position, item in enumerate(self._items):
-            first = self._position.setdefault(item.key, position)
-            if first != position:
+        for position, item in enumerate(items, first):
+            other = self._position.setdefault(item.key, position)
+            if other != position:
                 faults.append(
-                    Fault(f"item {item.id} stands at positions {first} and {position}; identities must differ")
+                    Fault(f"item {item.id} stands at positions {other} and {position}; identities must differ")
                 )
         if faults:
             raise InputError(faults, subject="catalog")
+
+    def extended(self, items: Iterable[Item]) -> Catalog:
+        """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
+
+        Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
+        (`ctxbench.index.versions`). This catalog stays as it is, and may be extended in several ways. No items: itself.
+
+        Raises:
+            InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
+        """
+        added = tuple(items)
+        if not added:
+            return self
+        whole = Catalog(())
+        whole._items = self._items + added
+        whole._position = self._position.copy()
+        whole._place(added, first=len(self))
+        whole._digests = {
+            names: _hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
+            for names, (digest, prefix) in self._digests.items()
+        }
+        whole._facts_before = self.__dict__.get("facts", self._facts_before)
+        if "ids" in self.__dict__:
+            whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
+        return whole
+
+    def __reduce__(self) -> tuple[type[Catalog], tuple[tuple[Item, ...]]]:
+        return Catalog, (self._items,)  # a digest to go on with cannot be pickled
 
     def __len__(self) -> int:
         return len(self._items)
@@ -189,14 +276,50 @@ class Catalog(Sequence[Item]):
     def __repr__(self) -> str:
         return f"Catalog({len(self)} items, {self.hash[:12]})"
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """SHA-256 over every field of every item, in order; equal hashes mean equal catalogs."""
-        digest = hashlib.sha256()
-        for item in self._items:
-            row = json.dumps(item.as_row(), ensure_ascii=True, separators=(",", ":"))  # a schema's order is sent, too
-            digest.update(row.encode("ascii") + b"\n")
-        return digest.hexdigest()
+        return self._prefix(()).hash
+
+    def hash_of(self, *names: str) -> str:
+        """SHA-256 over some attributes of every item, in order: equal where catalogs differ in the others alone.
+
+        Args:
+            names: attributes of `Item` whose values JSON can hold, such as `search_text`; at least one.
+        """
+        if not names:
+            raise ParameterError("hash_of needs the name of an attribute; the hash over all of them is `hash`")
+        return self._prefix(names).hash
+
+    def prefixes(self, *names: str) -> Iterator[tuple[int, str]]:
+        """The catalogs that this one extends, the longest first: how many items each has, and its `hash_of`.
+
+        Only those whose hash over these attributes was asked for before they were extended, or that extend such a one.
+        """
+        found = self._prefix(names).before
+        while found is not None:
+            yield found.n_items, found.hash
+            found = found.before
+
+    def _prefix(self, names: tuple[str, ...]) -> _Prefix:
+        """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
+        if names not in self._digests:
+            self._digests[names] = _hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
+        return self._digests[names][1]
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What is known of the items beside their texts.
+
+        Raises:
+            InputError: links lead to items that are not there.
+        """
+        from ctxbench.core.facts import Facts  # numpy waits until something is selected
+
+        before, self._facts_before = self._facts_before, None
+        if before is None:
+            return Facts.of(self._items, self.find)
+        return before.extended(self._items[len(before) :], self.find)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -222,3 +345,22 @@ class Catalog(Sequence[Item]):
             ParameterError: `key` is a text that is no id.
         """
         return self._position.get(ItemKey.parse(key) if isinstance(key, str) else key)
+
+
+def _hashed(
+    items: Sequence[Item], names: tuple[str, ...], digest: Any, *, n_items: int, before: _Prefix | None
+) -> tuple[Any, _Prefix]:
+    """Go on with a digest over more items, by some attributes or (none named) by all fields.
+
+    Args:
+        items: what is added.
+        names: of the attributes.
+        digest: over the items before; is changed.
+        n_items: how many there are then.
+        before: those before.
+    """
+    for item in items:
+        row = [getattr(item, name) for name in names] if names else item.as_row()
+        text = json.dumps(row, ensure_ascii=True, separators=(",", ":"))  # a schema's order is sent, too
+        digest.update(text.encode("ascii") + b"\n")
+    return digest, _Prefix(n_items, digest.hexdigest(), before)

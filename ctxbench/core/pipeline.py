@@ -18,7 +18,7 @@ import numpy as np
 from ctxbench.core import registry
 from ctxbench.core.arrays import owners
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated
-from ctxbench.core.errors import UserError, suggest
+from ctxbench.core.errors import SelectorError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
@@ -124,15 +124,20 @@ class Pipeline:
             resources: where vectors and indexes come from.
             memo: outputs of earlier runs by key; steps shared with them are not run again, and new outputs are
                 added. None shares nothing.
+
+        Raises:
+            SelectorError: a step offers a request what it may not see, or names it as what led to an item.
         """
         once = _Once(memo, batch, resources)
         query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
         table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources))
+        hold_to_visible(table, batch, self.retrieve)
         for step in self.refine:
             if step.off:
                 continue
             before = table
             table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
+            hold_to_visible(table, batch, step)
         return Outcome(query, table)
 
     def prompts(self, outcome: Outcome) -> Sequence[Prompt]:
@@ -161,6 +166,30 @@ class _Once:
             self._memo[self._key] = make()
         found: T = self._memo[self._key]
         return found
+
+
+def hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
+    """Refuse what a step made if any row is of an item that its request may not see, or was led to by one.
+
+    The item is not named: whoever reads the message may not see it either.
+
+    Raises:
+        SelectorError: names the step and the query.
+    """
+    n_items = len(batch.catalog)
+    if table.n_requests != len(batch):
+        raise SelectorError(f"{step.name}: it answers {table.n_requests} requests, and was asked {len(batch)}")
+    for what, items in (("a row", table.item), ("`via_item`", table.via_item)):
+        rows = np.flatnonzero(items >= 0) if what == "`via_item`" else np.arange(len(items))
+        wrong = (items[rows] < 0) | (items[rows] >= n_items)
+        if not wrong.any() and batch.catalog.facts.hidden:
+            wrong = ~batch.visible.cells(table.request[rows], items[rows])
+        if wrong.any():
+            query = batch.ids[int(table.request[rows[np.flatnonzero(wrong)[0]]])]
+            raise SelectorError(
+                f"{step.name}: {what} of query {query!r} is an item that this request may not see, or none of the "
+                "catalog; find and expand within `batch.eligible`"
+            )
 
 
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources) -> Candidates:
@@ -197,7 +226,12 @@ class _Builder:
                 return None
             kind = found
         call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
-        return None if call is None else Step(kind, name, call)
+        if call is None:
+            return None
+        step = Step(kind, name, call)
+        for use in step.uses:
+            self._try(path, lambda: registry.check_name("resource", use))  # noqa: B023 - run at once
+        return step
 
     def analyse(self, spec: Any) -> Step | Analyses | None:
         if not isinstance(spec, list):

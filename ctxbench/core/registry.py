@@ -95,6 +95,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "hashing": "ctxbench.embedding.hashing:HashingEmbedder",
         "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
     },
+    "resource": {  # these two are made from the embedder and the token counter of whoever opens resources
+        "embedder": "ctxbench.index.resources:TextVectors",
+        "tokens": "ctxbench.index.resources:TokenCounts",
+    },
 }
 
 KINDS = tuple(_BUILT_IN)
@@ -110,7 +114,7 @@ def _plugins(kind: str) -> dict[str, str]:
         other = _BUILT_IN[kind].get(point.name) or found.get(point.name)
         if other is not None and other != point.value:
             raise ParameterError(
-                f"two strategies of kind {kind} are called {point.name!r}: {other} and {point.value}; "
+                f"two {_plural(kind)} are called {point.name!r}: {other} and {point.value}; "
                 "rename the plugin's entry point"
             )
         found[point.name] = point.value
@@ -129,16 +133,39 @@ def find(kind: str, name: str) -> Any:
         UnknownNameError: nothing is; names the known and the closest.
         ParameterError: it is a plugin's, and cannot be imported.
     """
-    target = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
-    if target is None:
-        raise UnknownNameError(f"{kind} strategy", name, names(kind))
+    target = _target(kind, name)
     module, _, attribute = target.partition(":")
-    with _of_plugin(kind, name, "imported"):
+    with of_plugin(kind, name, "imported"):
         return getattr(importlib.import_module(module), attribute)
 
 
+def check_name(kind: str, name: str) -> None:
+    """Hold a name to what is registered; nothing is imported.
+
+    Raises:
+        UnknownNameError: nothing is registered under it; names the known and the closest.
+    """
+    _target(kind, name)
+
+
+def _target(kind: str, name: str) -> str:
+    target = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
+    if target is None:
+        raise UnknownNameError(_one(kind), name, names(kind))
+    return target
+
+
+def _one(kind: str) -> str:
+    """A kind as a message names one of it."""
+    return kind if kind == "resource" else f"{kind} strategy"
+
+
+def _plural(kind: str) -> str:
+    return "resources" if kind == "resource" else f"strategies of kind {kind}"
+
+
 @contextlib.contextmanager
-def _of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
+def of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
     """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
     if name in _BUILT_IN[kind]:
         yield
@@ -150,7 +177,7 @@ def _of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ParameterError(
-            f"{kind} strategy {name!r} ({_plugins(kind)[name]}) cannot be {what}: {raised}; mend or update its package"
+            f"{_one(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {what}: {raised}; mend or update its package"
         ) from error
 
 
@@ -178,7 +205,7 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
         ParameterError: a parameter is unknown, missing, of the wrong type or out of range, or a plugin fails.
     """
     strategy = find(kind, name)
-    with _of_plugin(kind, name, "made"):
+    with of_plugin(kind, name, "made"):
         return _made(strategy, name, parameters)
 
 

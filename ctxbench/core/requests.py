@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -13,8 +13,11 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray, frozen, starts
 from ctxbench.core.candidates import Mode
-from ctxbench.core.errors import Fault, InputError, ParameterError
-from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.facts import EARLIEST, LATEST
+from ctxbench.core.items import ITEM_TYPES, Catalog, ItemKey
+from ctxbench.core.masks import Masks
+from ctxbench.core.times import instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,58 @@ class SessionItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Only:
+    """What a request restricts its search to. An item that lacks the fact that is asked for is left out.
+
+    Attributes:
+        types: item types; empty = any.
+        since, before: when items were created, ISO 8601: from the one on, and before the other.
+        confidence: the least, 0 to 1.
+        conversation: the one that items are of.
+    """
+
+    types: tuple[str, ...] = ()
+    since: str | None = None
+    before: str | None = None
+    confidence: float | None = None
+    conversation: str | None = None
+
+    def __post_init__(self) -> None:
+        for kind in self.types:
+            if kind not in ITEM_TYPES:
+                raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
+            raise ParameterError(f"confidence must be 0 to 1, got {self.confidence}")
+        for name in ("since", "before"):
+            text = getattr(self, name)
+            try:
+                instant(text or "1970-01-01")
+            except ParameterError as error:
+                raise ParameterError(f"{name} {error}") from None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON, without what is not restricted."""
+        given: dict[str, Any] = {"types": list(self.types), "since": self.since, "before": self.before}
+        given |= {"confidence": self.confidence, "conversation": self.conversation}
+        return {name: value for name, value in given.items() if value not in (None, [])}
+
+    def of(self, catalog: Catalog) -> BoolArray:
+        """True for the items that are left, shape (n_items,)."""
+        facts, left = catalog.facts, np.ones(len(catalog), dtype=np.bool_)
+        if self.types:
+            left &= np.array([item.type in self.types for item in catalog], dtype=np.bool_)
+        if self.since is not None:
+            left &= facts.created >= instant(self.since)
+        if self.before is not None:
+            left &= (facts.created < instant(self.before)) & (facts.created != EARLIEST)
+        if self.confidence is not None:
+            left &= facts.confidence >= self.confidence  # False where it is not known
+        if self.conversation is not None:
+            left &= facts.conversation.are(self.conversation)
+        return left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a selector is asked, apart from the catalog.
 
@@ -50,9 +105,12 @@ class Request:
         explicit: items that the user named.
         available: the items that this request may get; None means the whole catalog.
         tool_results: results of tools called for this request, (tool name, text).
-        user, workspace, conversation: whose request it is; no selector may cross a workspace.
+        user, workspace: whose request it is. It sees their items and everybody's, and no selector may cross that.
+        conversation: the one that it is part of.
         turn: 0-based place in the conversation.
-        time: when it was asked, ISO 8601.
+        time: when it was asked, ISO 8601, without an offset UTC: it sees what was created by then and had not ended.
+            None = now: all but what has an end.
+        only: what its search is restricted to; the session's items stay.
     """
 
     id: str
@@ -68,6 +126,7 @@ class Request:
     conversation: str | None = None
     turn: int | None = None
     time: str | None = None
+    only: Only | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The request as JSON, for selectors outside this process and for hashes."""
@@ -87,6 +146,8 @@ class Request:
         for name in ("user", "workspace", "conversation", "turn", "time"):
             if getattr(self, name) is not None:
                 out[name] = getattr(self, name)
+        if self.only is not None:
+            out["only"] = self.only.as_dict()
         return out
 
 
@@ -102,8 +163,9 @@ class Batch:
     Attributes:
         catalog: the items; positions below are positions in it.
         requests: in the order of every CSR below.
-        eligible: shape (n_requests, n_items); True where a search may offer the item: available, enabled,
-            `agent` mode, neither in the session nor removed from it.
+        visible: what a request may see at all: of its workspace and user or nobody's, and there at its time.
+        eligible: what a search may offer it: visible, available, of its `only`, enabled, of `agent` mode, neither in
+            the session nor removed from it.
         session_start: CSR starts, shape (n_requests + 1,).
         session_item: positions of session items, in session order.
         session_mode: `Mode` of each, always or manual.
@@ -111,7 +173,8 @@ class Batch:
 
     catalog: Catalog
     requests: tuple[Request, ...]
-    eligible: BoolArray
+    visible: Masks
+    eligible: Masks
     session_start: IntArray
     session_item: IntArray
     session_mode: IntArray
@@ -126,10 +189,8 @@ class Batch:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 over the catalog's hash, every request, and what each may get and holds."""
+        """SHA-256 over the catalog's hash and every request: what each may get and holds follows from them."""
         digest = hashlib.sha256(self.catalog.hash.encode())
-        for array in (self.eligible, self.session_start, self.session_item, self.session_mode):
-            digest.update(array.tobytes())
         for request in self.requests:
             digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
         return digest.hexdigest()
@@ -143,22 +204,22 @@ class Batch:
         """
         requests = tuple(requests)
         resolve = _Resolver(catalog)
-        rows = [resolve.request(request) for request in requests]
+        for request in requests:
+            resolve.request(request)
         resolve.finish()
-        items = [item for _, session in rows for item, _ in session]
-        modes = [mode for _, session in rows for _, mode in session]
-        eligible = np.array([row for row, _ in rows], dtype=np.bool_).reshape(len(rows), len(catalog))
-        for i, (_, session) in enumerate(rows):
-            eligible[i, [item for item, _ in session]] = False
+        sessions = resolve.sessions
+        items = [item for session in sessions for item, _ in session]
+        modes = [mode for session in sessions for _, mode in session]
         batch = cls(
             catalog=catalog,
             requests=requests,
-            eligible=eligible,
-            session_start=starts([len(session) for _, session in rows]),
+            visible=resolve.visible(),
+            eligible=resolve.eligible(),
+            session_start=starts([len(session) for session in sessions]),
             session_item=np.array(items, dtype=np.int64),
             session_mode=np.array(modes, dtype=np.int64),
         )
-        for array in (batch.eligible, batch.session_start, batch.session_item, batch.session_mode):
+        for array in (batch.session_start, batch.session_item, batch.session_mode):
             frozen(array)
         return batch
 
@@ -172,47 +233,96 @@ class _Resolver:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        self.facts = catalog.facts
         self.faults: list[Fault] = []
         self.seen: set[str] = set()
-        self.searchable = np.array([i.enabled and i.include == "agent" for i in catalog], dtype=np.bool_)
-        self.always = np.array([i.enabled and i.include == "always" for i in catalog], dtype=np.bool_)
-        self.scopes: dict[tuple[ItemKey, ...] | None, BoolArray] = {None: np.ones(len(catalog), dtype=np.bool_)}
+        self.sessions: list[list[tuple[int, int]]] = []
+        self.without: list[list[int]] = []  # by request: what no search brings back
+        self.time: list[int] = []
+        self.open = _Shared()  # by workspace and user
+        self.searched = _Shared()  # by those, what is available, and what a search is restricted to
+        self.available: dict[tuple[ItemKey, ...] | None, BoolArray] = {None: np.ones(len(catalog), dtype=np.bool_)}
 
-    def request(self, request: Request) -> tuple[BoolArray, list[tuple[int, int]]]:
+    def request(self, request: Request) -> None:
         if request.id in self.seen:
             self.faults.append(Fault(f"query id {request.id!r} occurs twice; ids must differ"))
         self.seen.add(request.id)
-        if request.available not in self.scopes:
-            mask = np.zeros(len(self.catalog), dtype=np.bool_)
-            mask[self._positions(request, "available", request.available or ())] = True
-            self.scopes[request.available] = mask
-        available = self.scopes[request.available]
-        removed = self._positions(request, "removed", request.removed)
+        self.time.append(self._time(request))
+        whose = (request.workspace, request.user)
+        own = self.open.of(whose, lambda: self.facts.open_to(*whose))
+        seen = own & self.facts.at(self.time[-1]) if self.facts.timed else own
+        available = self._available(request)
+        removed = self._positions(request, "removed", request.removed, seen)
         if request.session is None:
-            kept = available & self.always
+            kept = available & self.facts.always & seen
             kept[removed] = False
             session = [(int(item), int(Mode.ALWAYS)) for item in np.flatnonzero(kept)]
         else:
-            positions = self._positions(request, "session", [s.key for s in request.session])
-            for position in positions:
-                if not self.catalog[position].enabled:
-                    what = f"query {request.id!r}: session names {self.catalog.ids[position]!r}, which is not enabled"
-                    self.faults.append(Fault(what))
-            modes = [int(Mode[s.mode.upper()]) for s in request.session]
-            session = list(dict(zip(positions, modes, strict=False)).items())
-            for position in set(positions) & set(removed):
-                what = f"query {request.id!r}: {self.catalog.ids[position]!r} is in the session and removed from it"
-                self.faults.append(Fault(what))
-        self._positions(request, "explicit", request.explicit)
-        eligible = available & self.searchable
-        eligible[removed] = False
-        return eligible, session
+            session = self._session(request, removed, seen)
+        self._positions(request, "explicit", request.explicit, seen)
+        self.sessions.append(session)
+        scope = (*whose, request.available, request.only)
+        searched = self.searched.of(scope, lambda: self._searched(request, own & available))
+        gone = {item for item, _ in session} | set(removed)
+        self.without.append([item for item in sorted(gone) if searched[item]])
 
-    def _positions(self, request: Request, what: str, keys: Sequence[ItemKey]) -> list[int]:
+    def visible(self) -> Masks:
+        """What each request may see."""
+        return self._masks(self.open, [[] for _ in self.time])
+
+    def eligible(self) -> Masks:
+        """What a search may offer each request."""
+        return self._masks(self.searched, self.without)
+
+    def _masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
+        return Masks(
+            n_items=len(self.catalog),
+            scope=np.array(shared.places, dtype=np.int64),
+            shared=list(shared.masks.values()),
+            start=starts([len(one) for one in without]),
+            without=np.array([item for one in without for item in one], dtype=np.int64),
+            time=np.array(self.time, dtype=np.int64),
+            facts=self.facts if self.facts.timed else None,
+        )
+
+    def _time(self, request: Request) -> int:
+        try:
+            return LATEST if request.time is None or not self.facts.timed else instant(request.time)
+        except ParameterError as error:
+            self.faults.append(Fault(f"query {request.id!r}: time {error}"))
+            return LATEST
+
+    def _available(self, request: Request) -> BoolArray:
+        if request.available not in self.available:
+            mask = np.zeros(len(self.catalog), dtype=np.bool_)
+            mask[self._positions(request, "available", request.available or (), None)] = True
+            self.available[request.available] = mask
+        return self.available[request.available]
+
+    def _searched(self, request: Request, mask: BoolArray) -> BoolArray:
+        mask = mask & self.facts.searchable
+        return mask if request.only is None else mask & request.only.of(self.catalog)
+
+    def _session(self, request: Request, removed: Sequence[int], seen: BoolArray) -> list[tuple[int, int]]:
+        """What a request's session holds, once each, with its mode."""
+        held = request.session or ()
+        positions = self._positions(request, "session", [one.key for one in held], seen)
+        for position in positions:
+            if not self.catalog[position].enabled:
+                what = f"query {request.id!r}: session names {self.catalog.ids[position]!r}, which is not enabled"
+                self.faults.append(Fault(what))
+        modes = [int(Mode[one.mode.upper()]) for one in held]
+        for position in set(positions) & set(removed):
+            what = f"query {request.id!r}: {self.catalog.ids[position]!r} is in the session and removed from it"
+            self.faults.append(Fault(what))
+        return list(dict(zip(positions, modes, strict=False)).items())
+
+    def _positions(self, request: Request, what: str, keys: Sequence[ItemKey], seen: BoolArray | None) -> list[int]:
+        """The positions of items by key; what the request may not see is told as if it were not there."""
         out = []
         for key in keys:
             position = self.catalog.find(key)
-            if position is None:
+            if position is None or not (seen is None or seen[position]):
                 self.faults.append(
                     Fault(f"query {request.id!r}: {what} names {key.id!r}, which the catalog does not hold")
                 )
@@ -221,5 +331,23 @@ class _Resolver:
         return out
 
     def finish(self) -> None:
+        """Raise what was wrong."""
         if self.faults:
             raise InputError(self.faults, subject="requests")
+
+
+class _Shared:
+    """Masks by what they depend on, each made once, and which of them each request has."""
+
+    def __init__(self) -> None:
+        self.masks: dict[Any, BoolArray] = {}
+        self.place: dict[Any, int] = {}
+        self.places: list[int] = []
+
+    def of(self, key: Any, make: Callable[[], BoolArray]) -> BoolArray:
+        """The mask of the next request."""
+        if key not in self.masks:
+            self.place[key] = len(self.masks)
+            self.masks[key] = make()
+        self.places.append(self.place[key])
+        return self.masks[key]

@@ -13,34 +13,77 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import Float32Array, IntArray, frozen
+from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query, together
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
+from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
 
 
 class Resources(Protocol):
-    """What steps may use: lazy, cached, with an identity. Filling a cache is a step's only side effect."""
+    """What steps may use, by name: lazy, cached, each with an identity. Filling a cache is a step's only side effect.
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """Unit vectors of `texts`, shape (n_texts, n_dimensions)."""
+    `embedder` and `tokens` are always there; a plugin brings others (`Resource`). A step that uses one names it in
+    `uses`, so that what it gave is not taken for what another one would give.
+    """
+
+    def get(self, name: str) -> Any:
+        """The value of a resource, made at the first call.
+
+        `embedder` is a function from texts to their vectors, `tokens` one from a catalog to prompt tokens; see below.
+
+        Raises:
+            UnknownNameError: no resource is called so; names the known ones.
+        """
         ...
 
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """Prompt tokens of every item, shape (n_items,)."""
+    def identity(self, name: str) -> str:
+        """What a resource is: another text for one that gives something else. Its value is not made.
+
+        That of `embedder` is model, revision, backend and quantisation; that of `tokens` the name of the counter.
+
+        Raises:
+            UnknownNameError: no resource is called so; names the known ones.
+        """
         ...
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call."""
         ...
 
-    def identity(self, resource: str) -> str:
-        """What a resource (`embedder`, `tokens`) is: model, revision, backend, quantisation."""
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
+        vectors: Float32Array = self.get("embedder")(texts)
+        return vectors
+
+    def tokens(self, catalog: Catalog) -> IntArray:
+        """Prompt tokens of every item by the resource `tokens`, shape (n_items,)."""
+        counts: IntArray = self.get("tokens")(catalog)
+        return counts
+
+
+class Resource(Protocol):
+    """One resource. A plugin registers a class of this form under the name that steps ask for, as kind `resource`.
+
+    It is made with the resources, before anything needs its value, and may ask them for others when it is asked itself;
+    then its identity must tell theirs apart, too.
+    """
+
+    def __init__(self, resources: Resources) -> None: ...
+
+    @property
+    def identity(self) -> str:
+        """Short text that differs where the value may; known without making it. Manifests and keys of steps hold it."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """What steps get; asked for once."""
         ...
 
 
@@ -48,6 +91,9 @@ Analyse: TypeAlias = Callable[[Batch, Resources], Query]
 Retrieve: TypeAlias = Callable[[Query, Resources], Candidates]
 Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
 Format: TypeAlias = Callable[[Query, Candidates], Sequence[Prompt]]
+
+
+_PLAIN = Strategy()
 
 
 @dataclass(frozen=True)
@@ -64,42 +110,47 @@ class Step:
         A step that reads a file says in `content` what stood in it: the path alone would hide an edit. One that is not
         of ctxbench, or that uses a chunking rule which is not, says so in `code`.
         """
-        version = getattr(self.call, "version", 1)
-        row = {"step": f"{self.kind}:{self.name}", "version": version, **registry.parameters(self.call)}
-        code = registry.foreign_code(type(self.call)) or getattr(self.call, "code", None)
-        also = {"code": code, "content": getattr(self.call, "content", None)}
+        row = {"step": f"{self.kind}:{self.name}", "version": self.says("version"), **registry.parameters(self.call)}
+        also = {"code": registry.foreign_code(type(self.call)) or self.says("code"), "content": self.says("content")}
         return {**row, **{name: value for name, value in also.items() if value}}
+
+    def says(self, what: str) -> Any:
+        """What the strategy says of itself, by the name of a property of `Strategy`.
+
+        A strategy that is not derived from that class says what the class would, where it says nothing.
+        """
+        return getattr(self.call if hasattr(self.call, what) else _PLAIN, what)
 
     @property
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides this step's output."""
-        return tuple(getattr(self.call, "uses", ()))
+        return tuple(self.says("uses"))
 
     @property
     def depths(self) -> tuple[int, ...]:
         """How many items a retriever ranks, if it says so."""
-        depth = getattr(self.call, "depth", None)
+        depth = self.says("depth") if self.kind == "retrieve" else None
         return () if depth is None else (int(depth),)
 
     @property
     def ranks(self) -> bool:
         """Whether a retriever ranks what it finds."""
-        return bool(getattr(self.call, "ranks", True))
+        return bool(self.says("ranks"))
 
     @property
     def reach(self) -> int:
         """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
-        return int(getattr(self.call, "reach", 0))
+        return int(self.says("reach"))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources of a `merge` that the step's parameters name."""
-        return tuple(getattr(self.call, "sources", ()))
+        return tuple(self.says("sources"))
 
     @property
     def fitted(self) -> bool:
         """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
-        return getattr(self.call, "calibrated", None) is not None
+        return self.says("calibrated") is not None
 
     @property
     def expands(self) -> bool:
@@ -141,6 +192,11 @@ class Merge:
 
     sources: Mapping[str, Step]
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"merge of {', '.join(self.sources)}"
+
     def describe(self) -> dict[str, Any]:
         """The sources in order."""
         return {"step": "merge", "sources": [[name, step.describe()] for name, step in self.sources.items()]}
@@ -175,6 +231,11 @@ class ByDomain:
     """
 
     domains: Mapping[tuple[str, ...], tuple[Step | ByDomain, ...]]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "by_domain"
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -223,9 +284,7 @@ class ByDomain:
             part = candidates.taken(held[candidates.item])
             own = query
             if any(step.expands for step in steps):  # what a domain brings in is of that domain
-                eligible = batch.eligible & held
-                frozen(eligible)
-                own = replace(query, batch=replace(batch, eligible=eligible))
+                own = replace(query, batch=replace(batch, eligible=batch.eligible.within(held)))
             for step in steps:
                 part = step.call(own, part, resources)
             parts.append(part)

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.fields import field_words
 from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
+from ctxbench.index.versions import index_over
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
 
 RULE = WordRule(split=True, stop=True, stem=True)
@@ -27,21 +28,36 @@ class ItemWords:
     fields = ("name", "description", "body", "item")
 
     def __init__(self, catalog: Catalog, bm25: Bm25Index) -> None:
-        words = [_fields(item) for item in catalog]
-        n = self._n_items = len(catalog)
+        self._words: list[dict[str, list[str]]] = []
+        self._items: dict[str, dict[str, IntArray]] = {field: {} for field in self.fields}
+        self._add(catalog, bm25)
+
+    def extended(self, catalog: Catalog, bm25: Bm25Index) -> ItemWords:
+        """The words of a catalog that begins with the items of this one; only what was added is split into words."""
+        whole = ItemWords(Catalog(()), bm25)
+        whole._words, whole._items = self._words, self._items
+        whole._add(catalog[len(self._words) :], bm25)
+        return whole
+
+    def _add(self, items: Sequence[Item], bm25: Bm25Index) -> None:
+        """Put items behind those that are there; what is held is replaced, never changed. All weights are made anew."""
+        first, added = len(self._words), [_fields(item) for item in items]
         by_word: dict[str, dict[str, list[int]]] = {field: {} for field in self.fields}
-        for position, held in enumerate(words):
+        for position, held in enumerate(added, first):
             for field in self.fields:
                 for word in held[field]:
                     by_word[field].setdefault(word, []).append(position)
+        self._words = self._words + added
         self._items = {
-            field: {word: np.array(found, dtype=np.int64) for word, found in index.items()}
+            field: self._items[field]
+            | {word: np.array([*self._items[field].get(word, ()), *new], dtype=np.int64) for word, new in index.items()}
             for field, index in by_word.items()
         }
+        n = self._n_items = len(self._words)
         self._unknown = _idf(n, 0)
         self._weight = {word: _idf(n, len(found)) for word, found in self._items["item"].items()}
         self._total = {
-            field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in words])
+            field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in self._words])
             for field in self.fields
         }
         self._bm25 = bm25
@@ -85,7 +101,16 @@ class ItemWords:
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
     """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
     bm25 = bm25_index(catalog, resources, k1=1.5, b=0.75, variant=VARIANTS[0], rule=RULE, server=True)
-    return resources.kept(("item words", catalog.hash), lambda: ItemWords(catalog, bm25))
+    over = ("type", "server", "name", "description", "schema", "text")
+    words: ItemWords = index_over(
+        catalog,
+        resources,
+        "item words",
+        over=over,
+        make=lambda: ItemWords(catalog, bm25),
+        extend=lambda old: old.extended(catalog, bm25),
+    )
+    return words
 
 
 def _fields(item: Item) -> dict[str, list[str]]:

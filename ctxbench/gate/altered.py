@@ -187,7 +187,8 @@ def _identities(base: Identity, head: Identity) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
     if before is not None and after is not None:
-        found["settings"] = tuple(_named(list(_step_settings(before, after)), base.values, head.values))
+        named = _named(list(_step_settings(before, after)), base.values, head.values)
+        found["settings"] = (*named, *_of_resources(base.selector, head.selector))
     else:
         told = tuple(_told(base.selector, head.selector))
         found["outside" if base.outside or head.outside else "settings"] = told
@@ -208,6 +209,14 @@ def _identities(base: Identity, head: Identity) -> dict[str, Any]:
         if base.versions.get(name) != head.versions.get(name)
     )
     return found
+
+
+def _of_resources(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
+    """The resources of plugins that both sides use and that are not the same; model and counter stand on their own."""
+    was, now = (side["identities"] if isinstance(side.get("identities"), Mapping) else {} for side in (before, after))
+    for name in was:
+        if name not in ("embedder", "tokens") and name in now and was[name] != now[name]:
+            yield Setting(name=name, path=f"identities.{name}", was=str(was[name]), now=str(now[name]))
 
 
 def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Iterator[Setting]:

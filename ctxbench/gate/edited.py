@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.curation.renames import propose_renames
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
@@ -132,7 +132,7 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
     items = [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in lacking]
     return replace(
         dataset,
-        catalog=Catalog([*dataset.catalog, *items]),
+        catalog=dataset.catalog.extended(items),
         queries=tuple(queries),
         labels=tuple(labels),
         gone=dataset.gone + len(items),

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -142,7 +142,7 @@ def _told(progress: Progress, what: str, text: str, done: int, total: int) -> No
     progress(f"{text}, {what}", done, total)
 
 
-class _InMemory:
+class _InMemory(Resources):
     """Resources of one side: nothing that the other has made, but vectors, which are no part of what is timed.
 
     Args:
@@ -155,18 +155,10 @@ class _InMemory:
         self._known = known
         self._kept: dict[Hashable, object] = {}
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """See `Resources.vectors`."""
-        if not texts:
-            return self._shared.vectors(texts)
-        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if missing:
-            self._known.update(zip(missing, self._shared.vectors(missing), strict=True))
-        return np.stack([self._known[text] for text in texts])
-
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """See `Resources.tokens`."""
-        return self.kept(("tokens", catalog.hash), lambda: self._shared.tokens(catalog))
+    def get(self, name: str) -> Any:
+        """See `Resources.get`."""
+        own = {"embedder": self._vectors, "tokens": self._tokens}
+        return own[name] if name in own else self._shared.get(name)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """See `Resources.kept`."""
@@ -175,9 +167,20 @@ class _InMemory:
         found: T = self._kept[key]  # type: ignore[assignment]
         return found
 
-    def identity(self, resource: str) -> str:
+    def identity(self, name: str) -> str:
         """See `Resources.identity`."""
-        return self._shared.identity(resource)
+        return self._shared.identity(name)
+
+    def _vectors(self, texts: Sequence[str]) -> Float32Array:
+        if not texts:
+            return self._shared.vectors(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if missing:
+            self._known.update(zip(missing, self._shared.vectors(missing), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+    def _tokens(self, catalog: Catalog) -> IntArray:
+        return self.kept(("tokens", catalog.hash), lambda: self._shared.tokens(catalog))
 
 
 def _catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog, tuple[str, ...]]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.items import Catalog
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.items import Catalog, Item
 from ctxbench.index.fields import field_words
-from ctxbench.index.postings import counted, logarithms
+from ctxbench.index.postings import Occurrences, logarithms
 from ctxbench.index.words import name_words, weighted_words
 
 
@@ -27,20 +27,46 @@ class Bm25fIndex:
     """
 
     def __init__(self, catalog: Catalog, *, weights: Mapping[str, float], b: Mapping[str, float], k1: float) -> None:
-        fields = [field_words(item) for item in catalog]
-        texts: list[Sequence[str]] = []
-        held: list[IntArray] = [np.empty(0, dtype=np.int64)]
-        shares: list[FloatArray] = [np.empty(0, dtype=np.float64)]
-        for name, weight in weights.items():
-            if weight > 0:
-                own = np.array([place for place, row in enumerate(fields) if row[name]], dtype=np.int64)
-                texts += [fields[place][name] for place in own.tolist()]
-                held.append(own)
-                shares.append(weight / _norm([len(fields[place][name]) for place in own.tolist()], b=b[name]))
-        counts = counted(texts, item=np.concatenate(held), weight=np.concatenate(shares), n_items=len(catalog))
+        self._weights, self._b, self._k1 = weights, b, k1
+        self._score(*self._read(catalog, first=0))
+
+    def extended(self, catalog: Catalog) -> Bm25fIndex:
+        """The index of a catalog that begins with the items of this one; only what was added is split into words.
+
+        The values of all words are computed again, as they depend on how many items there are, and how long.
+        """
+        whole = Bm25fIndex(Catalog(()), weights=self._weights, b=self._b, k1=self._k1)
+        before = self._lengths.shape[1]
+        occurrences, lengths = whole._read(catalog[before:], first=before)
+        whole._score(self._occurrences.extended(occurrences), np.concatenate([self._lengths, lengths], axis=1))
+        return whole
+
+    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
+        """The words of some items, the first of them at position `first`, and how many each field has of them.
+
+        Fields without a weight are left out; lengths have the shape (n_fields, n_items).
+        """
+        names = [name for name, weight in self._weights.items() if weight > 0]
+        texts = [[words[name] for name in names] for words in map(field_words, items)]
+        place = np.arange(len(texts) * len(names), dtype=np.int64)
+        occurrences = Occurrences.of(
+            [text for row in texts for text in row], item=first + place // len(names), field=place % len(names)
+        )
+        lengths = np.array([len(text) for row in texts for text in row], dtype=np.float64)
+        return occurrences, np.ascontiguousarray(lengths.reshape(len(texts), len(names)).T)
+
+    def _score(self, occurrences: Occurrences, lengths: FloatArray) -> None:
+        """Turn the words of all items and how long each field is into what each word adds to each score."""
+        self._occurrences, self._lengths = occurrences, lengths
+        shares = np.zeros(lengths.shape, dtype=np.float64)
+        named = [(name, weight) for name, weight in self._weights.items() if weight > 0]
+        for share, length, (name, weight) in zip(shares, lengths, named, strict=True):
+            held = length > 0
+            share[held] = weight / _norm(length[held], b=self._b[name])
+        counts = occurrences.postings(shares)
         n = counts.held()
-        idf = counts.by_posting(logarithms(1.0 + (len(catalog) - n + 0.5) / (n + 0.5)))
-        self._postings = replace(counts, value=idf * (counts.value / (k1 + counts.value)))
+        idf = counts.by_posting(logarithms(1.0 + (counts.n_items - n + 0.5) / (n + 0.5)))
+        self._postings = replace(counts, value=idf * (counts.value / (self._k1 + counts.value)))
 
     def scores(self, words: Mapping[str, float]) -> FloatArray:
         """Score every item for the words of a query with their weights, shape (n_items,), >= 0."""
@@ -51,9 +77,8 @@ class Bm25fIndex:
         return self._postings.shares_word(words)
 
 
-def _norm(lengths: Sequence[int], *, b: float) -> FloatArray:
+def _norm(length: FloatArray, *, b: float) -> FloatArray:
     """The length normalisation of the texts of a field, by their words; the mean is over them."""
-    length = np.array(lengths, dtype=np.float64)
     return 1.0 - b + b * length / (length.sum() / len(length)) if len(length) else length
 
 

@@ -8,10 +8,10 @@ row-wise float64 dot product, whose result depends on nothing but the two vector
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,10 +20,15 @@ from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.embedding.base import ModelError
+from ctxbench.index.versions import index_over
 
+T = TypeVar("T")
+OVER = ("type", "server", "name", "search_text")
+"""What the chunks of an item depend on, and what names it where one cannot be embedded."""
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
 
@@ -36,11 +41,20 @@ def chunks_of(item: Item) -> tuple[str, ...]:
 def dense_index(
     catalog: Catalog, resources: Resources, *, chunking: ItemChunking = DOCUMENTS, original: bool = False
 ) -> DenseIndex:
-    """The dense index of a catalog by one chunking, kept with the resources.
+    """The dense index of a catalog by one chunking, kept with the resources by identities and search texts.
 
-    That of `original` stands apart: it may lack chunks that could not be embedded.
+    That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
+    chunks that could not be embedded.
     """
-    return resources.kept(("dense", catalog.hash, chunking, original), lambda: DenseIndex(catalog, chunker=chunking))
+    index: DenseIndex = index_over(
+        catalog,
+        resources,
+        ("dense", chunking, original),
+        over=OVER,
+        make=lambda: DenseIndex(catalog, chunker=chunking),
+        extend=lambda old: old.extended(catalog),
+    )
+    return index
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +76,46 @@ class ChunkMatrix:
     @classmethod
     def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
         """Take rows that are in catalog order."""
-        new = np.ones(len(item), dtype=np.bool_)
-        new[1:] = item[1:] != item[:-1]
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(new))
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, _firsts(item))
+
+
+def _firsts(item: IntArray) -> IntArray:
+    """The row of the first chunk of each item, of rows in catalog order."""
+    new = np.ones(len(item), dtype=np.bool_)
+    new[1:] = item[1:] != item[:-1]
+    return np.flatnonzero(new)
+
+
+class _Room:
+    """The rows of a chunk matrix, with room for more behind them.
+
+    What was handed out stays as it is: rows are only ever added behind the last. Matrices of several catalogs can be
+    the first rows of one room, in which a single one, that of the most rows, may go on.
+    """
+
+    def __init__(self, rows: int, dimensions: int) -> None:
+        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
+        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
+        self._item: IntArray = np.empty(size, dtype=np.int64)
+        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
+        self._first: IntArray = np.empty(size, dtype=np.int64)
+        self._rows = self._items = 0
+
+    def goes_on(self, matrix: ChunkMatrix, rows: int) -> bool:
+        """Whether a matrix of this room is its last, and there is room for so many more rows."""
+        return self._rows == len(matrix.item) and self._rows + rows <= len(self.vectors)
+
+    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
+        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
+        new = _firsts(item) + self._rows
+        rows = slice(self._rows, self._rows + len(item))
+        items = slice(self._items, self._items + len(new))
+        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
+        if vectors is not None:
+            self.vectors[rows] = vectors
+        self._rows, self._items = rows.stop, items.stop
+        held = slice(rows.stop)
+        return ChunkMatrix(self.vectors[held], self._item[held], self._ordinal[held], self._first[: items.stop])
 
 
 class DenseIndex:
@@ -73,15 +124,30 @@ class DenseIndex:
     def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
         self._catalog = catalog
         self._chunker = chunker
-        self._chunks: dict[int, tuple[str, ...]] = {}
         self._held = np.zeros(len(catalog), dtype=np.bool_)
         self._matrix: ChunkMatrix | None = None
+        self._room: _Room | None = None
+        self._made: dict[Hashable, Any] = {}
 
-    def chunks(self, position: int) -> tuple[str, ...]:
-        """The chunk texts of the item at a catalog position."""
-        if position not in self._chunks:
-            self._chunks[position] = tuple(self._chunker(self._catalog[position]))
-        return self._chunks[position]
+    def extended(self, catalog: Catalog) -> DenseIndex:
+        """The index of a catalog that begins with the items of this one, with all vectors held here.
+
+        Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
+        there first.
+        """
+        whole = DenseIndex(catalog, chunker=self._chunker)
+        whole._held[: len(self._held)] = self._held
+        whole._matrix, whole._room = self._matrix, self._room
+        return whole
+
+    def made(self, name: Hashable, make: Callable[[ChunkMatrix], T]) -> T | None:
+        """What `make` makes of the matrix as it is now, once; None where no item is held."""
+        if self._matrix is None:
+            return None
+        if name not in self._made:
+            self._made[name] = make(self._matrix)
+        found: T = self._made[name]
+        return found
 
     def matrix(
         self, needed: BoolArray, embed: Callable[[Sequence[str]], Float32Array], *, skip_failed: bool = False
@@ -106,7 +172,7 @@ class DenseIndex:
         return self._matrix
 
     def _add(self, positions: IntArray, embed: Callable[[Sequence[str]], Float32Array], skip_failed: bool) -> None:
-        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self.chunks(int(p)))]
+        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
         kept, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not kept:
             self._held[positions] = True
@@ -117,13 +183,36 @@ class DenseIndex:
         if len(broken):
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
-        if self._matrix is not None:
-            vectors = np.concatenate([self._matrix.vectors, vectors])
-            item = np.concatenate([self._matrix.item, item])
-            ordinal = np.concatenate([self._matrix.ordinal, ordinal])
-        by_item = np.lexsort((ordinal, item))
-        self._matrix = ChunkMatrix.of(vectors[by_item], item[by_item], ordinal[by_item])
+        self._put(item, ordinal, vectors)
+        self._made.clear()
         self._held[positions] = True
+
+    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> None:
+        """Take rows in, which are in catalog order; of items that are not held."""
+        old = self._matrix
+        if old is None or self._room is None:
+            self._room = _Room(len(item), vectors.shape[1])
+            self._matrix = self._room.add(item, ordinal, vectors)
+            return
+        if item[0] > old.item[-1] and self._room.goes_on(old, len(item)):
+            self._matrix = self._room.add(item, ordinal, vectors)
+            return
+        room = _Room(len(old.item) + len(item), vectors.shape[1])
+        place = np.searchsorted(old.item, item) + np.arange(len(item))
+        before = np.ones(len(old.item) + len(item), dtype=np.bool_)
+        before[place] = False
+        whole = room.vectors[: len(before)]
+        whole[place] = vectors
+        whole[before] = old.vectors
+        self._matrix = room.add(_woven(before, old.item, item), _woven(before, old.ordinal, ordinal))
+        self._room = room
+
+
+def _woven(before: BoolArray, old: IntArray, new: IntArray) -> IntArray:
+    """The values of old rows (where `before`) and of new ones (elsewhere) in one array."""
+    whole: IntArray = np.empty(len(before), dtype=np.int64)
+    whole[before], whole[~before] = old, new
+    return whole
 
 
 def _embedded(
@@ -174,7 +263,7 @@ def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Fl
 
     Those of requests that may get nothing stay 0 and are not embedded.
     """
-    may_get: BoolArray = np.asarray(query.batch.eligible.any(axis=1))
+    may_get: BoolArray = query.batch.eligible.counts() > 0
     served = np.flatnonzero(may_get[owners(query.start)])
     vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
     vectors[served] = resources.vectors([query.text[chunk] for chunk in served])
@@ -182,14 +271,14 @@ def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Fl
 
 
 def search(
-    queries: Float32Array, start: IntArray, eligible: BoolArray, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
+    queries: Float32Array, start: IntArray, eligible: Masks, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
 ) -> Iterator[Hits]:
     """Find the nearest chunks of each request: max over its query chunks.
 
     Args:
         queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
         start: CSR starts by request, shape (n_requests + 1,).
-        eligible: shape (n_requests, n_items).
+        eligible: what each request may get.
         matrix: the chunks to search.
         depth: every chunk that scores at least as high as the best chunk of the item in place `depth` is found.
         weight: shape (n_query_chunks,).
@@ -202,14 +291,14 @@ def search(
         EmbeddingError: a query vector holds NaN or infinity.
     """
     held = matrix.item[matrix.first]
-    whole: BoolArray = np.asarray(eligible[:, held].all(axis=1))
     for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
         best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
         for _, mine, product in parts:
             for row in product * weight[mine, None].astype(np.float32):
                 np.maximum(best, row, out=best)
         own = slice(int(start[request]), int(start[request + 1]))
-        allowed = None if whole[request] else eligible[request, matrix.item]
+        mask = eligible[request]
+        allowed = None if mask[held].all() else mask[matrix.item]
         yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own])
 
 

@@ -24,15 +24,33 @@ class FuzzyIndex:
     """
 
     def __init__(self, catalog: Catalog, *, fields: Sequence[str], near: float) -> None:
+        self._fields = tuple(fields)
         self._near = near
-        readings = [_readings(item, fields) for item in catalog]
+        self._number: dict[str, int] = {}
+        self._vocabulary: list[str] = []
+        self._word: IntArray = np.empty(0, dtype=np.int64)
+        self._reading: IntArray = starts([])
+        self._item: IntArray = starts([])
+        self._add(catalog)
+
+    def extended(self, catalog: Catalog) -> FuzzyIndex:
+        """The index of a catalog that begins with the items of this one; only what was added is split into words."""
+        whole = FuzzyIndex(Catalog(()), fields=self._fields, near=self._near)
+        whole._number, whole._word = self._number, self._word
+        whole._reading, whole._item = self._reading, self._item
+        whole._add(catalog[len(self._item) - 1 :])
+        return whole
+
+    def _add(self, items: Sequence[Item]) -> None:
+        """Put items behind those that are there; what is held is replaced, never changed."""
+        readings = [_readings(item, self._fields) for item in items]
         flat = [reading for row in readings for reading in row]
-        number: dict[str, int] = {}
+        number = self._number.copy()
         ids = [number.setdefault(word, len(number)) for reading in flat for word in reading]
-        self._vocabulary = list(number)
-        self._word: IntArray = np.array(ids, dtype=np.int64)
-        self._reading: IntArray = starts([len(reading) for reading in flat])
-        self._item: IntArray = starts([len(row) for row in readings])
+        self._number, self._vocabulary = number, list(number)
+        self._word = np.concatenate([self._word, np.array(ids, dtype=np.int64)])
+        self._reading = _behind(self._reading, [len(reading) for reading in flat])
+        self._item = _behind(self._item, [len(row) for row in readings])
 
     def scores(self, requests: Sequence[Mapping[str, float]]) -> list[FloatArray]:
         """Score every item for some requests, each given as its words with their weights.
@@ -67,6 +85,11 @@ class FuzzyIndex:
         held = np.flatnonzero(np.diff(self._item) > 0)
         scores[held] = np.maximum.reduceat(similar, self._item[held])
         return scores
+
+
+def _behind(start: IntArray, lengths: Sequence[int]) -> IntArray:
+    """CSR starts with further rows."""
+    return np.concatenate([start, start[-1] + starts(lengths)[1:]])
 
 
 def _readings(item: Item, fields: Sequence[str]) -> list[tuple[str, ...]]:

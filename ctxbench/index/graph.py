@@ -8,7 +8,7 @@ that was updated after a change equals one that is built anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, frozen, owners, starts
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog
+from ctxbench.core.items import Catalog, Item
 from ctxbench.index.dense import BLOCK, ChunkMatrix, multiply
 from ctxbench.index.pairs import best_pairs, dots, every_pair, heads, spans
 
@@ -141,14 +141,14 @@ class Graph:
         return Edges(owner, self.item[place], self.score[place], self.own_chunk[place], self.other_chunk[place])
 
 
-def item_prints(catalog: Catalog) -> Prints:
+def item_prints(items: Iterable[Item]) -> Prints:
     """A hash of each item's identity and of the text that its vectors are made of."""
     digests = [
         hashlib.blake2b(
             f"{item.type}\0{item.server or ''}\0{item.name}\0{item.search_text}".encode("utf-8", "surrogatepass"),
             digest_size=16,
         ).digest()
-        for item in catalog
+        for item in items
     ]
     return np.frombuffer(b"".join(digests), dtype="V16")
 
@@ -174,7 +174,7 @@ def build_graph(
     return _graph(edges, catalog, spec, embedder=embedder, chunking=chunking, prints=item_prints(catalog))
 
 
-def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None) -> Graph:
+def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, grown: bool = False) -> Graph:
     """The graph of a changed catalog, from that of the catalog before: equal to one that is built anew.
 
     Only the rows of items that are new or have another text are computed, and those of items that lose an entry
@@ -184,8 +184,9 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None) -> Gr
     Args:
         old: made by the same embedder and chunking.
         catalog, matrix: as for `build_graph`.
+        grown: the catalog is known to begin with the items of the old one, which need not be looked at.
     """
-    prints = item_prints(catalog)
+    prints = np.concatenate([old.prints, item_prints(catalog[len(old) :])]) if grown else item_prints(catalog)
     now_of_old, changed = _matched(old.prints, prints)
     kept = now_of_old[now_of_old >= 0]
     if matrix is None or 4 * int(changed.sum()) > len(catalog) or np.any(np.diff(kept) < 0):

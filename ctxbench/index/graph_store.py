@@ -19,8 +19,9 @@ from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.stages import Resources
 from ctxbench.fileio import read_bytes, write_atomic
-from ctxbench.index.dense import dense_index
+from ctxbench.index.dense import OVER, dense_index
 from ctxbench.index.graph import Graph, GraphSpec, build_graph, update_graph
+from ctxbench.index.versions import index_over
 
 FORMAT = 1
 CHUNKING = repr(DOCUMENTS)
@@ -34,7 +35,9 @@ _META: dict[str, type | tuple[type, ...]] = {
 _DAMAGE = (KeyError, ValueError, TypeError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
-def make_graph(catalog: Catalog, resources: Resources, spec: GraphSpec, *, old: Graph | None = None) -> Graph:
+def make_graph(
+    catalog: Catalog, resources: Resources, spec: GraphSpec, *, old: Graph | None = None, grown: bool = False
+) -> Graph:
     """Compare all items of a catalog, each embedded first where it is not yet.
 
     Args:
@@ -43,22 +46,32 @@ def make_graph(catalog: Catalog, resources: Resources, spec: GraphSpec, *, old: 
         spec: what is held.
         old: the graph of an earlier state of the catalog; if it was made in the same way, only what changed is
             computed.
+        grown: the catalog is known to begin with the items of the old graph.
     """
     index = dense_index(catalog, resources)
     matrix = index.matrix(np.ones(len(catalog), dtype=np.bool_), resources.vectors)
     embedder = resources.identity("embedder")
     if old is not None and (old.spec, old.embedder, old.chunking) == (spec, embedder, CHUNKING):
-        return update_graph(old, catalog, matrix)
+        return update_graph(old, catalog, matrix, grown=grown)
     return build_graph(catalog, matrix, spec, embedder=embedder, chunking=CHUNKING)
 
 
 def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:
-    """The graph of a catalog, kept with the resources; made at the first use, from the one made last if that fits."""
-    made: dict[str, Graph] = resources.kept(("graphs", spec), dict)
-    if catalog.hash not in made:
-        last = next(reversed(made.values()), None)
-        made[catalog.hash] = make_graph(catalog, resources, spec, old=last)
-    return made[catalog.hash]
+    """The graph of a catalog, kept with the resources by identities and search texts.
+
+    It is made at the first use: from that of the catalog that this one extends, else from the one made last if it fits.
+    """
+    last: list[Graph] = resources.kept(("last graph", spec), list)
+
+    def make() -> Graph:
+        last[:] = [make_graph(catalog, resources, spec, old=last[0] if last else None)]
+        return last[0]
+
+    def extend(old: Graph) -> Graph:
+        last[:] = [make_graph(catalog, resources, spec, old=old, grown=True)]
+        return last[0]
+
+    return index_over(catalog, resources, ("graph", spec), over=OVER, make=make, extend=extend)
 
 
 def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:

@@ -11,7 +11,8 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
-from ctxbench.index.postings import Postings, counted, logarithms
+from ctxbench.index.postings import Occurrences, Postings, logarithms
+from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule, weighted_words
 
 VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
@@ -48,11 +49,34 @@ class Bm25Index:
         rule: WordRule = PLAIN,
         server: bool = False,
     ) -> None:
+        self._settings: dict[str, Any] = {"k1": k1, "b": b, "variant": variant, "rule": rule, "server": server}
         self._rule = rule
-        n = len(catalog)
-        texts = [rule.words(_text(item, server=server)) for item in catalog]
-        counts = counted(texts, item=np.arange(n, dtype=np.int64), weight=np.ones(n), n_items=n)
-        length = np.array([len(text) for text in texts], dtype=np.float64)
+        occurrences, length = self._read(catalog, first=0)
+        self._score(occurrences, length)
+
+    def extended(self, catalog: Catalog) -> Bm25Index:
+        """The index of a catalog that begins with the items of this one; only what was added is split into words.
+
+        The values of all words are computed again, as they depend on how many items there are, and how long.
+        """
+        whole = Bm25Index(Catalog(()), **self._settings)
+        occurrences, length = whole._read(catalog[len(self._length) :], first=len(self._length))
+        whole._score(self._occurrences.extended(occurrences), np.concatenate([self._length, length]))
+        return whole
+
+    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
+        """The words of some items, the first of them at position `first`, and how many each has."""
+        texts = [self._rule.words(_text(item, server=self._settings["server"])) for item in items]
+        position = np.arange(first, first + len(texts), dtype=np.int64)
+        occurrences = Occurrences.of(texts, item=position, field=np.zeros(len(texts), dtype=np.int64))
+        return occurrences, np.array([len(text) for text in texts], dtype=np.float64)
+
+    def _score(self, occurrences: Occurrences, length: FloatArray) -> None:
+        """Turn the words of all items and their lengths, shape (n_items,), into what each word adds to each score."""
+        k1, b, variant = (self._settings[name] for name in ("k1", "b", "variant"))
+        self._occurrences, self._length = occurrences, length
+        n = len(length)
+        counts = occurrences.postings(np.ones((1, n)))
         norm = k1 * (1.0 - b + b * length / (length.sum() / n)) if len(counts.item) else length
         idf = _idf(counts, variant)
         share = counts.value / (counts.value + norm[counts.item])
@@ -87,9 +111,16 @@ class Bm25Index:
 
 
 def bm25_index(catalog: Catalog, resources: Resources, **settings: Any) -> Bm25Index:
-    """The index of a catalog by the settings of `Bm25Index`, kept with the resources."""
-    key = ("bm25", catalog.hash, *sorted(settings.items()))
-    return resources.kept(key, lambda: Bm25Index(catalog, **settings))
+    """The index of a catalog by the settings of `Bm25Index`, kept with the resources by servers and search texts."""
+    index: Bm25Index = index_over(
+        catalog,
+        resources,
+        ("bm25", *sorted(settings.items())),
+        over=("server", "search_text"),
+        make=lambda: Bm25Index(catalog, **settings),
+        extend=lambda old: old.extended(catalog),
+    )
+    return index
 
 
 def _text(item: Item, *, server: bool) -> str:

@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN
+from ctxbench.core.masks import Masks
 from ctxbench.index.dense import ChunkMatrix, Hits, products, row_dots
 
 Pool: TypeAlias = Literal["max", "mean", "top"]
@@ -41,7 +42,7 @@ class Pooling:
 def pooled_search(
     queries: Float32Array,
     start: IntArray,
-    eligible: BoolArray,
+    eligible: Masks,
     matrix: ChunkMatrix,
     *,
     depth: int,
@@ -53,7 +54,7 @@ def pooled_search(
     Args:
         queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
         start: CSR starts by request, shape (n_requests + 1,).
-        eligible: shape (n_requests, n_items).
+        eligible: what each request may get.
         matrix: the chunks to search.
         depth: items found a request.
         weight: shape (n_query_chunks,).
@@ -70,7 +71,7 @@ def pooled_search(
         pieces = [product for *_, product in parts]
         scores = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         mine = slice(int(start[request]), int(start[request + 1]))
-        held = np.flatnonzero(eligible[request, matrix.item[matrix.first]])
+        held = np.flatnonzero(eligible[request][matrix.item[matrix.first]])
         yield pooled(queries[mine], scores, matrix, held=held, depth=depth, weight=weight[mine], pooling=pooling)
 
 

@@ -58,23 +58,63 @@ class Postings:
         return by_word[owners(self.start)]
 
 
-def counted(texts: Sequence[Sequence[str]], *, item: IntArray, weight: FloatArray, n_items: int) -> Postings:
-    """Postings whose value is how often a word stands in an item, each time by the weight of the text it stands in.
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """Every time that a word stands in an item: by word, then by item, then in the order of its fields.
 
-    Args:
-        texts: the words of each text.
-        item: whose text each is, shape (n_texts,), rising among the texts of one field.
-        weight: of every word of each text, shape (n_texts,).
-        n_items: of the catalog.
+    Attributes:
+        word: the number of every word, in the order of first appearance.
+        start: CSR starts by word, shape (n_words + 1,).
+        item: catalog position, shape (n_occurrences,).
+        field: which field of the item, shape (n_occurrences,).
     """
-    number: dict[str, int] = {}
-    word = np.array([number.setdefault(one, len(number)) for text in texts for one in text], dtype=np.int64)
-    text = owners(starts([len(text) for text in texts]))
-    key, place = np.unique(word * n_items + item[text], return_inverse=True)
-    value = np.zeros(len(key), dtype=np.float64)
-    np.add.at(value, place.reshape(-1), weight[text])  # in the order of texts, so that sums have one order
-    start = np.searchsorted(key, np.arange(len(number) + 1, dtype=np.int64) * n_items).astype(np.int64)
-    return Postings(n_items, number, start, (key % max(n_items, 1)).astype(np.int64), value)
+
+    word: Mapping[str, int]
+    start: IntArray
+    item: IntArray
+    field: IntArray
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[str]], *, item: IntArray, field: IntArray) -> Occurrences:
+        """The words of some texts.
+
+        Args:
+            texts: the words of each text.
+            item, field: which item's text each is, and which field of it, shape (n_texts,).
+        """
+        number: dict[str, int] = {}
+        word = np.array([number.setdefault(one, len(number)) for text in texts for one in text], dtype=np.int64)
+        text = owners(starts([len(text) for text in texts]))
+        order = np.lexsort((field[text], item[text], word))
+        text = text[order]
+        return cls(number, starts(np.bincount(word, minlength=len(number))), item[text], field[text])
+
+    def extended(self, more: Occurrences) -> Occurrences:
+        """These, and those of items that stand behind all items here; equal to what `of` makes of all texts."""
+        number = dict(self.word)
+        numbers = np.array([number.setdefault(word, len(number)) for word in more.word], dtype=np.int64)
+        lengths = np.zeros(len(number), dtype=np.int64)
+        lengths[: len(self.word)] = np.diff(self.start)
+        ends = starts(lengths)[1:]  # those of a word that is new here stand behind all
+        word = numbers[owners(more.start)]
+        order = np.argsort(word, kind="stable")
+        place = ends[word[order]]
+        lengths += np.bincount(word, minlength=len(number))
+        item = np.insert(self.item, place, more.item[order])
+        return Occurrences(number, starts(lengths), item, np.insert(self.field, place, more.field[order]))
+
+    def postings(self, weight: FloatArray) -> Postings:
+        """Postings whose value is the sum over a word's occurrences in an item, in their order.
+
+        Args:
+            weight: of an occurrence by its field and item, shape (n_fields, n_items).
+        """
+        word = owners(self.start)
+        new = np.ones(len(word), dtype=np.bool_)
+        new[1:] = (word[1:] != word[:-1]) | (self.item[1:] != self.item[:-1])
+        start = starts(new)
+        value = np.bincount(start[1:] - 1, weight[self.field, self.item], minlength=int(start[-1])).astype(np.float64)
+        return Postings(weight.shape[1], self.word, start[self.start], self.item[new], value)
 
 
 def logarithms(values: FloatArray) -> FloatArray:

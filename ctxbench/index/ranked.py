@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ctxbench.core.candidates import Candidates
 DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
 
 
-def ranked_by(scores: Sequence[FloatArray], found: Sequence[BoolArray], *, depth: int) -> Candidates:
+def ranked_by(scores: Sequence[FloatArray], found: Iterable[BoolArray], *, depth: int) -> Candidates:
     """Candidates from a score for every item: the best `depth` of those found, each one chunk.
 
     Args:

@@ -1,47 +1,97 @@
-"""The resources that steps use: vectors, token counts, and whatever an index keeps for a catalog."""
+"""The resources that steps use: vectors, token counts, those of plugins, and whatever an index keeps for a catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from ctxbench.core.arrays import Float32Array, IntArray, frozen
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog
+import numpy as np
+
+from ctxbench.core import registry
+from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.stages import Resource, Resources
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.index.versions import row_over
 from ctxbench.tokens import TokenCounter
 
 T = TypeVar("T")
 
 
-class LocalResources:
+class TextVectors:
+    """The resource `embedder`: a function from texts to their unit vectors, shape (n_texts, n_dimensions)."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+
+    @property
+    def identity(self) -> str:
+        """Model, revision, backend and quantisation."""
+        return self._vectors.identity.key
+
+    @property
+    def value(self) -> Callable[[Sequence[str]], Float32Array]:
+        """See `Vectors.get`."""
+        return self._vectors.get
+
+
+class TokenCounts:
+    """The resource `tokens`: a function from a catalog to the prompt tokens of every item, shape (n_items,).
+
+    They are counted once; those of a catalog that extends another are counted for what was added.
+    """
+
+    def __init__(self, counter: TokenCounter, resources: Resources) -> None:
+        self._counter = counter
+        self._resources = resources
+
+    @property
+    def identity(self) -> str:
+        """The name of the counter."""
+        return self._counter.name
+
+    @property
+    def value(self) -> Callable[[Catalog], IntArray]:
+        """Counts, read-only."""
+        return self._of
+
+    def _of(self, catalog: Catalog) -> IntArray:
+        over = ("type", "server", "name", "prompt_text")
+        return row_over(catalog, self._resources, "tokens", over=over, make=self._count)
+
+    def _count(self, items: Sequence[Item]) -> IntArray:
+        return np.array(self._counter.count([item.id for item in items], [item.prompt_text for item in items]))
+
+
+class LocalResources(Resources):
     """Resources of one process: everything is made at first use and kept as long as this object lives."""
 
     def __init__(self, vectors: Vectors, counter: TokenCounter) -> None:
         self._vectors = vectors
-        self._counter = counter
         self._kept: dict[Hashable, Any] = {}
+        self._named: dict[str, Resource | TextVectors | TokenCounts] = {
+            "embedder": TextVectors(vectors),
+            "tokens": TokenCounts(counter, self),
+        }
 
     @property
     def stats(self) -> Any:
         """How many texts were embedded and how many found in the store."""
         return self._vectors.stats
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """Unit vectors of `texts`, shape (n_texts, n_dimensions); see `Vectors.get`."""
-        return self._vectors.get(texts)
+    def get(self, name: str) -> Any:
+        """The value of a resource, made at the first call; see `Resources.get`."""
+        resource = self._resource(name)
+        with registry.of_plugin("resource", name, "made"):
+            return self.kept(("resource", name), lambda: resource.value)
 
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """Prompt tokens of every item, shape (n_items,)."""
-
-        def count() -> IntArray:
-            counts = self._counter.count(catalog.ids, [item.prompt_text for item in catalog])
-            frozen(counts)
-            return counts
-
-        return self.kept(("tokens", catalog.hash), count)
+    def identity(self, name: str) -> str:
+        """What a resource is; see `Resources.identity`."""
+        resource = self._resource(name)
+        with registry.of_plugin("resource", name, "asked for its identity"):
+            return str(resource.identity)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call."""
@@ -50,13 +100,12 @@ class LocalResources:
         found: T = self._kept[key]
         return found
 
-    def identity(self, resource: str) -> str:
-        """What a resource is: `embedder` or `tokens`."""
-        if resource == "embedder":
-            return self._vectors.identity.key
-        if resource == "tokens":
-            return self._counter.name
-        raise ParameterError(f"no resource is called {resource!r}; known: embedder, tokens")
+    def _resource(self, name: str) -> Resource | TextVectors | TokenCounts:
+        if name not in self._named:
+            factory = registry.find("resource", name)
+            with registry.of_plugin("resource", name, "made"):
+                self._named[name] = factory(self)
+        return self._named[name]
 
 
 def local_resources(

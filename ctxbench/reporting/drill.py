@@ -104,7 +104,7 @@ class _Frame:
     def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
         batch = dataset.batch()
         free = np.array([r.available is None and r.session is None for r in batch.requests], dtype=np.bool_)
-        return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.sum(axis=1), -1))
+        return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.counts(), -1))
 
 
 def dataset_payload(
@@ -301,10 +301,10 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
 
 
 def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
-    """The 1-based place of every row in the search's own ranking, shape (n,); 0 = it is not in it.
+    """The 1-based place of every row in the ranking, shape (n,); 0 = it is of the session.
 
     Args:
-        table: candidates; what an expansion took over has the place that the search gave it.
+        table: candidates.
         code: `request * n_items + item` of every row.
         n_items: of the catalog.
     """

@@ -16,6 +16,7 @@ from ctxbench.bench.equal_tokens import refining
 from ctxbench.core import registry
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import ITEM_TYPES
+from ctxbench.core.stages import Step
 
 QUANTITIES = {
     "score": "",
@@ -85,11 +86,12 @@ def _of_step(step: Mapping[str, Any]) -> list[Bound]:
     if kind not in registry.REFINE_KINDS:
         return []
     try:
-        made = registry.build(kind, name, {key: value for key, value in step.items() if key not in _NO_PARAMETERS})
+        call = registry.build(kind, name, {key: value for key, value in step.items() if key not in _NO_PARAMETERS})
     except UserError:  # a plugin that is not here, or that has other parameters by now
         return []
-    thresholds: Mapping[str, Mapping[str, float]] = getattr(made, "thresholds", {})
-    floor = int(getattr(made, "floor", 0))
+    made = Step(kind, name, call)
+    thresholds: Mapping[str, Mapping[str, float]] = made.says("thresholds")
+    floor = int(made.says("floor"))
     return [
         Bound(quantity=quantity, label=label, setting=float(step.get(label, value)), value=value, floor=floor)
         for quantity, values in thresholds.items()

@@ -145,6 +145,8 @@ class _May:
         if self.batch.eligible[self.row, position] or position in self.held:
             return
         item, request = self.batch.catalog[position], self.batch.requests[self.row]
+        if not self.batch.visible[self.row, position]:
+            raise SelectorError(f"{where} names {item.id!r}, which the catalog does not hold for this request")
         if not item.enabled:
             why = "which is not enabled; it cannot be offered"
         elif request.available is not None and item.key not in request.available:
@@ -175,6 +177,8 @@ class _Names:
         return position
 
     def _hint(self, name: str) -> str:
+        if self.catalog.facts.hidden:  # a name that is told may be of an item that this request may not see
+            return ""
         meant = self._by_name.get(name.casefold())
         if meant:
             return f"; did you mean {meant!r}?"

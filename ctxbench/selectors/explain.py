@@ -132,7 +132,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
         not_searched=_not_searched(batch, searched=searched),
-        eligible=int(batch.eligible.sum()) if searched else 0,
+        eligible=int(batch.eligible.counts().sum()) if searched else 0,
         catalog=catalog,
         outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
         search_off=not searched,
@@ -147,13 +147,13 @@ def _fitted(pipeline: Pipeline) -> list[Probability]:
 
 def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
-    held = set(batch.session_item.tolist())
+    held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
-        if position in held or (batch.eligible[0, position] and searched):
+        if position in held or not seen[position] or (eligible[position] and searched):
             continue
-        if batch.eligible[0, position]:
+        if eligible[position]:
             reasons[SEARCH_OFF] += 1
         elif not item.enabled:
             reasons["not enabled"] += 1

@@ -76,7 +76,7 @@ class Agent:
         Raises:
             InputError: there is one of this identity.
         """
-        return replace(self, catalog=Catalog([*self.catalog, item]))
+        return replace(self, catalog=self.catalog.extended([item]))
 
     def without(self, key: ItemKey | str) -> Agent:
         """The agent without an item.

@@ -174,7 +174,7 @@ class Session:
         batch = Batch.of(self.agent.catalog, [request])
         query, table = Query.of_chunks(batch, [()]), session_rows(batch)
         failure: Exception | None = None
-        if batch.eligible.any():
+        if batch.eligible.any().any():
             try:
                 query, table = self._found(batch, resources)
             except Exception as error:  # noqa: BLE001 - whatever fails in a search must not cost the user the reply

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ctxbench.cache import altered, cache_dir
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
-from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey
+from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
 from ctxbench.fileio import recover_folder
 from ctxbench.jsonio import iter_jsonl
-from ctxbench.sources.rows import Row
+from ctxbench.sources.rows import Row, read_key, read_text_value
 
 CORPUS = "corpus.jsonl"
 ITEM_FIELDS = (
     *("_id", "title", "text", "description", "type", "server", "name"),
     *("include", "enabled", "priority", "schema", "metadata"),
+    *("workspace", "user", "conversation", "created", "until", "confidence", "links"),
 )
 
 
@@ -82,10 +84,22 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
             what = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
             wrong.append(Fault(what, path, line))
     items += [(fault.line, None) for fault in unreadable]
+    if all(item is not None for _, item in items):  # else what a link leads to may stand in the row that is not read
+        for line, item in items:
+            for link in item.links if item is not None else ():
+                if item is not None and link.item not in first:
+                    what = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which is not there"
+                    wrong.append(Fault(f"{what}; add that item, or drop the link", path, line))
     if not items:
         wrong.append(Fault("the file is empty; expected one item a line", path))
     faults += sorted([*wrong, *unreadable], key=lambda fault: fault.line)
     return items
+
+
+def _link(value: Any) -> Link:
+    if set(value) != {"type", "item"} or not value["type"]:
+        raise TypeError
+    return Link(read_text_value(value["type"]), read_key(value["item"]))
 
 
 def read_item(row: Row) -> Item | None:
@@ -124,6 +138,13 @@ def read_item(row: Row) -> Item | None:
             priority=row.optional("priority", int),
             schema=row.optional("schema", dict),
             metadata=row.take("metadata", dict, {}),
+            workspace=row.optional("workspace", str),
+            user=row.optional("user", str),
+            conversation=row.optional("conversation", str),
+            created=row.optional("created", str),
+            until=row.optional("until", str),
+            confidence=row.number("confidence"),
+            links=row.each("links", _link, expected='{"type", "item"}, a text and an item id'),
         )
     except ParameterError as error:
         row.fault(str(error))

@@ -73,6 +73,16 @@ class Row:
         """The value of a field, or None if it is absent, null or of another type (a fault)."""
         return None if self.data.get(name) is None else self.take(name, cast("type[T | None]", kind), None)
 
+    def number(self, name: str) -> float | None:
+        """The value of a field as a number, or None if it is absent, null or no number (a fault)."""
+        value = self.data.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.fault(f"field {name!r} must be a number, got {value!r:.60}", at=name)
+            return None
+        return float(value)
+
     def each(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
         """The entries of a list, read one by one; those that `read` refuses are faults and left out."""
         out = []

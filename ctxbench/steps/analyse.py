@@ -13,11 +13,12 @@ from ctxbench.core.query import ChunkKind, Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.text import CHUNK_LIMIT
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Sentences(Strategy):
     """One chunk a sentence, by the original engine's rule or one that knows abbreviations and keeps the marks.
 
     Attributes:
@@ -47,7 +48,7 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Clauses:
+class Clauses(Strategy):
     """One chunk a clause or list item: sentences split further at semicolons, "and then" and the like, and line ends.
 
     Attributes:
@@ -75,7 +76,7 @@ class Clauses:
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(Strategy):
     """Windows of equal size that overlap, from word to word, whatever the sentences.
 
     Attributes:
@@ -106,7 +107,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Strategy):
     """The whole text as one chunk; what an embedding model cannot read of it is the model's to cut.
 
     A blank request has no chunk. Cost: none. Source: the usual practice of dense retrieval.
@@ -118,7 +119,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Strategy):
     """The last turns of the user as chunks of kind `HISTORY`, each turn back weighing `decay` times as much.
 
     Attributes:
@@ -163,7 +164,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class ToolResults:
+class ToolResults(Strategy):
     """Results of tools called for the request, as chunks of kind `TOOL_RESULT`.
 
     Attributes:

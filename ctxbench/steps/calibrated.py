@@ -15,13 +15,14 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import families_of, feature_rows, resources_of
 from ctxbench.features.found import RETRIEVED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 
 
-class _FromFile:
+class _FromFile(Strategy):
     """A step that reads fits from the file `calibration`."""
 
     calibration: str
@@ -129,7 +130,7 @@ def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
 
 
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(Strategy):
     """Offer the items whose score, or probability behind `probability`, is at least a threshold.
 
     Attributes:

@@ -12,10 +12,11 @@ from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Strategy):
     """The documents' cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
 
     Attributes:
@@ -71,7 +72,7 @@ class Standard:
 
 
 @dataclass(frozen=True)
-class TopChunks:
+class TopChunks(Strategy):
     """Keep the items whose best chunk is among the best chunk matches: the first rule of `standard`, on its own.
 
     Attributes:
@@ -115,7 +116,7 @@ def _count(table: Candidates, rows: BoolArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class First:
+class First(Strategy):
     """Offer the first `n` items of the ranking, whatever they score.
 
     Attributes:

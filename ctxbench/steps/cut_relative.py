@@ -13,10 +13,11 @@ from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class Margin:
+class Margin(Strategy):
     """Offer the items that score within `margin` of the best of their request.
 
     Attributes:
@@ -94,7 +95,7 @@ def fallen(scores: FloatArray, best: FloatArray, of: Literal["difference", "rati
 
 
 @dataclass(frozen=True)
-class Gap:
+class Gap(Strategy):
     """Cut where the scores of neighbours in the ranking fall the most.
 
     Attributes:

@@ -17,11 +17,12 @@ from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import dense_index
 
 
 @dataclass(frozen=True)
-class Mmr:
+class Mmr(Strategy):
     """Offer `n` items picked one after the other by maximal marginal relevance: relevant, and unlike those before.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,11 +12,13 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import ParameterError, suggest
-from ctxbench.core.items import ITEM_TYPES, Catalog
+from ctxbench.core.items import ITEM_TYPES, Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.fileio import read_bytes
 from ctxbench.index.dense import dense_index
+from ctxbench.index.versions import row_over
 
 # imported where used: `semantic` names this step also where it is off, and starts with every `select`
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ _UNUSED: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Expansion:
+class Expansion(Strategy):
     """Bring in items that are similar to the chosen ones: by their chunks, by a relationship graph, or both.
 
     Attributes:
@@ -262,15 +264,11 @@ class _Work:
             needed[items] = True
         if not needed.any():
             return None
-        matrix = dense_index(catalog, self._resources).matrix(needed, self._resources.vectors)
-        if matrix is None:
-            return None
         from ctxbench.index.related import Relatives
 
-        last: list[Relatives] = self._resources.kept(("relatives", catalog.hash, self._step.heads), list)
-        if not last or last[0].matrix is not matrix:
-            last[:] = [Relatives(matrix, only_heads=self._step.heads)]
-        return last[0]
+        index, only_heads = dense_index(catalog, self._resources), self._step.heads
+        index.matrix(needed, self._resources.vectors)
+        return index.made(("relatives", only_heads), lambda matrix: Relatives(matrix, only_heads=only_heads))
 
     def _find_graph(self) -> Graph:
         from ctxbench.index.graph_store import kept_graph, stored_graph
@@ -298,7 +296,7 @@ def _leading(
 def _of_types(catalog: Catalog, types: tuple[str, ...], resources: Resources) -> BoolArray:
     """Which items are of some types, shape (n_items,); all where none is named."""
 
-    def make() -> BoolArray:
-        return np.array([not types or item.type in types for item in catalog], dtype=np.bool_)
+    def make(items: Sequence[Item]) -> BoolArray:
+        return np.array([not types or item.type in types for item in items], dtype=np.bool_)
 
-    return resources.kept(("of types", catalog.hash, types), make)
+    return row_over(catalog, resources, ("of types", types), over=("type",), make=make)

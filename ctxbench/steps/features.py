@@ -9,11 +9,12 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import TEXT, families_of, resources_of, with_features
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(Strategy):
     """Add columns of features to what was found or brought in; scores and order stay.
 
     Attributes:

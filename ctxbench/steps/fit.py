@@ -12,10 +12,11 @@ from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Strategy):
     """Offer items in the one order as long as their prompt texts fit into a budget of tokens.
 
     Attributes:

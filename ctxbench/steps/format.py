@@ -11,12 +11,13 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request
 from ctxbench.core.selection import Prompt
+from ctxbench.core.strategy import Strategy
 
 _TURN = {"reference": 0, "rule": 2}  # references come before rules; whatever else there is stands between
 
 
 @dataclass(frozen=True)
-class Messages:
+class Messages(Strategy):
     """Messages and tools, built from the request context.
 
     Order: system prompt (if any), earlier messages but system ones, `Reference: ...` of every reference,

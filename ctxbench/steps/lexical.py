@@ -12,19 +12,21 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.bm25f import Bm25fIndex, query_words
 from ctxbench.index.fields import FIELDS
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.lexical import VARIANTS, bm25_index
 from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
 
 
 @dataclass(frozen=True)
-class Bm25:
+class Bm25(Strategy):
     """BM25 over search texts (name, description, text), with the name of a tool's server in front.
 
     Attributes:
@@ -93,7 +95,7 @@ _B = MappingProxyType({"server": 0.3, "name": 0.3, "description": 0.75, "paramet
 
 
 @dataclass(frozen=True)
-class Bm25f:
+class Bm25f(Strategy):
     """BM25 over fields: server, name, description, parameters (names and descriptions in the schema) and text.
 
     Attributes:
@@ -130,8 +132,14 @@ class Bm25f:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch = query.batch
-        key = ("bm25f", batch.catalog.hash, tuple(self.weights.items()), tuple(self.b.items()), self.k1)
-        index = resources.kept(key, lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1))
+        index: Bm25fIndex = index_over(
+            batch.catalog,
+            resources,
+            ("bm25f", tuple(self.weights.items()), tuple(self.b.items()), self.k1),
+            over=("type", "server", "name", "description", "schema", "text"),
+            make=lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1),
+            extend=lambda old: old.extended(batch.catalog),
+        )
         asked = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
         found = [row & index.shares_word(words) for row, words in zip(batch.eligible, asked, strict=True)]
         return ranked_by([index.scores(words) for words in asked], found, depth=self.depth)
@@ -154,7 +162,7 @@ def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float
 
 
 @dataclass(frozen=True)
-class Fuzzy:
+class Fuzzy(Strategy):
     """Likeness of names (and descriptions) to the words of a request, typing errors allowed for.
 
     Attributes:
@@ -186,8 +194,14 @@ class Fuzzy:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the words of every request with those of the items."""
         batch = query.batch
-        key = ("fuzzy", batch.catalog.hash, self.fields, self.near)
-        index = resources.kept(key, lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near))
+        index: FuzzyIndex = index_over(
+            batch.catalog,
+            resources,
+            ("fuzzy", self.fields, self.near),
+            over=self.fields,
+            make=lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near),
+            extend=lambda old: old.extended(batch.catalog),
+        )
         asked = [_heaviest(query, row) for row in range(len(batch))]
         scores = [
             score

@@ -13,10 +13,11 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class PerChunk:
+class PerChunk(Strategy):
     """Promote the best items of each query chunk until `minimum` are offered for it.
 
     Attributes:

@@ -12,6 +12,7 @@ from ctxbench.core.candidates import Candidates, rescored
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 PROBABILITY = "probability.score"
 """Column: the probability that the price was made of."""
@@ -20,7 +21,7 @@ _LEAST = 1e-15  # probabilities nearer to 0 or 1 count as this near
 
 
 @dataclass(frozen=True)
-class Price:
+class Price(Strategy):
     """Order by the log odds of being required less the log of the price: log(p / (1 - p)) - log(tokens + overhead).
 
     Attributes:

@@ -17,10 +17,11 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 
 
 @dataclass(frozen=True)
-class Rrf:
+class Rrf(Strategy):
     """Reciprocal rank fusion: an item scores the sum over sources of 1 / (k + its rank there).
 
     Attributes:
@@ -79,7 +80,7 @@ NORMALISE = ("min_max", "z", "theoretical")
 
 
 @dataclass(frozen=True)
-class Weighted:
+class Weighted(Strategy):
     """Weighted fusion: an item scores the weighted mean of its normalised scores in every source.
 
     Attributes:
@@ -131,11 +132,9 @@ class Weighted:
         return tuple(dict.fromkeys([*self.weights, *self.lowest]))
 
     @property
-    def calibrated(self) -> str:
-        """The kind of fit that is read; only a step with a file has this attribute."""
-        if self.calibration is None:
-            raise AttributeError("weights are given, so that there is no fit")
-        return WEIGHTS
+    def calibrated(self) -> str | None:
+        """The kind of fit that is read; None where weights are given."""
+        return None if self.calibration is None else WEIGHTS
 
     @cached_property
     def calibrations(self) -> Calibrations:

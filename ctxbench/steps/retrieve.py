@@ -12,20 +12,22 @@ import numpy as np
 
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.chunking.rules import chunk_rule
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.versions import row_over
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Strategy):
     """Cosine similarity of query chunks and item chunks; an item scores as its best pair, or as a mean of pairs.
 
     Attributes:
@@ -99,7 +101,7 @@ class Dense:
         """Find the nearest items of every request."""
         batch = query.batch
         asking = np.diff(query.start) > 0
-        needed: BoolArray = np.asarray(batch.eligible[asking | self.original].any(axis=0))
+        needed = batch.eligible.any(asking | self.original)
         index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original)
         matrix = index.matrix(needed, resources.vectors, skip_failed=self.original)
         if matrix is None or not asking.any() or not needed.any():
@@ -158,7 +160,7 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
 
 
 @dataclass(frozen=True)
-class Everything:
+class Everything(Strategy):
     """Every item that a request may get, each with score 0: the upper end of completeness, and of the price.
 
     There is no ranking. A comparator. A request that may get nothing has no candidates. Cost: linear in the eligible
@@ -169,12 +171,14 @@ class Everything:
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Offer all eligible items."""
-        request, item = np.nonzero(query.batch.eligible)
+        items = [np.flatnonzero(row) for row in query.batch.eligible]
+        request = np.repeat(np.arange(len(items), dtype=np.int64), [len(one) for one in items])
+        item = np.concatenate([np.empty(0, dtype=np.int64), *items])
         return Candidates.build(len(query.batch), request, item, score=np.zeros(len(item), dtype=np.float64))
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(Strategy):
     """No item at all: what a selector is whose search is switched off. Only what the session holds is offered.
 
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
@@ -188,7 +192,7 @@ class Nothing:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Strategy):
     """A random ranking of what a request may get: what any selector must beat. A comparator.
 
     Attributes:
@@ -211,11 +215,15 @@ class Random:
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""
         batch = query.batch
-        items = resources.kept(
-            ("item hashes", batch.catalog.hash), lambda: np.array([_hash64(i) for i in batch.catalog.ids], np.uint64)
+        items = row_over(
+            batch.catalog,
+            resources,
+            "item hashes",
+            over=("type", "server", "name"),
+            make=lambda added: np.array([_hash64(item.id) for item in added], np.uint64),
         )
         scores = [_uniform(items ^ np.uint64(_hash64(f"{self.seed}:{request.id}"))) for request in batch.requests]
-        return ranked_by(scores, list(batch.eligible), depth=self.depth)
+        return ranked_by(scores, batch.eligible, depth=self.depth)
 
 
 def _hash64(text: str) -> int:

@@ -8,18 +8,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index
 from ctxbench.index.ranked import DEPTH
 
 
 @dataclass(frozen=True)
-class Servers:
+class Servers(Strategy):
     """Server first, then tool: the best MCP servers by cosine similarity of their tools, then the tools in them.
 
     Attributes:
@@ -58,7 +59,7 @@ class Servers:
         """Find the nearest items of every request among those of its best servers."""
         batch = query.batch
         asking = np.diff(query.start) > 0
-        needed: BoolArray = np.asarray(batch.eligible[asking].any(axis=0))
+        needed = batch.eligible.any(asking)
         matrix = dense_index(batch.catalog, resources).matrix(needed, resources.vectors)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))

@@ -13,10 +13,12 @@ from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.strategy import Strategy
+from ctxbench.index.versions import index_over
 
 
 @dataclass(frozen=True)
-class ToolRules:
+class ToolRules(Strategy):
     """Bring in the tools that a rule names for a tool that was chosen, or whose result is at hand.
 
     Attributes:
@@ -73,8 +75,10 @@ class ToolRules:
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Bring in what the rules name."""
         catalog = query.batch.catalog
-        key = ("tool rules", catalog.hash, repr(sorted(self.in_force.items())))
-        led = resources.kept(key, lambda: _Led(catalog, self.in_force))
+        name = ("tool rules", repr(sorted(self.in_force.items())))
+        led = index_over(
+            catalog, resources, name, over=("type", "server", "name"), make=lambda: _Led(catalog, self.in_force)
+        )
         rows: list[tuple[int, int, int]] = []
         chosen = candidates.chosen
         for request in range(len(query.batch)):

@@ -23,7 +23,6 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog
@@ -245,7 +244,7 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
         after = step.call(query, table, resources)
         yield from table_faults(query, after)
         yield from session_faults(batch, after)
-        yield from refine_faults(step.kind, table, after, promotes=bool(getattr(step.call, "promotes", False)))
+        yield from refine_faults(step.kind, table, after, promotes=bool(step.says("promotes")))
     if _state(Batch.of(Catalog(catalog), requests), table) != state or _state(batch, table) != state:
         yield "it changed what it was given (catalog, requests or candidates)"
     if missing := resources.used - set(step.uses):
@@ -256,7 +255,14 @@ def _state(batch: Batch, table: Candidates) -> str:
     """A hash of all that a step is given."""
     digest = hashlib.sha256(Catalog(batch.catalog).hash.encode())
     digest.update(json.dumps([request.as_dict() for request in batch.requests]).encode())
-    arrays = [batch.eligible, batch.session_start, batch.session_item, batch.session_mode, table.start]
+    arrays = [
+        batch.visible[:],
+        batch.eligible[:],
+        batch.session_start,
+        batch.session_item,
+        batch.session_mode,
+        table.start,
+    ]
     arrays += [getattr(table, name) for name in table.row_arrays()] + list(table.columns.values())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -264,26 +270,22 @@ def _state(batch: Batch, table: Candidates) -> str:
     return digest.hexdigest()
 
 
-class _Recording:
+class _Recording(Resources):
     """Resources that remember which of them were used."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self.used: set[str] = set()
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        self.used.add("embedder")
-        return self._resources.vectors(texts)
-
-    def tokens(self, catalog: Catalog) -> IntArray:
-        self.used.add("tokens")
-        return self._resources.tokens(catalog)
+    def get(self, name: str) -> Any:
+        self.used.add(name)
+        return self._resources.get(name)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         return self._resources.kept(key, make)
 
-    def identity(self, resource: str) -> str:
-        return self._resources.identity(resource)
+    def identity(self, name: str) -> str:
+        return self._resources.identity(name)
 
 
 def _selector_faults(selector: Selector, catalog: Catalog, requests: Sequence[Request]) -> Iterator[str]:

@@ -135,10 +135,10 @@ def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
 def _seeing(step: Step | ByDomain, side: Side) -> int:
     """Of how many datasets the step's fit is, if it has seen queries of this side; 0 = it has not."""
     kinds = KINDS if side.split == TEST else REFITTED
-    if not isinstance(step, Step) or getattr(step.call, "calibrated", None) not in kinds:
+    if not isinstance(step, Step) or step.says("calibrated") not in kinds:
         return 0
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    what, catalog = step.call.calibrated, side.dataset.catalog  # type: ignore[attr-defined]
+    what, catalog = step.says("calibrated"), side.dataset.catalog
     try:
         fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
@@ -188,7 +188,7 @@ def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
     for step in head.refine:
         if isinstance(step, Step) and _fitted_on(step, side):
             before = replace(head, refine=tuple(steps))
-            made = examples(step.call.calibrated, side.dataset, before, side.resources)  # type: ignore[attr-defined]
+            made = examples(step.says("calibrated"), side.dataset, before, side.resources)
             steps.append(replace(step, call=_known(step.call, made.names, out_of_fold(made, fold))))
         else:
             steps.append(step)

@@ -133,7 +133,7 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
         presets={name: _preset(name, test, shipped, complete) for name in PRESETS},
         halves=_halves(test, shipped, spent),
         oracle=_oracle(test),
-        everything=float(np.mean(side.batch.eligible @ side.item_tokens)),
+        everything=float(np.mean([row @ side.item_tokens for row in side.batch.eligible])),
     )
 
 

@@ -157,7 +157,7 @@ def trial(name: str, resources: LocalResources, folder: Path) -> Trial:
     known = dict(zip(joined.ids, joined.groups, strict=True))
     met = {known[query] for query in by_tuning[CALIBRATED].made.ids}
     apart = np.array([known[query] not in met for query in made.ids])
-    size = np.asarray(test.batch().eligible.sum(axis=1), dtype=np.int64)
+    size = test.batch().eligible.counts()
     dealt = np.array([dealt_otherwise(nested[CALIBRATED].before, number) for number in range(DEALINGS)])
     return Trial(nested, dealt, by_tuning, by_test, apart, after, size, limit)
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
+from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey, Link
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=8)
@@ -146,3 +148,129 @@ class TestCatalog:
         left, right = tool("a", schema={"x": 1, "y": 2}), tool("a", schema={"y": 2, "x": 1})
         assert left.prompt_text != right.prompt_text  # so they may cost another number of tokens
         assert Catalog([left]).hash != Catalog([right]).hash
+
+
+FIELDS = ("search_text", "include")
+WORDS = st.sampled_from(["", "one", "two words", "\ud83d", "ä"])
+
+
+@st.composite
+def grown(draw) -> list[list[Item]]:
+    """Lists of items that stand behind one another, with identities that differ."""
+    sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
+    numbers = iter(range(sum(sizes)))
+    return [
+        [
+            tool(
+                f"t{next(numbers)}",
+                description=draw(WORDS),
+                priority=draw(st.none() | st.just(1)),
+                workspace=draw(st.sampled_from([None, "w", "v"])),
+                user=draw(st.sampled_from([None, "u"])),
+                created=draw(st.sampled_from([None, "2024-01-01"])),
+                confidence=draw(st.sampled_from([None, 0.5])),
+                include=draw(st.sampled_from(["agent", "always"])),
+                links=tuple(Link(draw(st.sampled_from("xy")), tool("t0").key) for _ in range(draw(st.integers(0, 2)))),
+            )
+            for _ in range(size)
+        ]
+        for size in sizes
+    ]
+
+
+def facts_of(catalog: Catalog) -> dict:
+    """The facts of a catalog, as plain values."""
+    facts = catalog.facts
+    named = {name: getattr(facts, name) for name in ("workspace", "user", "conversation")}
+    rows = {name: (one.code.tolist(), one.names) for name, one in named.items()} | {"types": facts.link_types}
+    arrays = ("searchable", "always", "created", "until", "confidence", "link_start", "link_item", "link_type")
+    return rows | {name: getattr(facts, name).tobytes() for name in arrays}
+
+
+class TestExtended:
+    @PROPERTY
+    @given(grown(), st.sets(st.sampled_from(["hash", "some", "ids", "facts"])))
+    def test_an_extended_catalog_is_one_made_anew_whatever_was_asked_before(self, parts, asked):
+        catalog = Catalog([])
+        for part in parts:
+            for name in asked:
+                _ = catalog.hash_of(*FIELDS) if name == "some" else getattr(catalog, name)
+            catalog = catalog.extended(part)
+        anew = Catalog(item for part in parts for item in part)
+        assert list(catalog) == list(anew)
+        assert (catalog.hash, catalog.hash_of(*FIELDS), catalog.ids) == (anew.hash, anew.hash_of(*FIELDS), anew.ids)
+        assert [catalog.position(item.key) for item in anew] == list(range(len(anew)))
+        assert facts_of(catalog) == facts_of(anew)
+
+    def test_what_was_computed_is_carried_on_and_not_computed_again(self):
+        read = []
+
+        class Told(Item):
+            __slots__ = ()
+
+            def as_row(self):
+                read.append(self.name)
+                return super().as_row()
+
+        catalog = Catalog([Told(type="rule", name="a"), Told(type="rule", name="b")])
+        assert catalog.hash
+        extended = catalog.extended([Told(type="rule", name="c")])
+        assert extended.hash == Catalog(extended).hash
+        assert read == ["a", "b", "c", *"abc"]
+
+    def test_a_catalog_stays_as_it_is_and_can_be_extended_in_several_ways(self):
+        catalog = Catalog([tool("a")])
+        before = catalog.hash
+        one, other = catalog.extended([tool("b")]), catalog.extended([tool("c")])
+        assert (len(catalog), catalog.hash, catalog.find(tool("b").key)) == (1, before, None)
+        assert [item.name for item in one] == ["a", "b"]
+        assert [item.name for item in other] == ["a", "c"]
+        assert other.hash == Catalog([tool("a"), tool("c")]).hash
+        assert one.find(tool("c").key) is None
+
+    def test_a_link_may_lead_to_what_was_there_before_or_to_what_comes_with_it(self):
+        catalog = Catalog([tool("a")])
+        _ = catalog.facts
+        extended = catalog.extended([tool("b", links=(Link("x", tool("a").key), Link("y", tool("c").key))), tool("c")])
+        assert extended.facts.linked(1) == [("x", 0), ("y", 2)]
+        with pytest.raises(InputError, match="leads to 'tool:s:d', which the catalog does not hold"):
+            _ = catalog.extended([tool("b", links=(Link("x", tool("d").key),))]).facts
+
+    def test_no_items_are_the_catalog_itself(self):
+        catalog = Catalog([tool("a")])
+        assert catalog.extended([]) is catalog
+
+    def test_identities_that_are_there_are_faults_all_at_once_and_nothing_is_made(self):
+        catalog = Catalog([tool("a"), tool("b")])
+        with pytest.raises(InputError) as caught:
+            catalog.extended([tool("c"), tool("b"), tool("c"), tool("d")])
+        with pytest.raises(InputError) as anew:
+            Catalog([*catalog, tool("c"), tool("b"), tool("c"), tool("d")])
+        assert [fault.message for fault in caught.value.faults] == [fault.message for fault in anew.value.faults]
+        assert "item tool:s:b stands at positions 1 and 3" in str(caught.value)
+        assert (len(catalog), catalog.find(tool("c").key), catalog.extended([tool("c")]).position("tool:s:c")) == (
+            2, None, 2,
+        )  # fmt: skip
+
+    def test_prefixes_are_those_whose_hash_was_asked_for_and_what_extends_them(self):
+        first = Catalog([tool("a")])
+        unasked = first.extended([tool("b")])
+        assert list(unasked.prefixes("name")) == []
+        known = first.hash_of("name")
+        second = first.extended([tool("b")])
+        third = second.extended([tool("c"), tool("d")])
+        assert list(third.prefixes("name")) == [(2, second.hash_of("name")), (1, known)]
+        assert list(third.prefixes("text")) == []
+
+    def test_a_hash_of_some_attributes_does_not_see_the_others(self):
+        one, other = Catalog([tool("a", priority=1)]), Catalog([tool("a", include="manual", enabled=False)])
+        assert one.hash != other.hash
+        assert one.hash_of("search_text") == other.hash_of("search_text") != other.hash_of("include")
+        assert Catalog([tool("a"), tool("b")]).hash_of("name") != Catalog([tool("b"), tool("a")]).hash_of("name")
+        with pytest.raises(ParameterError, match="needs the name of an attribute"):
+            one.hash_of()
+
+    def test_a_catalog_can_be_pickled(self):
+        catalog = Catalog([tool("a")])
+        extended = catalog.extended([tool("b")])
+        assert extended.hash == pickle.loads(pickle.dumps(extended)).hash != catalog.hash

@@ -43,7 +43,7 @@ def session_of(batch: Batch) -> list[tuple[int, int]]:
 
 
 def test_a_search_may_offer_enabled_agent_items_only():
-    assert one().eligible.tolist() == [[True, False, False, False, True]]
+    assert one().eligible[:].tolist() == [[True, False, False, False, True]]
 
 
 def test_a_new_session_holds_the_enabled_always_items():
@@ -55,7 +55,7 @@ def test_a_new_session_holds_the_enabled_always_items():
 def test_what_the_session_holds_is_not_searched():
     batch = one(session=(SessionItem(E), SessionItem(C), SessionItem(B, "always")))
     assert session_of(batch) == [(4, Mode.MANUAL), (2, Mode.MANUAL), (1, Mode.ALWAYS)]
-    assert batch.eligible.tolist() == [[True, False, False, False, False]]
+    assert batch.eligible[:].tolist() == [[True, False, False, False, False]]
 
 
 def test_an_item_that_a_session_names_twice_is_held_once():
@@ -63,8 +63,8 @@ def test_an_item_that_a_session_names_twice_is_held_once():
 
 
 def test_a_scope_limits_what_may_be_offered():
-    assert one(available=(E, B)).eligible.tolist() == [[False, False, False, False, True]]
-    assert not one(available=()).eligible.any()
+    assert one(available=(E, B)).eligible[:].tolist() == [[False, False, False, False, True]]
+    assert not one(available=()).eligible.any().any()
 
 
 def test_requests_that_share_a_scope_do_not_share_their_masks():
@@ -72,7 +72,7 @@ def test_requests_that_share_a_scope_do_not_share_their_masks():
         Request(id="1", text="", available=(A, E), session=(SessionItem(A),)),
         Request(id="2", text="", available=(A, E)),
     ]
-    assert Batch.of(CATALOG, requests).eligible[:, [0, 4]].tolist() == [[False, True], [True, True]]
+    assert Batch.of(CATALOG, requests).eligible[:][:, [0, 4]].tolist() == [[False, True], [True, True]]
 
 
 def test_no_request_and_no_item_have_shapes_too():
@@ -101,9 +101,12 @@ def test_everything_wrong_is_said_at_once():
 
 
 def test_a_batch_cannot_be_changed():
-    for name in ("eligible", "session_start", "session_item", "session_mode"):
+    for name in ("session_start", "session_item", "session_mode"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(one(), name)[...] = 0
+    for masks in (one().eligible, one().visible, one(removed=(A,)).eligible):
+        with pytest.raises(ValueError, match="read-only"):
+            masks[0][...] = False
 
 
 def test_a_part_of_a_batch_is_as_if_it_had_been_asked_alone():
@@ -112,7 +115,7 @@ def test_a_part_of_a_batch_is_as_if_it_had_been_asked_alone():
     alone = Batch.of(CATALOG, [requests[2], requests[0]])
     assert part.ids == ("2", "0")
     assert session_of(part) == session_of(alone) == [(2, 1), (0, 1)]
-    assert np.array_equal(part.eligible, alone.eligible)
+    assert np.array_equal(part.eligible[:], alone.eligible[:])
 
 
 def test_a_session_item_is_always_or_manual():
@@ -141,7 +144,7 @@ def test_the_json_of_a_request_holds_all_that_it_has():
 
 def test_what_was_removed_is_neither_searched_nor_in_a_new_session():
     batch = one(removed=(A, B))
-    assert batch.eligible.tolist() == [[False, False, False, False, True]]
+    assert batch.eligible[:].tolist() == [[False, False, False, False, True]]
     assert batch.session_item.tolist() == []
     assert batch.key != one().key
 

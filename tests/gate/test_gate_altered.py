@@ -79,3 +79,21 @@ def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():
         ]
         (setting,) = what_changed(*sides, {}).outside
         assert (setting.path, setting.name) == (path, setting.words.partition(" ")[0])
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ({"glossary": "one"}, {"glossary": "one"}, "nothing"),
+        ({"glossary": "one"}, {"glossary": "two"}, "glossary one -> two"),
+        ({"glossary": "one"}, {}, "nothing"),  # the step that used it is told
+        ({"embedder": "one"}, {"embedder": "two"}, "nothing"),  # said of the model, by its own field
+    ],
+)
+def test_a_resource_of_a_plugin_that_is_another_is_told(was, now, words):
+    pipeline = {"analyse": {"step": "analyse:whole"}, "retrieve": {"step": "retrieve:mine"}, "refine": []}
+    sides = [
+        snapshot({"q": []}, identity=identity(selector={"pipeline": pipeline, "identities": one}, values={}))
+        for one in (was, now)
+    ]
+    assert str(what_changed(*sides, {})) == words

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ctxbench.index.graph as graphs
 import ctxbench.index.graph_store as store
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.items import Catalog
@@ -172,3 +173,26 @@ class TestKept:
         resources = mock_resources()
         one = kept_graph(mock_catalog(), resources, SPEC)
         assert len(kept_graph(mock_catalog(), resources, replace(SPEC, threshold=0.9)).item) < len(one.item)
+
+    def test_that_of_an_extended_catalog_is_made_from_the_one_before_and_only_reads_what_was_added(self, monkeypatch):
+        resources, items = mock_resources(), list(mock_catalog())
+        before = Catalog(items[:-2])
+        kept_graph(before, resources, SPEC)
+        kept_graph(Catalog([]), resources, SPEC)  # the last one made is another
+        extended = before.extended(items[-2:])
+        anew = make_graph(mock_catalog(), mock_resources(), SPEC)
+        read = []
+        real = graphs.item_prints
+        monkeypatch.setattr(graphs, "item_prints", lambda added: read.append(len(added)) or real(added))
+        monkeypatch.setattr(store, "build_graph", None)
+        grown = kept_graph(extended, resources, SPEC)
+        assert read == [2]
+        assert grown.prints.tobytes() == anew.prints.tobytes()
+        for name in ("start", "item", "score", "own_chunk", "other_chunk"):
+            assert getattr(grown, name).tobytes() == getattr(anew, name).tobytes(), name
+        assert grown.catalog == extended.hash
+
+    def test_catalogs_that_differ_in_what_is_not_compared_share_a_graph(self):
+        resources = mock_resources()
+        other = Catalog(replace(item, priority=7) for item in mock_catalog())
+        assert kept_graph(mock_catalog(), resources, SPEC) is kept_graph(other, resources, SPEC)

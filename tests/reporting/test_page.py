@@ -283,7 +283,7 @@ def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
     assert [selector["split"] for selector in data["selectors"]] == [{"all": 0}, {"all": 1}]
 
 
-def test_what_an_expansion_took_over_keeps_its_rank_in_the_search_and_names_the_item_that_led_to_it(made_run) -> None:
+def test_what_an_expansion_brought_in_stands_behind_what_was_found_and_names_the_item_that_led_to_it(made_run) -> None:
     dataset, part = made_run.datasets["desk"], made_run.folder.load("desk", "semantic/normal")
     found = Candidates.build(6, np.array([0, 0, 0]), np.array([5, 6, 7]), score=np.array([0.9, 0.5, 0.4]))
     cut = found.marked(found.item != 5, "beyond topN=1")
@@ -302,7 +302,7 @@ def test_what_an_expansion_took_over_keeps_its_rank_in_the_search_and_names_the_
     (selector,) = dataset_payload(dataset, [replace(part, answers=answers)], made_run.tokens["desk"])["selectors"]
     n = selector["rows"][0]
     shown = zip(selector["item"], column(selector["rank"], n), column(selector["via"], n), strict=False)
-    assert list(shown)[:4] == [(5, 1, -1), (7, 3, -1), (6, 2, 5), (3, 0, 6)]  # item 3: not found by the search
+    assert list(shown)[:4] == [(5, 1, -1), (7, 2, -1), (6, 3, 5), (3, 4, 6)]
 
 
 def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:

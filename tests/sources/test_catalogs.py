@@ -124,7 +124,10 @@ def test_everything_wrong_is_reported_in_file_order(tmp_path: Path) -> None:
         {"_id": "rule:a"},
         {"text": "no id"},
     )
-    known = "_id, description, enabled, include, metadata, name, priority, schema, server, text, title, type"
+    known = (
+        "_id, confidence, conversation, created, description, enabled, include, links, metadata, name, priority, "
+        "schema, ..."
+    )
     assert faults_of(path) == [
         (2, "malformed JSON: Expecting property name enclosed in double quotes"),
         (3, f"unknown field 'foo'; Known: {known}"),
@@ -178,3 +181,46 @@ def test_a_line_that_is_no_utf8_is_a_fault_with_its_line(tmp_path: Path) -> None
     path.write_bytes(path.read_bytes() + b'\n{"_id": "rule:\xff"}\n')
     [(line, message)] = faults_of(path)
     assert (line, "byte 0xff" in message) == (2, True)
+
+
+def test_facts_are_read_and_written_alike(tmp_path: Path) -> None:
+    row = {
+        "_id": "memory:m",
+        "title": "m",
+        "text": "Likes tea.",
+        "type": "memory",
+        "name": "m",
+        "workspace": "w",
+        "user": "ann",
+        "conversation": "k",
+        "created": "2026-01-01",
+        "until": "2026-02-01T00:00:00Z",
+        "confidence": 0.5,
+        "links": [{"type": "about", "item": "memory:n"}],
+    }
+    other = {"_id": "memory:n", "title": "n", "text": "", "type": "memory", "name": "n"}
+    catalog = read_catalog(corpus(tmp_path, row, other))
+    assert [item.as_row() for item in catalog] == [row, other]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("created", "soon", "created must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got 'soon' (item memory:m)"),
+        ("confidence", "much", "field 'confidence' must be a number, got 'much'"),
+        ("confidence", 2, "confidence must be 0 to 1, got 2.0 (item memory:m)"),
+        (
+            "links",
+            [["about", "memory:n"]],
+            'field \'links\', entry 1: expected {"type", "item"}, a text and an item id',
+        ),
+        (
+            "links",
+            [{"type": "about", "item": "memory:n"}],
+            "item 'memory:m': its link 'about' leads to 'memory:n', which is not there; add that item",
+        ),
+    ],
+)
+def test_faults_of_facts_have_their_line(tmp_path: Path, field: str, value: object, said: str) -> None:
+    ((line, found),) = faults_of(corpus(tmp_path, {"_id": "memory:m", field: value}))
+    assert (line, found.startswith(said)) == (1, True), found

@@ -271,7 +271,7 @@ class TestCalibratedWeights:
 
     def test_without_a_file_there_is_no_fit(self):
         step = Weighted()
-        assert not hasattr(step, "calibrated")
+        assert step.calibrated is None
         assert (step.uses, step.content, step.calibrations.fits) == ((), "", ())
         step.check(self.CATALOG, testing.mock_resources())
 

@@ -324,3 +324,20 @@ def test_with_the_search_off_there_is_nothing_to_try(tunable):
     one = tunable({"selector": "semantic", "set": {"contextSearchEnabled": False}})
     assert (one.family, one.domains, one.searched) == (None, (), {})
     assert one.in_force({}) == {"contextSearchEnabled": False}
+
+
+RANKED_ANEW = [{"expansion": {"threshold": 0.2, "topN": 5}}, "rrf"]
+
+
+def test_a_cut_behind_an_expansion_that_a_rank_step_follows_is_swept(tunable, selector):
+    one = tunable(selector([*RANKED_ANEW, {"first": {"n": "$n"}}], {"n": {"default": 5, "range": [1, 9]}}))
+    assert (one.first_cut, one.family) == (2, FixedK("n", tuple(range(1, 10))))
+    assert one.swept_at({"n": 3})
+    assert not one.beyond({})
+
+
+@pytest.mark.parametrize("ahead", [CUT, {"first": {"n": "$n"}}])
+def test_a_cut_in_front_of_it_is_tried(tunable, selector, ahead):
+    one = tunable(selector([ahead, *RANKED_ANEW], {"n": {"default": 5, "range": [1, 9]}}))
+    assert (one.first_cut, one.family) == (0, None)
+    assert one.searched == {"n": tuple(range(1, 10))}

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.calibrations import read_calibrations, write_calibrations
-from ctxbench.core.candidates import Candidates
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
@@ -18,6 +19,9 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tune.calibrating.examples import folds_of
 from ctxbench.tune.calibrating.fitting import fit
 from ctxbench.tune.sides import TEST, TUNING
+from ctxbench.tune.sweep.ladders import Ladders
+from ctxbench.tune.sweep.measures import Measure
+from ctxbench.tune.sweep.reuse import measured
 from ctxbench.tune.uncut import OUT_OF_FOLD, found_in, seen_by, shared_with
 
 ABSTAINING = """\
@@ -326,3 +330,31 @@ def test_a_selector_of_answers_says_what_is_wrong_by_itself(ready, answers, tmp_
     (opened,) = ready("dense").datasets
     with pytest.raises(InputError, match="no `ranking`"):
         found_in(FileSelector(tmp_path / answers(without("ranking"))), opened.sides[TUNING])
+
+
+def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tmp_path):
+    spec = {
+        "name": "again",
+        "parameters": {"n": {"default": 3, "range": [0, 50]}},
+        "pipeline": {
+            "retrieve": {"merge": [{"dense": {"depth": 50}}, {"bm25": {"depth": 50}}]},
+            "refine": [{"expansion": {"threshold": 0.1, "topN": 20}}, "weighted", {"first": {"n": "$n"}}],
+        },
+    }
+    (tmp_path / "again.yaml").write_text(json.dumps(spec))
+    one = ready(str(tmp_path / "again.yaml"))
+    (tunable,), (opened,) = one.tunables, one.datasets
+    side = opened.sides[TUNING]
+    found = tunable.finds(side)
+    table = found.answers.candidates
+    assert (table.origin > Origin.SEARCH).any()
+    assert table.ranked.all()
+    measures = [Measure(parse_metric(name)) for name in ("completeness", "tokens", "recall")]
+    ladders = Ladders.of(table, side.labels, measures)
+    for n in (0, 1, 3, 7, 20):
+        run = side.answers(PipelineSelector("whole", tunable.pipeline({"n": n}), side.resources))
+        same(tunable.cut(found, {"n": n}, side).candidates, run.candidates)
+        length = np.minimum(n, np.diff(ladders.rungs.start))
+        for measure, values in measured(run.candidates, side.labels, measures).items():
+            swept = ladders.tables[measure.metric][ladders.rungs.length_start[:-1] + length]
+            np.testing.assert_allclose(swept[~np.isnan(values)], values[~np.isnan(values)], rtol=1e-12)

@@ -17,7 +17,7 @@ from ctxbench.bench.latency.results import (
     STORE,
     WHOLE,
 )
-from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.core.arrays import Float32Array
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
@@ -96,7 +96,7 @@ class Clock:
         self.add(f"{self.step} / {part}", seconds)
 
 
-class TimedResources:
+class TimedResources(Resources):
     """Resources that tell a clock what vectors cost.
 
     Attributes:
@@ -116,7 +116,19 @@ class TimedResources:
         """Texts embedded so far, those of items and of queries."""
         return int(self._inner.stats.embedded)
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
+    def get(self, name: str) -> Any:
+        """The value of a resource; vectors are timed."""
+        return self._vectors if name == "embedder" else self._inner.get(name)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under `key`."""
+        return self._inner.kept(key, make)
+
+    def identity(self, name: str) -> str:
+        """What a resource is."""
+        return self._inner.identity(name)
+
+    def _vectors(self, texts: Sequence[str]) -> Float32Array:
         """Get vectors and note model load, embedding, and what is left: the store's look-up and writing."""
         held, loaded, embedded = self.embedded, self._embedder.load_s or 0.0, self._embedder.embed_s
         begin = time.perf_counter()
@@ -132,18 +144,6 @@ class TimedResources:
             self.index_s += total - load
             self.indexed += self.embedded - held
         return vectors
-
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """Prompt tokens of every item."""
-        return self._inner.tokens(catalog)
-
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under `key`."""
-        return self._inner.kept(key, make)
-
-    def identity(self, resource: str) -> str:
-        """What a resource is."""
-        return self._inner.identity(resource)
 
 
 @dataclass(frozen=True)

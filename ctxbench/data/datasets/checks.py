@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.items import Item, ItemKey
+from ctxbench.core.times import instant
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 
 Place: TypeAlias = tuple[Path | None, int]
@@ -266,7 +267,12 @@ class _Labels(_Part):
         groups: dict[tuple[str, str, ItemKey | None], list[int]] = {}
         for i, label in enumerate(self.contents.labels):
             place = self.contents.place_label(i)
-            for message in (*self._references(label), *self._values(label), *self._twice(label, first, i)):
+            for message in (
+                *self._references(label),
+                *self._values(label),
+                *self._seen(label),
+                *self._twice(label, first, i),
+            ):
                 yield Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *place)
             if label.grade == 2:
                 alone = None if label.alternatives else label.item
@@ -306,6 +312,24 @@ class _Labels(_Part):
         query = self.query.get(label.query)
         if query is not None and query.needs_nothing and label.grade == 2:
             yield "says required, but the query says `needs: nothing`"
+
+    def _seen(self, label: Label) -> Iterable[str]:
+        """Why the query may not see an item that it requires."""
+        item, query = self.contents.items.get(label.item), self.query.get(label.query)
+        if item is None or query is None or label.grade != 2:
+            return
+        request = query.request
+        for what in ("workspace", "user"):
+            own, other = getattr(request, what), getattr(item, what)
+            if other is not None and own != other:
+                of = f"that of the query is {own!r}" if own is not None else "the query names none"
+                yield f"says required, but the item is of {what} {other!r}, and {of}; such a request never sees it"
+        time = None if request.time is None else instant(request.time)
+        if time is not None and item.created is not None and instant(item.created) > time:
+            yield f"says required, but the item was created ({item.created}) after the query was asked ({request.time})"
+        if item.until is not None and (time is None or time >= instant(item.until)):
+            asked = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
+            yield f"says required, but the item ended ({item.until}) and the query {asked}"
 
     def _reachable(self, query: DatasetQuery, members: Sequence[int]) -> Iterable[Fault]:
         """A fault if none of the items that would meet a requirement can ever be offered."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, TypeVar
 
+from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Message, Request, SessionItem
+from ctxbench.core.requests import Message, Only, Request, SessionItem
+from ctxbench.core.times import instant
 from ctxbench.data.datasets.labels import DatasetQuery
 from ctxbench.sources.rows import Row, read_key, read_text_value
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 QUERY_FIELDS = (
     *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
-    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
+    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time", "only"),
 )
 
 
@@ -65,7 +66,28 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
         conversation=row.optional("conversation", str),
         turn=_turn(row),
         time=_time(row),
+        only=_only(row),
     )
+
+
+def _only(row: Row) -> Only | None:
+    """What the search is restricted to."""
+    given: dict[str, Any] | None = row.optional("only", dict)
+    if given is None:
+        return None
+    inner = Row(given, row.faults, row.path, row.line)
+    inner.refuse_unknown(("types", "since", "before", "confidence", "conversation"))
+    try:
+        return Only(
+            types=inner.each("types", read_text_value, expected="an item type"),
+            since=inner.optional("since", str),
+            before=inner.optional("before", str),
+            confidence=inner.number("confidence"),
+            conversation=inner.optional("conversation", str),
+        )
+    except ParameterError as error:
+        row.fault(f"field 'only': {error}")
+        return None
 
 
 def _available(row: Row) -> tuple[ItemKey, ...] | None:
@@ -84,9 +106,10 @@ def _time(row: Row) -> str | None:
     time = row.optional("time", str)
     if time is not None:
         try:
-            datetime.fromisoformat(time)
-        except ValueError:
-            row.fault(f"field 'time' must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {time!r}")
+            instant(time)
+        except ParameterError as error:
+            row.fault(f"field 'time' {error}")
+            return None
     return time
 
 

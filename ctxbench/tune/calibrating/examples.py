@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -154,14 +154,14 @@ def group_of(query: DatasetQuery) -> str:
     return f"query {query.id}"
 
 
-def joined_groups(groups: Sequence[str], eligible: BoolArray) -> tuple[str, ...]:
+def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple[str, ...]:
     """Groups joined where queries of theirs may get the same item, directly or through others.
 
     For queries that come with short lists of their own: what a fit has seen of an item then says nothing of a fold.
 
     Args:
         groups: of each query, shape (n_queries,).
-        eligible: shape (n_queries, n_items).
+        eligible: what each query may get, shape (n_items,) each.
 
     Returns:
         Of each query, the first name of what its group is joined to, shape (n_queries,).
@@ -170,8 +170,10 @@ def joined_groups(groups: Sequence[str], eligible: BoolArray) -> tuple[str, ...]
     from scipy.sparse.csgraph import connected_components
 
     names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
-    query, item = np.nonzero(eligible)
-    nodes = len(names) + eligible.shape[1]
+    held = [np.flatnonzero(row) for row in eligible]
+    query = np.repeat(np.arange(len(held)), [len(one) for one in held])
+    item = np.concatenate([np.empty(0, dtype=np.int64), *held])
+    nodes = len(names) + 1 + int(item.max(initial=-1))
     edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
     part = connected_components(edges, directed=False)[1][: len(names)]
     first = np.unique(part, return_index=True)[1]

@@ -119,7 +119,7 @@ def test_a_batch_resolves_scopes_sessions_and_lists() -> None:
     dataset = read_dataset(TINY)
     batch = dataset.batch()
     assert batch.requests == dataset.requests()
-    eligible = dict(zip(batch.ids, batch.eligible.sum(axis=1).tolist(), strict=True))
+    eligible = dict(zip(batch.ids, batch.eligible.counts().tolist(), strict=True))
     # of 12 items one is `always`, one `manual`, one disabled; the scope holds 4, the list 2
     assert eligible == {f"q{i:02}": 9 for i in range(1, 11)} | {"q08": 4, "q10": 2}
     assert batch.session_item[batch.session_start[8] : batch.session_start[9]].tolist() == [2]

@@ -108,7 +108,7 @@ def test_listed_queries_get_the_very_definitions_listed_with_them(tmp_path: Path
     (news,) = required(dataset)["live_multiple_2-1-0"]
     assert dataset.catalog[dataset.catalog.position(news)].schema == {"type": "object", "properties": {}}
     assert [query.id for query in dataset.queries if query.needs_nothing] == [e["id"] for e in IRRELEVANCE]
-    assert dataset.batch().eligible.sum(axis=1).tolist() == [2, 2, 2, 2, 1, 0]
+    assert dataset.batch().eligible.counts().tolist() == [2, 2, 2, 2, 1, 0]
     assert dataset.unlabelled == ()
 
 

@@ -104,7 +104,7 @@ def test_evidence_is_repaired_and_what_is_no_turn_is_left_out_and_counted(make, 
 
 def test_a_query_may_get_its_own_conversation_only_and_stays_with_it(make):
     dataset = make()
-    assert dataset.batch().eligible.sum(axis=1).tolist() == [3] * 6
+    assert dataset.batch().eligible.counts().tolist() == [3] * 6
     assert dataset.batch().eligible[-1].tolist() == [False] * 3 + [True] * 3
     for query in dataset.queries:
         conversation = query.id.split("/")[0]

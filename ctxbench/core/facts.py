@@ -1,0 +1,203 @@
+"""Facts: what is known of items beside their texts, once as arrays of a catalog, and who may see what by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, starts
+from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.times import instant
+
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_NONE = -1  # code of an item without a workspace, user or conversation
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Names:
+    """One text of every item, such as its workspace, as codes.
+
+    Attributes:
+        code: shape (n_items,), a place in `names`; -1 = none.
+        names: distinct.
+    """
+
+    code: IntArray
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[str | None]) -> Names:
+        """Number distinct texts in the order in which they come."""
+        known: dict[str, int] = {}
+        code = np.array([_NONE if one is None else known.setdefault(one, len(known)) for one in texts], dtype=np.int64)
+        frozen(code)
+        return cls(code=code, names=tuple(known))
+
+    def extended(self, more: Names) -> Names:
+        """These, and behind them those of further items; equal to what `of` makes of all texts."""
+        known = {name: place for place, name in enumerate(self.names)}
+        places = np.array([*(known.setdefault(name, len(known)) for name in more.names), _NONE], dtype=np.int64)
+        code = np.concatenate([self.code, places[more.code]])  # -1 is the last
+        frozen(code)
+        return Names(code=code, names=tuple(known))
+
+    def are(self, text: str | None) -> BoolArray:
+        """True for the items with this very text; of none, all False."""
+        if text is None or text not in self.names:
+            return np.zeros(len(self.code), dtype=np.bool_)
+        same: BoolArray = self.code == self.names.index(text)
+        return same
+
+    def open_to(self, text: str | None) -> BoolArray:
+        """True for the items that have no such text, or this one."""
+        free: BoolArray = (self.code == _NONE) | self.are(text)
+        return free
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts:
+    """What is known of the items of a catalog beside their texts.
+
+    Attributes:
+        searchable, always: enabled items of include mode `agent` and of `always`, shape (n_items,).
+        workspace, user, conversation: whose, and from where; none = everybody's.
+        created, until: microseconds since 1970, shape (n_items,); `EARLIEST` and `LATEST` where an item has none. An
+            item is there from the one on and before the other.
+        confidence: shape (n_items,), 0 to 1; NaN = not said.
+        link_start: CSR starts of links by item, shape (n_items + 1,).
+        link_item: the position that each link leads to.
+        link_type: its type, a place in `link_types`.
+    """
+
+    searchable: BoolArray
+    always: BoolArray
+    workspace: Names
+    user: Names
+    conversation: Names
+    created: IntArray
+    until: IntArray
+    confidence: FloatArray
+    link_start: IntArray
+    link_item: IntArray
+    link_type: IntArray
+    link_types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
+        """Read them off the items of a catalog.
+
+        Args:
+            items: each an `Item`; they are told by what they have, since a catalog holds its facts.
+            find: the position of an item by its key, or None.
+
+        Raises:
+            InputError: links lead to nothing; all of them are named.
+        """
+        ends, faults = [], []
+        for item in items:
+            for link in item.links:
+                position = find(link.item)
+                if position is None:
+                    what = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
+                    faults.append(Fault(f"{what} not hold; add that item, or drop the link"))
+                ends.append(-1 if position is None else position)
+        if faults:
+            raise InputError(faults, subject="catalog")
+        types = Names.of(link.type for item in items for link in item.links)
+        arrays = (
+            np.array([one.enabled and one.include == "agent" for one in items], dtype=np.bool_),
+            np.array([one.enabled and one.include == "always" for one in items], dtype=np.bool_),
+            np.array([EARLIEST if one.created is None else instant(one.created) for one in items], dtype=np.int64),
+            np.array([LATEST if one.until is None else instant(one.until) for one in items], dtype=np.int64),
+            np.array([np.nan if one.confidence is None else one.confidence for one in items], dtype=np.float64),
+            starts([len(item.links) for item in items]),
+            np.array(ends, dtype=np.int64),
+        )
+        for array in arrays:
+            frozen(array)
+        searchable, always, created, until, confidence, link_start, link_item = arrays
+        return cls(
+            searchable=searchable,
+            always=always,
+            workspace=Names.of(one.workspace for one in items),
+            user=Names.of(one.user for one in items),
+            conversation=Names.of(one.conversation for one in items),
+            created=created,
+            until=until,
+            confidence=confidence,
+            link_start=link_start,
+            link_item=link_item,
+            link_type=types.code,
+            link_types=types.names,
+        )
+
+    def __len__(self) -> int:
+        return len(self.searchable)
+
+    def extended(self, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
+        """These, and behind them those of further items; equal to what `of` makes of all items.
+
+        Args:
+            items: what is added.
+            find: the position of an item by its key among all of them, or None.
+
+        Raises:
+            InputError: links of what is added lead to nothing; all of them are named.
+        """
+        more = Facts.of(items, find)
+        types = Names(code=self.link_type, names=self.link_types).extended(
+            Names(code=more.link_type, names=more.link_types)
+        )
+        arrays = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)])
+            for name in ("searchable", "always", "created", "until", "confidence", "link_item")
+        }
+        arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
+        for array in arrays.values():
+            frozen(array)
+        return Facts(
+            workspace=self.workspace.extended(more.workspace),
+            user=self.user.extended(more.user),
+            conversation=self.conversation.extended(more.conversation),
+            link_type=types.code,
+            link_types=types.names,
+            **arrays,
+        )
+
+    @cached_property
+    def private(self) -> bool:
+        """Whether any item is not everybody's."""
+        return bool(self.workspace.names or self.user.names)
+
+    @cached_property
+    def timed(self) -> bool:
+        """Whether any item is not there at all times."""
+        return bool((self.created != EARLIEST).any() or (self.until != LATEST).any())
+
+    @property
+    def hidden(self) -> bool:
+        """Whether there are items that some request may not see."""
+        return self.private or self.timed
+
+    def open_to(self, workspace: str | None, user: str | None) -> BoolArray:
+        """True for the items of this workspace and user, or of nobody, shape (n_items,)."""
+        return self.workspace.open_to(workspace) & self.user.open_to(user)
+
+    def at(self, time: int) -> BoolArray:
+        """True for the items that are there at a time, shape (n_items,).
+
+        `LATEST`, the time of a request that has none, is after all that was created and before nothing's end: what has
+        an end is gone.
+        """
+        there: BoolArray = (self.created <= time) & (time < self.until)
+        return there if time != LATEST else self.until == LATEST
+
+    def linked(self, item: int) -> Sequence[tuple[str, int]]:
+        """The links of an item: type and position."""
+        rows = slice(int(self.link_start[item]), int(self.link_start[item + 1]))
+        ends = zip(self.link_type[rows].tolist(), self.link_item[rows].tolist(), strict=True)
+        return [(self.link_types[kind], end) for kind, end in ends]

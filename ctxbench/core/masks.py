@@ -1,0 +1,129 @@
+"""Masks: which items each request of a batch may get, without an array of all requests by all items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, IntArray, frozen, owners
+from ctxbench.core.facts import LATEST, Facts
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Masks:
+    """Which items each request may get: a bool for every request and item, made by rows when they are asked for.
+
+    `masks[request]` is a row, shape (n_items,), read-only; `masks[3:9]` are rows, shape (6, n_items); `masks[requests,
+    items]`, two equally long arrays, are single cells. Iterating gives the rows.
+
+    Attributes:
+        scope: the place in `shared` of each request's mask, shape (n_requests,).
+        shared: masks of shape (n_items,), each of all requests with the same scope.
+        start, without: what a request may not get beside that, CSR by request: starts, shape (n_requests + 1,), and
+            positions.
+        time: of each request, shape (n_requests,); compared with the items' `created` and `until`.
+        n_items: of the catalog.
+        facts: of the catalog; None where no item begins or ends.
+    """
+
+    n_items: int
+    scope: IntArray
+    shared: Sequence[BoolArray]
+    start: IntArray
+    without: IntArray
+    time: IntArray
+    facts: Facts | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.scope, *self.shared, self.start, self.without, self.time):
+            frozen(array)
+
+    def __len__(self) -> int:
+        return len(self.scope)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_requests, n_items)."""
+        return len(self), self.n_items
+
+    def __iter__(self) -> Iterator[BoolArray]:
+        return (self.row(request) for request in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:  # the type follows the key, as of an array
+        if isinstance(key, tuple):
+            return self.cells(*key)
+        if isinstance(key, slice):
+            rows = [self.row(one) for one in range(*key.indices(len(self)))]
+            return np.array(rows, dtype=np.bool_).reshape(len(rows), self.n_items)
+        return self.row(range(len(self))[key])
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """All rows at once: for small batches, where the short way is good enough."""
+        return np.asarray(self[:], dtype=dtype)
+
+    def row(self, request: int) -> BoolArray:
+        """What one request may get, shape (n_items,), read-only."""
+        mask: BoolArray = self.shared[self.scope[request]]
+        without = self.without[self.start[request] : self.start[request + 1]]
+        if not len(without) and self.facts is None:
+            return mask
+        own: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
+        own[without] = False
+        frozen(own)
+        return own
+
+    def cells(self, request: Any, item: Any) -> Any:
+        """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
+        requests, items = np.broadcast_arrays(np.asarray(request), np.asarray(item))
+        flat = self._cells(requests.ravel().astype(np.int64), items.ravel().astype(np.int64))
+        return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
+
+    def _cells(self, request: IntArray, item: IntArray) -> BoolArray:
+        out = self._of_scope(request, item)
+        if self.facts is not None:
+            time, until = self.time[request], self.facts.until[item]
+            there = (self.facts.created[item] <= time) & (time < until)
+            out &= np.where(time == LATEST, until == LATEST, there)
+        out &= ~np.isin(request * self.n_items + item, owners(self.start) * self.n_items + self.without)
+        return out
+
+    def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
+        """Whether the scope of each request has the item beside it, shape (n,)."""
+        out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
+        for one in np.unique(scope).tolist():
+            rows = scope == one
+            out[rows] = self.shared[one][item[rows]]
+        return out
+
+    def any(self, requests: BoolArray | None = None) -> BoolArray:
+        """What at least one request may get, shape (n_items,).
+
+        Args:
+            requests: only of these, shape (n_requests,); None = all.
+        """
+        wanted = np.arange(len(self)) if requests is None else np.flatnonzero(requests)
+        out = np.zeros(self.n_items, dtype=np.bool_)
+        own = np.diff(self.start)[wanted] > 0 if self.facts is None else np.ones(len(wanted), dtype=np.bool_)
+        whole = np.unique(self.scope[wanted[~own]])
+        for scope in whole.tolist():
+            out |= self.shared[scope]
+        for request in wanted[own & ~np.isin(self.scope[wanted], whole)].tolist():
+            out |= self.row(request)
+        return out
+
+    def counts(self) -> IntArray:
+        """How many items each request may get, shape (n_requests,)."""
+        if self.facts is not None:
+            return np.array([int(row.sum()) for row in self], dtype=np.int64)
+        whole = np.array([int(mask.sum()) for mask in self.shared], dtype=np.int64)[self.scope]
+        owner = owners(self.start)
+        taken = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
+        counts: IntArray = whole - taken
+        return counts
+
+    def within(self, items: BoolArray) -> Masks:
+        """The same for some items alone, shape (n_items,)."""
+        return replace(self, shared=[mask & items for mask in self.shared])

@@ -1,0 +1,25 @@
+"""Times as numbers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ctxbench.core.errors import ParameterError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(text: str) -> int:
+    """A time in microseconds since 1970, from ISO 8601.
+
+    A time without an offset is UTC, and a date without a time its first moment.
+
+    Raises:
+        ParameterError: it is no such text.
+    """
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(f"must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {text!r}") from None
+    away = (when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH
+    return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
