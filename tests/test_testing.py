@@ -48,6 +48,7 @@ PARAMETERS = {
     "servers": [{"servers": 1}, {"servers": 2, "pool": "top", "top": 2, "depth": 3}, {"servers": 2, "pool": "mean"}],
     "random": [{"seed": 7, "depth": 3}],
     "standard": [{"topK": 3, "topN": 2, "includeScore": 0.1}, {"topK": 0}, {"topN": 0, "includeScore": -1.0}],
+    "top_chunks": [{"topK": 3}, {"topK": 0}],
     "first": [{"n": 0}, {"n": 1}],
     "margin": [{"margin": 0.3, "of": "ratio", "at_least": 2, "at_most": 4}, {"margin": 0.0}, {"at_most": 0}],
     "gap": [{"at_least": 2, "at_most": 3}, {"at_most": 1}],

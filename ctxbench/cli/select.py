@@ -197,7 +197,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
         lines.append(f"not searched: {reasons}")
     if explanation.search_off:
-        lines.append("the search is off (contextSearchEnabled), so nothing is searched")
+        lines.append("a setting switches the search off, so nothing is searched")
     elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
         lines.append(f"{why}, so nothing is searched")

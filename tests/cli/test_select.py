@@ -299,3 +299,22 @@ def test_switches_and_choices_are_set_by_name(select):
         "e": 0.5,
         "f": 100.0,
     }
+
+
+@pytest.mark.parametrize("asked", [(), SEMANTIC, ("--selector", "semantic-domains")])
+def test_with_the_search_off_no_model_is_loaded_and_it_is_said(modules, catalog, asked):
+    off = ("--set", "contextSearchEnabled=false")
+    loaded, done = modules("select", "beta", "--catalog", catalog, *asked, *off)
+    assert not {"onnxruntime", "tokenizers", "huggingface_hub"} & loaded
+    assert done.code == 0
+    assert "0 of 0 items offered" in done.out
+    assert "a setting switches the search off, so nothing is searched" in done.out
+    assert "2 the search is off" in done.out
+
+
+def test_a_token_budget_is_set_and_names_its_rule(select):
+    budget = ("--set", "contextTokenBudgetEnabled=true", "--set", "contextTokenBudget=1")
+    done = select("alpha beta gamma", *SEMANTIC, *budget, "--json")
+    assert [one["id"] for one in done.json["items"]] == ["rule:zeta"]
+    assert "beyond the budget of tokens=1" in {one["rule"] for one in done.json["left_out"]}
+    assert done.json["parameters"]["contextTokenBudget"] == 1

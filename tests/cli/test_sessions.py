@@ -153,3 +153,13 @@ def test_a_message_that_is_none_has_its_line(select, write):
 
 def test_the_messages_of_a_stored_conversation_are_its_history(store):
     assert store.history("c0")[:2] == (Message("user", "Go."), Message("assistant", "Done."))
+
+
+def test_a_session_without_search_offers_what_it_holds(select, write):
+    write("s.json", '{"settings": {"contextSearchEnabled": false, "contextTopN": 3}}')
+    done = select("alpha beta gamma", "--session", "s.json", "--json")
+    assert [one["id"] for one in done.json["items"]] == ["rule:zeta"]
+    assert done.json["parameters"] == {"contextSearchEnabled": False}
+    assert done.json["not_searched"]["the search is off"] == 2
+    on = select("alpha beta gamma", "--session", "s.json", "--set", "contextSearchEnabled=true", "--json")
+    assert "tool:alpha" in [one["id"] for one in on.json["items"]]
