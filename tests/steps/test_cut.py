@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
-from ctxbench.steps.cut import First, Standard, offered_length
+from ctxbench.steps.cut import First, Standard, TopChunks, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -189,3 +189,28 @@ def test_places_are_counted_among_the_rows_asked_for():
     rows = np.array([True, False, True, False, True])
     assert place_among(candidates, rows).tolist() == [0, -1, 1, -1, 0]
     assert place_among(Candidates.empty(0), np.empty(0, dtype=bool)).tolist() == []
+
+
+class TestTopChunks:
+    def test_an_item_stays_if_its_best_chunk_is_among_the_best(self):
+        candidates = table([0.9, 0.8, -0.2], ranks=[0, 2, 3])  # the first item has two chunks before the second one's
+        for topK, kept in ((0, []), (1, [0]), (2, [0]), (3, [0, 1]), (4, [0, 1, 2])):
+            assert offered(TopChunks(topK=topK), candidates) == [kept]
+
+    def test_the_cut_behind_it_counts_what_is_left(self):
+        after = cut(TopChunks(topK=2), table([0.9, 0.8, 0.75, 0.6]))
+        assert offered(Standard(topK=20, topN=3, includeScore=1.0), after) == [[0, 1]]
+
+    def test_an_item_out_names_its_rule_and_nothing_is_dropped(self):
+        after = cut(TopChunks(topK=1), table([0.9, 0.5], [0.4]))
+        assert [str(after.rules[out] or "") for out in after.out] == [
+            "",
+            "its best chunk is not among the best topK=1 chunks",
+            "",
+        ]
+        assert len(cut(TopChunks(topK=1), table([]))) == 0
+
+    def test_it_looks_as_far_as_it_counts(self):
+        assert TopChunks(topK=7).reach == 7
+        with pytest.raises(ParameterError, match="topK must be 0 or more, got -1"):
+            TopChunks(topK=-1)

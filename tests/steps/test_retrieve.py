@@ -13,7 +13,7 @@ from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.base import EmbedderIdentity
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.steps.retrieve import Dense, Everything, Random
+from ctxbench.steps.retrieve import Dense, Everything, Nothing, Random
 from ctxbench.testing import check_step
 from ctxbench.tokens import CharsCounter
 
@@ -215,6 +215,16 @@ class TestEverything:
     def test_it_is_no_ranking(self):
         assert not Pipeline.of({"retrieve": "everything"}).ranks
         assert Pipeline.of({"retrieve": "random"}).ranks
+
+
+class TestNothing:
+    def test_nothing_is_found_whatever_is_asked(self):
+        assert found(Nothing(), catalog("a", "b"), ["x"], [], resources=None) == [[], []]
+        assert found(Nothing(), Catalog([]), resources=None) == []
+
+    def test_it_uses_nothing_and_conforms(self):
+        assert Pipeline.of({"retrieve": "nothing"}).retrieve.uses == ()
+        check_step("retrieve", "nothing", processes=0)
 
 
 class TestRandom:
