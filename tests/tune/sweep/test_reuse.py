@@ -259,6 +259,7 @@ def test_settings_that_are_the_same_to_the_selector_are_tried_once():
     )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_a_large_space_is_drawn_from_by_the_seed_without_repeats(seed, trials):
     search = {name: spread(SEMANTIC.parameters[name]) for name in ("contextTopK", "contextTopN", "contextIncludeScore")}
