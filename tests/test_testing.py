@@ -351,13 +351,13 @@ class ScoresByPlace:
 
 @dataclass(frozen=True)
 class SendsAll:
-    def __call__(self, query, candidates):
+    def __call__(self, query, candidates, resources):
         rows = [candidates.item[candidates.rows(n)] for n in range(len(query.batch))]
         return [Prompt([("user", query.batch.catalog[int(i)].prompt_text) for i in row], []) for row in rows]
 
 @dataclass(frozen=True)
 class SendsObjects:
-    def __call__(self, query, candidates):
+    def __call__(self, query, candidates, resources):
         return [Prompt([("user", request.text)], [{"schema": {1, 2}}]) for request in query.batch.requests]
 """
 CASES = [

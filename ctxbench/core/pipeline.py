@@ -140,9 +140,9 @@ class Pipeline:
             hold_to_visible(table, batch, step)
         return Outcome(query, table)
 
-    def prompts(self, outcome: Outcome) -> Sequence[Prompt]:
+    def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
         """What the model would be sent, one prompt a request."""
-        prompts: Sequence[Prompt] = self.format.call(outcome.query, outcome.candidates)
+        prompts: Sequence[Prompt] = self.format.call(outcome.query, outcome.candidates, resources)
         return prompts
 
 

@@ -90,7 +90,7 @@ class Resource(Protocol):
 Analyse: TypeAlias = Callable[[Batch, Resources], Query]
 Retrieve: TypeAlias = Callable[[Query, Resources], Candidates]
 Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
-Format: TypeAlias = Callable[[Query, Candidates], Sequence[Prompt]]
+Format: TypeAlias = Callable[[Query, Candidates, Resources], Sequence[Prompt]]
 
 
 _PLAIN = Strategy()

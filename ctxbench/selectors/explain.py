@@ -128,7 +128,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         chunks=chunks,
         chosen=chosen,
         left_out=tuple(map(explained, selection.left_out)),
-        prompt=pipeline.prompts(outcome)[0],
+        prompt=pipeline.prompts(outcome, resources)[0],
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
         not_searched=_not_searched(batch, searched=searched),

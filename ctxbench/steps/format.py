@@ -11,6 +11,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request
 from ctxbench.core.selection import Prompt
+from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 
 _TURN = {"reference": 0, "rule": 2}  # references come before rules; whatever else there is stands between
@@ -33,7 +34,7 @@ class Messages(Strategy):
 
     system: str = ""
 
-    def __call__(self, query: Query, candidates: Candidates) -> Sequence[Prompt]:
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
         batch = query.batch
         return [

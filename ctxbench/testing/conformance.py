@@ -185,7 +185,7 @@ def _fresh(pipeline: Pipeline) -> Answer:
 
     def answer(batch: Batch) -> list[dict[str, Any]]:
         outcome = pipeline.run(batch, resources)
-        return shown(outcome.query, outcome.candidates, pipeline.prompts(outcome))
+        return shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, resources))
 
     return answer
 
@@ -236,9 +236,9 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
         yield from table_faults(query, made)
         yield from retrieve_faults(made)
     elif step.kind == "format":
-        prompts = step.call(query, table)
+        prompts = step.call(query, table, resources)
         yield from prompt_faults(batch, prompts)
-        if step.call(query, table.taken(table.chosen)) != prompts:
+        if step.call(query, table.taken(table.chosen), resources) != prompts:
             yield "what was left out must not reach the prompt"
     else:
         after = step.call(query, table, resources)

@@ -111,7 +111,7 @@ def test_messages_are_the_prompt_of_the_pipeline(select, catalog):
     pipeline = chosen.pipeline(chosen.values())
     resources = LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
     batch = Batch.of(read_catalog(catalog), [Request(id="select", text="alpha beta gamma")])
-    (prompt,) = pipeline.prompts(pipeline.run(batch, resources))
+    (prompt,) = pipeline.prompts(pipeline.run(batch, resources), resources)
     assert done.json == {
         "messages": [{"role": role, "content": content} for role, content in prompt.messages],
         "tools": list(prompt.tools),

@@ -449,7 +449,7 @@ def test_a_session_stands_before_what_is_found():
 def test_prompts_are_those_of_the_outcome():
     pipeline = with_cut(1)
     outcome = pipeline.run(BATCH, testing.mock_resources())
-    prompts = pipeline.prompts(outcome)
+    prompts = pipeline.prompts(outcome, testing.mock_resources())
     assert len(prompts) == len(BATCH)
     assert prompts[0].messages == [("user", "Rule: Be brief. Say what is known."), ("user", BATCH.requests[0].text)]
     assert [tool["name"] for tool in prompts[0].tools] == ["create_issue"]

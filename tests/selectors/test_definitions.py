@@ -311,7 +311,7 @@ class TestExpansion:
         }
         batch = Batch.of(mock_catalog(), mock_requests())
         one, other = (
-            shown(outcome.query, outcome.candidates, pipeline.prompts(outcome))
+            shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, mock_resources()))
             for pipeline in (self.FOUND.pipeline(self.FOUND.values()), Pipeline.of(before))
             for outcome in [pipeline.run(batch, mock_resources())]
         )

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from ctxbench import testing
 from ctxbench.core.errors import EmbeddingError, InputError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline
@@ -194,7 +195,7 @@ def test_expansion_at_depth_0_computes_nothing_and_answers_as_if_it_were_off(by)
         )
         resources = resources_of(Model(table))
         outcome = pipeline.run(batch, resources)
-        answers.append(shown(outcome.query, outcome.candidates, pipeline.prompts(outcome)))
+        answers.append(shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources())))
         kept.append(len(resources._kept))
     assert answers[0] == answers[1] != answers[2]
     assert kept[0] == kept[1] < kept[2]
@@ -382,7 +383,7 @@ def test_a_margin_of_one_leaves_every_selection_as_it_was(seed):
     requests = [Request(id="1", text="go"), Request(id="2", text=" "), Request(id="3", text="nothing like it")]
     batch = Batch.of(Catalog(items), requests)
     one, other = (
-        shown(outcome.query, outcome.candidates, pipeline.prompts(outcome))
+        shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources()))
         for pipeline in (definition("semantic").pipeline(values), Pipeline.of(before))
         for outcome in [pipeline.run(batch, resources_of(model))]
     )
@@ -614,7 +615,7 @@ def test_messages_are_built_from_the_request_context():
     model.table["text y"] = vector(0.4)
     history = (Message("system", "an older prompt"), Message("user", "Hello."), Message("assistant", "Yes?"))
     outcome, pipeline = run([*FLOW, fetch], [Request(id="1", text=LOGIN, session=HELD, history=history)], model)
-    (prompt,) = pipeline.prompts(outcome)
+    (prompt,) = pipeline.prompts(outcome, testing.mock_resources())
     assert list(prompt.messages) == [
         ("user", "Hello."),
         ("assistant", "Yes?"),

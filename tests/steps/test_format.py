@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ctxbench import testing
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
@@ -32,7 +33,7 @@ def prompts(step: Messages, rows: list[tuple[int, int]], **request):
         np.array([row[1] for row in rows], dtype=np.int64),
         score=1.0 - np.arange(len(rows)) / 100,
     )
-    return step(Query.of_chunks(batch, [["ask"], []]), table.marked(table.item == 4, "out"))
+    return step(Query.of_chunks(batch, [["ask"], []]), table.marked(table.item == 4, "out"), testing.mock_resources())
 
 
 def test_references_come_before_rules_and_the_users_message_last():
@@ -78,13 +79,13 @@ def test_a_request_without_items_is_its_message():
 
 def test_no_request_has_no_prompt():
     batch = Batch.of(CATALOG, [])
-    assert list(Messages()(Query.of_chunks(batch, []), Candidates.empty(0))) == []
+    assert list(Messages()(Query.of_chunks(batch, []), Candidates.empty(0), testing.mock_resources())) == []
 
 
 def test_session_items_are_sent_too():
     batch = Batch.of(CATALOG, [Request(id="0", text="ask")])
     table = Candidates.build(1, np.array([0]), np.array([0]), origin=np.array([Origin.SESSION]))
-    (prompt,) = Messages()(Query.of_chunks(batch, [["ask"]]), table)
+    (prompt,) = Messages()(Query.of_chunks(batch, [["ask"]]), table, testing.mock_resources())
     assert prompt.messages[0] == ("user", "Rule: first rule")
 
 

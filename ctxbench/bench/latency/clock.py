@@ -154,6 +154,10 @@ class _TimedStep:
     label: str
     clock: Clock
 
+    @property
+    def name(self) -> str:
+        return str(self.inner.name)
+
     def describe(self) -> dict[str, Any]:
         return dict(self.inner.describe())
 
@@ -215,7 +219,7 @@ def ask(pipeline: Pipeline, catalog: Catalog, request: Request, *, resources: Re
     batch = Batch.of(catalog, (request,))
     resolved = time.perf_counter()
     outcome = pipeline.run(batch, resources)
-    pipeline.prompts(outcome)
+    pipeline.prompts(outcome, resources)
     whole = time.perf_counter() - begin
     steps = sum(seconds for part, seconds in clock.seconds.items() if " / " not in part)
     clock.seconds[RESOLVE] = resolved - begin
