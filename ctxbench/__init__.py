@@ -4,11 +4,8 @@ What a strategy or a plugin of your own is written with stands here, whatever mo
 it. Nothing is loaded before it is asked for.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# Nothing is imported here: a command sets up what Ctrl-C does before it loads anything.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ctxbench.core.candidates import Candidates as Candidates
     from ctxbench.core.candidates import Mode as Mode
@@ -62,10 +59,12 @@ _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - all of them are texts
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    import importlib
+
     if name not in _PLACES:
         raise AttributeError(f"module 'ctxbench' has no attribute {name!r}; it has {', '.join(sorted(_PLACES))}")
-    found = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
+    found: object = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
     globals()[name] = found
     return found
 

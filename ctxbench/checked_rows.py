@@ -245,6 +245,10 @@ class CheckedRows:
         code = getattr(error, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_READONLY:
             return self._writable  # then the file says so itself
+        if code & 0xFF == sqlite3.SQLITE_IOERR:  # another may be moving the journal away, and the file next
+            with self._alone():
+                if not self._in_place():
+                    return True
         return (
             code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF in _DAMAGE
         )  # the low byte is the kind, the rest detail

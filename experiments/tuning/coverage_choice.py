@@ -16,7 +16,7 @@ from ctxbench.bench.evidence import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, estimate
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.candidates import RANKED, Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets import Dataset
@@ -106,6 +106,7 @@ def _table(items: IntArray, scores: FloatArray) -> Candidates:
         score=scores.ravel(),
         chunk_rank=np.tile(np.arange(depth, dtype=np.int64), queries),
         origin=np.full(n, Origin.SEARCH, dtype=np.int64),
+        tier=np.full(n, RANKED, dtype=np.int64),
         mode=np.full(n, Mode.AGENT, dtype=np.int64),
         out=zero,
         query_chunk=zero,

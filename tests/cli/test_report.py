@@ -83,9 +83,9 @@ def test_a_number_that_was_edited_is_an_error(cli, ran, place, name):
 
 def test_a_run_of_another_format_is_not_guessed_at(cli, ran, place):
     path = place / "runs" / "small" / "manifest.json"
-    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
+    path.write_text(path.read_text().replace('"format": 3', '"format": 99'))
     done = cli("report", "runs/small")
-    assert done.err == "error: runs/small/manifest.json has format 99, this version reads 2; run again\n"
+    assert done.err == "error: runs/small/manifest.json has format 99, this version reads 3; run again\n"
 
 
 def test_a_run_as_markdown_is_the_same_from_run_and_report(cli, experiment, place):

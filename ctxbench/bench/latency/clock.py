@@ -158,6 +158,10 @@ class _TimedStep:
     def name(self) -> str:
         return str(self.inner.name)
 
+    @property
+    def off(self) -> bool:
+        return bool(self.inner.off)
+
     def describe(self) -> dict[str, Any]:
         return dict(self.inner.describe())
 

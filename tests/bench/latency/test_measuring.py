@@ -101,7 +101,7 @@ def test_indexing_counts_the_chunks_of_all_items(result: LatencyResult) -> None:
 
 def test_parts_stand_in_the_order_of_the_pipeline(result: LatencyResult) -> None:
     assert [part for part in result.parts() if " / " not in part] == [
-        "resolve", "analyse:sentences", "retrieve:dense", "cut:standard", "cut:margin", "expand:expansion",
+        "resolve", "analyse:sentences", "retrieve:dense", "cut:standard", "cut:margin",
         "format:messages", "between steps", "whole",
     ]  # fmt: skip
 
