@@ -58,6 +58,7 @@ class Only:
     conversation: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "types", tuple(self.types))
         for kind in self.types:
             if kind not in ITEM_TYPES:
                 raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")

@@ -110,7 +110,13 @@ def in_words(rule: Rule) -> str:
     if template is not None:
         try:
             return template.format_map(dict(rule.values))
-        except (LookupError, ValueError, AttributeError, TypeError):  # another version of the step, or a plugin's slip
+        except (
+            ArithmeticError,
+            LookupError,
+            ValueError,
+            AttributeError,
+            TypeError,
+        ):  # another version of the step, or a plugin's slip
             pass
     values = ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
                        for name, value in rule.values)  # fmt: skip

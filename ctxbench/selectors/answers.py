@@ -145,13 +145,15 @@ class _May:
             return
         item, request = self.batch.catalog[position], self.batch.requests[self.row]
         if not self.batch.visible[self.row, position]:
-            raise SelectorError(f"{where} names {item.id!r}, which the catalog does not hold for this request")
+            raise SelectorError(f"{where} names {item.id!r}, which the catalog does not hold")
         if not item.enabled:
             why = "which is not enabled; it cannot be offered"
         elif request.available is not None and item.key not in request.available:
             why = "which is not available to this request; offer only what its available list holds"
         elif item.key in request.removed:
             why = "which the user removed from the session; no selector brings it back"
+        elif request.only is not None and not request.only.of(self.batch.catalog)[position]:
+            why = "which is outside of what this request restricts its search to; offer only what its `only` leaves"
         elif item.include == "manual":
             why = "whose include mode is manual: it is added by hand only; offer items of include mode agent"
         else:

@@ -149,9 +149,8 @@ class Definition:
             PipelineError: a step is unknown or a value does not suit it.
         """
         if not self.searches(values):
-            return Pipeline.of(
-                {"analyse": "whole", "retrieve": "nothing", "format": self.spec.get("format", "messages")}
-            )
+            shown: Any = {"format": self.spec.get("format", "messages")}
+            return Pipeline.of({"analyse": "whole", "retrieve": "nothing", **_filled(shown, values)})
         spec: Any = self.spec
         if isinstance(spec, Mapping):
             spec = {key: value for key, value in spec.items() if key != _SEARCH}
@@ -426,9 +425,9 @@ class _Reader:
         What is wrong with the defaults already is not said again.
         """
         seen: set[SpecFault] = set()
-        on = {
-            str(name): True for _, name in _whens(made.spec.get("refine"), ()) if made.parameters[name].default is False
-        }
+        spec: Any = made.spec
+        whens = _whens(spec.get("refine"), ()) if isinstance(spec, Mapping) else ()
+        on = {str(name): True for _, name in whens if made.parameters[name].default is False}
         cases = [("", {}), *((f"preset {name}: ", values) for name, values in presets.items())]
         cases += [(f"with {name}: ", {name: True}) for name in on]
         for where, values in cases:

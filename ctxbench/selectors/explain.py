@@ -149,6 +149,8 @@ def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
+    restricted = batch.requests[0].only
+    only = None if restricted is None else restricted.of(batch.catalog)
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
         if position in held or not seen[position] or (eligible[position] and searched):
@@ -161,6 +163,8 @@ def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
             reasons["removed from the session"] += 1
         elif item.include != "agent":
             reasons[f"include mode {item.include}"] += 1
+        elif only is not None and not only[position]:
+            reasons["outside of what this request is restricted to"] += 1
         else:
             reasons["not available to this request"] += 1
     return dict(reasons)

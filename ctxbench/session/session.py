@@ -13,15 +13,22 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from ctxbench.core.arrays import BoolArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.selection import Prompt, Selection, selections
 from ctxbench.core.stages import Resources
 from ctxbench.session.agent import Agent, settled
+
+
+def _seen(catalog: Catalog) -> BoolArray:
+    """Which items a request of a session sees, shape (n_items,): a chat names no workspace, no user and no time."""
+    seen: BoolArray = Batch.of(catalog, [Request(id="session", text="", session=())]).visible[0]
+    return seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,8 @@ class Session:
     @classmethod
     def start(cls, agent: Agent, conversation: str, *, settings: Mapping[str, Any] | None = None) -> Session:
         """A new session: the agent's enabled `always` items, and its settings with those given over them."""
-        items = tuple(SessionItem(i.key, "always") for i in agent.catalog if i.enabled and i.include == "always")
+        held = [one for one, seen in zip(agent.catalog, _seen(agent.catalog), strict=True) if seen]
+        items = tuple(SessionItem(i.key, "always") for i in held if i.enabled and i.include == "always")
         return cls(id=conversation, agent=agent, items=items, settings=settings or {})
 
     @property
@@ -132,9 +140,16 @@ class Session:
         self, text: str, *, history: Iterable[Message] = (), tool_results: Iterable[tuple[str, str]] = ()
     ) -> tuple[Request, tuple[str, ...]]:
         """The request that a selector is asked, and a warning for each item that the session holds and cannot get."""
-        held, warnings = [], []
+        held, warnings, catalog = [], [], self.agent.catalog
+        seen = _seen(catalog)
+
+        def there(key: ItemKey) -> Item | None:
+            place = catalog.find(key)
+            found: Item | None = catalog[place] if place is not None and seen[place] else None
+            return found
+
         for one in self.items:
-            item = self.agent.item(one.key)
+            item = there(one.key)
             if item is not None and item.enabled:
                 held.append(one)
             else:
@@ -145,7 +160,7 @@ class Session:
             text=text,
             history=tuple(history),
             session=tuple(held),
-            removed=tuple(key for key in self.removed if self.agent.catalog.find(key) is not None),
+            removed=tuple(key for key in self.removed if there(key) is not None),
             tool_results=tuple(tool_results),
             conversation=self.id,
         )

@@ -90,7 +90,8 @@ class Mmr(Strategy):
 
     def _vectors(self, query: Query, table: Candidates, rows: IntArray, resources: Resources) -> FloatArray:
         """The unit vector that stands for the item of each row, shape (n_rows, n_dimensions)."""
-        catalog, item, chunk = query.batch.catalog, table.item[rows], table.item_chunk[rows]
+        catalog, item = query.batch.catalog, table.item[rows]
+        chunk = np.where(table.via_item[rows] < 0, table.item_chunk[rows], -1)  # an expansion splits items its own way
         needed = np.zeros(len(catalog), dtype=np.bool_)
         needed[item] = True
         matrix = dense_index(catalog, resources, chunking=self.chunking).matrix(needed, resources.vectors)

@@ -58,7 +58,8 @@ class PerChunk(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Promote, and mark what is displaced."""
         found = candidates.ranked
-        of_chunk = found & (candidates.query_chunk >= 0)
+        own = candidates.via_item < 0  # else the chunk is one of the item that led here, not of the request
+        of_chunk = found & own & (candidates.query_chunk >= 0)
         held, waiting = of_chunk & candidates.chosen, of_chunk & ~candidates.chosen & (candidates.score > self.above)
         has = _counts(candidates, held)
         level = np.where(waiting, has + _place_in_chunk(candidates, waiting), np.iinfo(np.int64).max)

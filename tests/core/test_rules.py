@@ -155,3 +155,7 @@ def test_a_plugin_declares_its_words(plugin):
 def test_a_plugin_without_words_has_plain_ones(plugin, source):
     plugin(source, odd_one="Odd")
     assert str(Rule.of("odd", place=3)) == "odd (place=3)"
+
+
+def test_a_number_too_large_for_its_words_is_shown_plainly():
+    assert str(Rule.of("topN", topN=1, includeScore=10**400)).startswith("topN (includeScore=1000")

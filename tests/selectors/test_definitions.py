@@ -581,3 +581,17 @@ class TestFaults:
     def test_a_missing_file_is_named(self, tmp_path):
         with pytest.raises(StorageError, match="gone"):
             read_definition(tmp_path / "gone.yaml")
+
+
+def test_with_the_search_off_what_is_formatted_has_its_values(read):
+    found = read(
+        "name: x\nparameters:\n  s: {default: true}\n  tone: {default: kind, choices: [kind, curt]}\n"
+        "pipeline: {search: $s, retrieve: bm25, format: {messages: {system: $tone}}}\n"
+    )
+    assert found.pipeline(found.with_defaults({"s": False})).format.call.system == "kind"
+
+
+@pytest.mark.parametrize("pipeline", ["[dense]", "dense"])
+def test_a_pipeline_that_is_no_mapping_is_a_fault(faults, pipeline):
+    ((_, message),) = faults(f"name: x\npipeline: {pipeline}\n")
+    assert message.startswith("must be a mapping of analyse, retrieve, refine, format")

@@ -219,3 +219,18 @@ def test_session_rows_are_of_no_chunk():
         1, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), origin=np.array([Origin.SESSION])
     )
     assert offered(PerChunk(minimum=5, displace=True), candidates) == [[0]]
+
+
+def test_what_an_expansion_brought_in_serves_no_chunk_of_the_request():
+    found = Candidates.build(
+        1,
+        np.zeros(3, dtype=np.int64),
+        np.arange(3),
+        score=np.array([0.9, 0.5, 0.8]),
+        query_chunk=np.array([0, 1, 1]),
+        origin=np.array([Origin.SEARCH, Origin.SEARCH, Origin.EXPANSION]),
+        tier=np.ones(3, dtype=np.int64),
+        via_item=np.array([-1, -1, 0]),
+    )
+    cut = found.marked(found.item == 1, "first")
+    assert offered(PerChunk(minimum=1), cut) == [[0, 2, 1]]
