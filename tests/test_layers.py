@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 LAYERS = (
     "visible console core.errors core.arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
     (
-        "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.described "
-        "core.candidates core.masks core.requests core.query core.selection core.stages core.pipeline core"
+        "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules "
+        "core.stored_pipelines core.candidates core.masks core.requests core.query core.selection core.stages core.pipeline core"
     ),
     "text chunking tokens calibrations redaction_rules redaction encodings secrets embedding index features sources",
     "steps",

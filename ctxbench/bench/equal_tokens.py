@@ -18,10 +18,10 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Comparison, compare, difference_interval, sign_flip
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.described import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
+from ctxbench.core.stored_pipelines import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.index.ranked import DEPTH
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin

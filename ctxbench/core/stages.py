@@ -93,7 +93,7 @@ Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
 Format: TypeAlias = Callable[[Query, Candidates, Resources], Sequence[Prompt]]
 
 
-_PLAIN = Strategy()
+_PLAIN, _SILENT = Strategy(), object()
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class Step:
 
         A strategy that is not derived from that class says what the class would, where it says nothing.
         """
-        return getattr(self.call if hasattr(self.call, what) else _PLAIN, what)
+        found = getattr(self.call, what, _SILENT)
+        return getattr(_PLAIN, what) if found is _SILENT else found
 
     @property
     def uses(self) -> tuple[str, ...]:

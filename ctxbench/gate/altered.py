@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ctxbench.gate.described import FlatStep, flat_steps
+from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import left_scopes, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, Snapshot
 from ctxbench.jsonio import dump_json

@@ -40,7 +40,7 @@ from ctxbench.gate.baseline_rows import (
     query_of,
     session_from,
 )
-from ctxbench.gate.described import flat_steps
+from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
 from ctxbench.jsonio import parse_json
 from ctxbench.merge_conflicts import conflicts

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.altered import Setting, edit
-from ctxbench.gate.described import FlatStep
+from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.sides import Compared, Side
 from ctxbench.steps.fit import BUDGET

@@ -17,7 +17,7 @@ from ctxbench.core.errors import UserError
 from ctxbench.core.items import Item
 from ctxbench.gate.altered import NONE
 from ctxbench.gate.cause_of import done_to
-from ctxbench.gate.described import FlatStep
+from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.model import Cause, CauseKind, Change, Mend
 from ctxbench.gate.replay import Row
 from ctxbench.gate.sides import Compared, Side

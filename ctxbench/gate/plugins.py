@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ctxbench.core.described import pipelines_in
 from ctxbench.core.errors import CtxbenchError, SelectorError
+from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.selectors.foreign import EndedError, confined, exit_held
 
 

@@ -20,7 +20,7 @@ from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, pla
 from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.altered import ORDER, Setting
-from ctxbench.gate.described import FlatStep
+from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.steps.cut import TOP_K
 
 REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")

@@ -14,7 +14,7 @@ from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.selection import Offered
 from ctxbench.gate.altered import Altered
 from ctxbench.gate.baseline_rows import rounded
-from ctxbench.gate.described import FlatStep, flat_steps
+from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.replay import Row
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers

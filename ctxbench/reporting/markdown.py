@@ -7,7 +7,7 @@ from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.bench.summary import DatasetSummary, RunSummary
-from ctxbench.core.described import pipelines_in
+from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table

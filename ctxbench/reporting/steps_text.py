@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from ctxbench.bench.equal_tokens import refining
 from ctxbench.core import registry
-from ctxbench.core.described import (
+from ctxbench.core.errors import UserError
+from ctxbench.core.stored_pipelines import (
     AnyStored,
     StoredAnalyses,
     StoredDomains,
@@ -18,7 +19,6 @@ from ctxbench.core.described import (
     StoredPipeline,
     StoredRefine,
 )
-from ctxbench.core.errors import UserError
 
 Stage: TypeAlias = AnyStored | tuple[StoredRefine, ...] | None
 

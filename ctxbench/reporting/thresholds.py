@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ctxbench.bench.equal_tokens import refining
-from ctxbench.core.described import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.stages import Step
+from ctxbench.core.stored_pipelines import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 
 QUANTITIES = {
     "score": "",

@@ -11,10 +11,10 @@ import numpy as np
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.described import StoredMerge, StoredPipeline, single_steps
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Merge, Step
+from ctxbench.core.stored_pipelines import StoredMerge, StoredPipeline, single_steps
 
 
 @dataclass(frozen=True)

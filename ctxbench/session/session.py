@@ -16,6 +16,7 @@ from typing import Any
 from ctxbench.core.arrays import BoolArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.facts import LATEST
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.query import Query
@@ -27,8 +28,7 @@ from ctxbench.session.agent import Agent, settled
 
 def _seen(catalog: Catalog) -> BoolArray:
     """Which items a request of a session sees, shape (n_items,): a chat names no workspace, no user and no time."""
-    seen: BoolArray = Batch.of(catalog, [Request(id="session", text="", session=())]).visible[0]
-    return seen
+    return catalog.facts.open_to(None, None) & catalog.facts.at(LATEST)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.stats import compare
 from ctxbench.calibrations import read_calibrations
-from ctxbench.core.described import StoredPipeline
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.stored_pipelines import StoredPipeline
 from ctxbench.reporting.ablation import ablation_report, change, verdict_text
 from ctxbench.reporting.overview import overview
 from ctxbench.reporting.steps_text import stage_text

@@ -9,10 +9,10 @@ from ctxbench.bench.equal_tokens import LENGTHS, Curve, at_equal_tokens, own_cur
 from ctxbench.bench.evidence import Labels
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.described import StoredPipeline
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
+from ctxbench.core.stored_pipelines import StoredPipeline
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate.altered import ORDER, Setting, what_changed
-from ctxbench.gate.described import flat_steps
+from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
 from ctxbench.gate.sides import Compared
 from tests.gate.cause_cases import scored

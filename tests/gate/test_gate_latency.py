@@ -15,7 +15,7 @@ from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import latency
 from ctxbench.gate.checking import check, pair_up
-from ctxbench.gate.described import rebuilt
+from ctxbench.gate.flat_steps import rebuilt
 from ctxbench.gate.latency import times, with_latency
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Settings

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.described import (
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stored_pipelines import (
     StoredAnalyses,
     StoredDomains,
     StoredMerge,
@@ -14,8 +16,6 @@ from ctxbench.core.described import (
     StoredStep,
     pipelines_in,
 )
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.pipeline import Pipeline
 from ctxbench.steps.cut import First
 
 SPEC = {
