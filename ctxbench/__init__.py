@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ctxbench.core.selection import Prompt as Prompt
     from ctxbench.core.selection import Selection as Selection
     from ctxbench.core.selection import selections as selections
+    from ctxbench.core.shown import text_shown as text_shown
     from ctxbench.core.stages import Resource as Resource
     from ctxbench.core.stages import Resources as Resources
     from ctxbench.core.strategy import Strategy as Strategy
@@ -51,6 +52,7 @@ _MODULES = {
     "core.requests": ("Batch", "Message", "Only", "Request", "SessionItem"),
     "core.rules": ("Rule",),
     "core.selection": ("Prompt", "Selection", "selections"),
+    "core.shown": ("text_shown",),
     "core.stages": ("Resource", "Resources"),
     "core.strategy": ("Strategy",),
     "index.ranked": ("ranked_by",),

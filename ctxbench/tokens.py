@@ -71,8 +71,8 @@ def open_counter(spec: str, *, cache: Path | None = None) -> TokenCounter:
         StorageError: the file of counts cannot be read.
         InputError: the file of counts is malformed, or has another hash; lists all that is wrong in it.
     """
-    if spec.startswith("file:"):
-        return FileCounter(spec.removeprefix("file:"))
+    if spec.startswith(FileCounter.prefix):
+        return FileCounter(spec.removeprefix(FileCounter.prefix))
     if spec == CharsCounter.name:
         return CharsCounter()
     if spec in ("o200k", O200kCounter.name):
@@ -133,6 +133,8 @@ class _Given(NamedTuple):
 class FileCounter:
     """Counts read from a file, by item id; the module's docstring describes the format."""
 
+    prefix = "file:"  # of its name
+
     def __init__(self, path: str) -> None:
         """Read the file at `path`, which may end in `#` and the first digits of its SHA-256.
 
@@ -154,7 +156,7 @@ class FileCounter:
         if not digest.startswith(wanted):
             message = f"token counts with SHA-256 {wanted}... were asked for, this file has {digest[:12]}..."
             raise InputError([Fault(message, self._path)])
-        self.name = f"file:{path}#{digest[:8]}"
+        self.name = f"{self.prefix}{path}#{digest[:8]}"
         self._counts = _read_counts(content, self._path)
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:

@@ -19,8 +19,8 @@ LAYERS = (
     "visible console core.errors core.arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
     (
         "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules "
-        "core.stored_pipelines core.candidates core.masks core.requests core.query core.selection core.stages "
-        "core.pipeline core"
+        "core.stored_pipelines core.candidates core.shown core.masks core.requests core.query core.selection "
+        "core.stages core.pipeline core"
     ),
     "text chunking tokens calibrations redaction_rules redaction encodings secrets embedding index features sources",
     "steps",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
 from ctxbench.bench.slices import Slice
-from ctxbench.core.arrays import IntArray
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.shown import holding
 from ctxbench.data.datasets.dataset import Dataset
 
 
@@ -50,13 +54,40 @@ class Labels:
             raise InputError([fault])
         table = answers.candidates
         ranked, items = table.ranking()
+        enough, chosen = enough_shown(self.dataset, table), table.chosen
         return Evidence(
             judgments=self.dataset.judgments,
             offered=Offered(
-                start=table.starts_of(table.chosen), item=table.item[table.chosen], origin=table.origin[table.chosen]
+                start=table.starts_of(chosen),
+                item=table.item[chosen],
+                origin=table.origin[chosen],
+                tokens=table.prices(self.item_tokens)[chosen],
+                enough=enough[chosen],
             ),
-            rankings=Rankings(start=ranked, item=items) if answers.ranked else None,
+            rankings=Rankings(start=ranked, item=items, enough=enough[table.tier > 0]) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
             pool=self.pool,
         )
+
+
+def enough_shown(dataset: Dataset, table: Candidates) -> BoolArray:
+    """Where enough of an item is shown: all of it, or what its label quotes; True where there is no label.
+
+    Args:
+        dataset: with labels.
+        table: candidates of its queries, in order.
+
+    Returns:
+        Shape (n_rows,).
+    """
+    enough = np.ones(len(table), dtype=np.bool_)
+    rows = np.flatnonzero(~table.whole)
+    if len(rows):
+        catalog, queries = dataset.catalog, dataset.queries
+        quotes = {(label.query, label.item): label.quote for label in dataset.labels}
+        keys = [(queries[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
+        labelled = [place for place, key in enumerate(keys) if key in quotes]
+        rows, wanted = rows[labelled], [quotes[keys[place]] for place in labelled]
+        enough[rows] = holding(catalog, table, rows, wanted)
+    return enough

@@ -224,6 +224,10 @@ def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
         lines.append(f"{score}{likely}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
         if one.offered.rule:
             lines.append(f"        {one.offered.rule}")
+        if one.offered.shown:
+            start, end = one.offered.shown
+            of = f"{len(one.item.prompt_text):,}"
+            lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
         if pairs and (pair := winning_pair(one)):
             lines.append(f"        {pair}")
     return lines

@@ -16,6 +16,7 @@ from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.rules import Rule
 
 T = TypeVar("T", bound=np.generic)
+SHOWN = ("shown_from", "shown_to", "tokens")  # the row arrays that say what is shown of an item, and its price
 SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
 MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
 
@@ -70,6 +71,8 @@ class Candidates:
         query_chunk, item_chunk: the winning pair: 0-based within the request, or within `via_item` where one led
             here, and within the item; -1 = none.
         via_item: catalog position of the item that led here; -1 = none.
+        shown_from, shown_to: the part of the item's prompt text that the model is sent, in characters; 0 and -1 = all.
+        tokens: what that costs; -1 = what the whole prompt text does (`prices`).
         rules: rules[0] is None; the others say why rows are out, each once.
         columns: further scores, one a source or feature, each of shape (n,); NaN = not from this source.
     """
@@ -85,6 +88,9 @@ class Candidates:
     query_chunk: IntArray
     item_chunk: IntArray
     via_item: IntArray
+    shown_from: IntArray
+    shown_to: IntArray
+    tokens: IntArray
     rules: tuple[Rule | None, ...] = (None,)
     columns: Mapping[str, FloatArray] = field(default_factory=dict)
 
@@ -101,6 +107,8 @@ class Candidates:
         nan = np.isnan(self.score)
         self._refuse(nan & (self.origin != Origin.SESSION), "has a NaN score; a score must be a number")
         self._refuse((self.tier == 0) != (self.origin == Origin.SESSION), "stands in a tier that is not its own")
+        self._refuse((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
+        self._refuse(~self.whole & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
         self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
         self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
 
@@ -155,6 +163,35 @@ class Candidates:
         """True for the rows that a cut weighs against each other: found, or ordered by a rank step; shape (n,)."""
         ranked: BoolArray = self.tier == RANKED
         return ranked
+
+    @cached_property
+    def whole(self) -> BoolArray:
+        """True for the rows that show all of their item, shape (n,)."""
+        whole: BoolArray = self.shown_to < 0
+        return whole
+
+    def prices(self, item_tokens: IntArray) -> IntArray:
+        """Prompt tokens of what each row shows, shape (n,).
+
+        Args:
+            item_tokens: of every item's whole prompt text, shape (n_items,), as `Resources.tokens` gives them.
+        """
+        whole: IntArray = item_tokens[self.item]
+        return np.where(self.tokens >= 0, self.tokens, whole) if (self.tokens >= 0).any() else whole
+
+    def showing(self, rows: BoolArray, shown_from: IntArray, shown_to: IntArray, tokens: IntArray) -> Candidates:
+        """Show a part of the items of some rows.
+
+        Args:
+            rows: which, shape (n,).
+            shown_from, shown_to: the parts of their prompt texts, `[from, to)` in characters, shape (rows.sum(),).
+            tokens: of those parts as they are sent (`text_shown`), >= 0, shape (rows.sum(),).
+        """
+        changed = {}
+        for name, values in zip(SHOWN, (shown_from, shown_to, tokens), strict=True):
+            changed[name] = getattr(self, name).copy()
+            changed[name][rows] = values
+        return replace(self, **changed)
 
     @classmethod
     def build(cls, n_requests: int, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
@@ -269,8 +306,14 @@ _ROW_ARRAYS = (
     "query_chunk",
     "item_chunk",
     "via_item",
+    *SHOWN,
 )
-_EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0}  # what is not given; -1 in other columns
+_EMPTY = {
+    "origin": int(Origin.SEARCH),
+    "mode": int(Mode.AGENT),
+    "out": 0,
+    "shown_from": 0,
+}  # what is not given; -1 in other columns
 
 
 def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
@@ -303,6 +346,9 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
         by_key = np.argsort(keys)
         place = by_key[np.searchsorted(keys, table.request[old] * n_items + table.item[old], sorter=by_key)]
         new["chunk_rank"][place] = table.chunk_rank[old]
+        if "shown_to" not in given:
+            for name in SHOWN:
+                new[name][place] = getattr(table, name)[old]
         for name, column in table.columns.items():
             columns[name][place] = column[old]
         searched = table.ranked[old]

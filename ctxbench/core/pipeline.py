@@ -18,12 +18,13 @@ import numpy as np
 from ctxbench.core import registry
 from ctxbench.core.arrays import owners
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated
-from ctxbench.core.errors import SelectorError, UserError, suggest
+from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
-from ctxbench.core.stages import Analyses, ByDomain, Merge, Resources, Step
+from ctxbench.core.shown import hold_to_text, part_of
+from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat
 
 T = TypeVar("T")
 OFF = object()
@@ -126,8 +127,11 @@ class Pipeline:
                 added. None shares nothing.
 
         Raises:
-            SelectorError: a step offers a request what it may not see, or names it as what led to an item.
+            SelectorError: a step offers a request what it may not see, names it as what led to an item, or shows a
+                part that an item does not have.
         """
+        if any(FORMAT in step.uses for step in self.refine):
+            resources = WithFormat(resources, self.format)
         once = _Once(memo, batch, resources)
         query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
         table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources))
@@ -138,6 +142,7 @@ class Pipeline:
             before = table
             table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
             hold_to_visible(table, batch, step)
+            _hold_to_texts(table, batch, step)
         return Outcome(query, table)
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
@@ -192,6 +197,21 @@ def hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDoma
             )
 
 
+def _hold_to_texts(table: Candidates, batch: Batch, step: Step | ByDomain) -> None:
+    """Refuse parts of items that there are not.
+
+    Raises:
+        SelectorError: names the step, the query and the item.
+    """
+    for row in np.flatnonzero(~table.whole).tolist():
+        part = part_of(table, row)
+        try:
+            hold_to_text(batch.catalog[int(table.item[row])], part or (0, 0))
+        except ParameterError as error:
+            query = batch.ids[int(table.request[row])]
+            raise SelectorError(f"{step.name}: for query {query!r} it {error}") from None
+
+
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources) -> Candidates:
     """What was found, behind what the session holds already."""
     return concatenated([session_rows(query.batch), retrieve.call(query, resources)])
@@ -230,7 +250,8 @@ class _Builder:
             return None
         step = Step(kind, name, call)
         for use in step.uses:
-            self._try(path, lambda: registry.check_name("resource", use))  # noqa: B023 - run at once
+            if use != FORMAT:
+                self._try(path, lambda: registry.check_name("resource", use))  # noqa: B023 - run at once
         return step
 
     def analyse(self, spec: Any) -> Step | Analyses | None:

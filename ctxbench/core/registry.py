@@ -81,7 +81,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "expansion": "ctxbench.steps.expand:Expansion",
         "tool_rules": "ctxbench.steps.tool_rules:ToolRules",
     },
-    "fit": {"budget": "ctxbench.steps.fit:Budget"},
+    "fit": {"budget": "ctxbench.steps.fit:Budget", "truncate": "ctxbench.steps.fit:Truncate"},
     "format": {"messages": "ctxbench.steps.format:Messages"},
     "importer": {
         "bfcl": "ctxbench.data.importers.bfcl:BFCL",

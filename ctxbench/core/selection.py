@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.candidates import Candidates, Mode, Origin
+from ctxbench.core.candidates import SHOWN, Candidates, Mode, Origin
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -38,6 +39,8 @@ class Offered:
         rule: the rule that kept it out; None for a chosen item.
         pair: the winning pair of chunks, or None.
         via: id of the item that led here, or None.
+        shown: the part of its prompt text that is sent, `[from, to)` in characters; None = all.
+        tokens: what that costs; None = what the whole does.
     """
 
     id: str
@@ -47,6 +50,8 @@ class Offered:
     rule: Rule | None = None
     pair: Pair | None = None
     via: str | None = None
+    shown: tuple[int, int] | None = None
+    tokens: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON; what is empty is left out. `rule` says `out_by` in words."""
@@ -60,6 +65,10 @@ class Offered:
             out["pair"] = [self.pair.query_chunk, self.pair.item_chunk]
         if self.via is not None:
             out["via"] = self.via
+        if self.shown is not None:
+            out["shown"] = list(self.shown)
+        if self.tokens is not None:
+            out["tokens"] = self.tokens
         return out
 
 
@@ -116,7 +125,7 @@ def _selection(query: str, catalog: Catalog, candidates: Candidates, rows: slice
 def offered_rows(catalog: Catalog, candidates: Candidates, rows: slice, *, chosen: bool) -> tuple[Offered, ...]:
     """The rows of one request that were chosen, or those that were not, in the one order."""
     wanted = np.flatnonzero(candidates.chosen[rows] == chosen) + rows.start
-    names = ("item", "score", "mode", "origin", "out", "query_chunk", "item_chunk", "via_item")
+    names = ("item", "score", "mode", "origin", "out", "query_chunk", "item_chunk", "via_item", *SHOWN)
     columns = [getattr(candidates, name)[wanted].tolist() for name in names]
     ids, rules = catalog.ids, candidates.rules
     return tuple(
@@ -128,8 +137,12 @@ def offered_rows(catalog: Catalog, candidates: Candidates, rows: slice, *, chose
             rule=rules[out],
             pair=None if query_chunk < 0 or item_chunk < 0 else Pair(query_chunk, item_chunk),
             via=None if via < 0 else ids[via],
+            shown=None if end < 0 else (start, end),
+            tokens=None if tokens < 0 else tokens,
         )
-        for item, score, mode, origin, out, query_chunk, item_chunk, via in zip(*columns, strict=True)
+        for item, score, mode, origin, out, query_chunk, item_chunk, via, start, end, tokens in zip(
+            *columns, strict=True
+        )
     )
 
 
@@ -149,3 +162,9 @@ class Prompt:
 
     messages: Sequence[tuple[str, str]]
     tools: Sequence[dict[str, Any]]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is sent: the content of every message, and every tool as compact JSON."""
+        tools = (json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in self.tools)
+        return (*(content for _, content in self.messages), *tools)

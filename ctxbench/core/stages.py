@@ -6,6 +6,7 @@ A list of analyses puts their chunks together; `merge` runs retrievers side by s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -23,6 +24,7 @@ from ctxbench.core.selection import Prompt
 from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
+FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders
 
 
 class Resources(Protocol):
@@ -35,7 +37,8 @@ class Resources(Protocol):
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
 
-        `embedder` is a function from texts to their vectors, `tokens` one from a catalog to prompt tokens; see below.
+        `embedder` is a function from texts to their vectors, `tokens` one from a catalog to prompt tokens, with a
+        method `texts` for any others; see below.
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
@@ -64,6 +67,15 @@ class Resources(Protocol):
     def tokens(self, catalog: Catalog) -> IntArray:
         """Prompt tokens of every item by the resource `tokens`, shape (n_items,)."""
         counts: IntArray = self.get("tokens")(catalog)
+        return counts
+
+    def text_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Tokens of texts by the resource `tokens`, shape (n_texts,): of parts of items, or of a whole prompt.
+
+        Raises:
+            ParameterError: the counter is a file of counts, which knows whole items only.
+        """
+        counts: IntArray = self.get("tokens").texts(texts)
         return counts
 
 
@@ -167,6 +179,42 @@ class Step:
     def off(self) -> bool:
         """Whether its parameters make it leave everything as it is, so that it need not be run."""
         return bool(getattr(self.call, "off", False))
+
+
+class WithFormat(Resources):
+    """Resources with the pipeline's own format, by the name `FORMAT`: for a fit that counts what it renders."""
+
+    def __init__(self, resources: Resources, step: Step) -> None:
+        self._resources = resources
+        self._step = step
+
+    def get(self, name: str) -> Any:
+        """As `Resources.get`; `FORMAT` is a function from a query and candidates to a `Prompt` a request."""
+        if name == FORMAT:
+            return lambda query, candidates: self._step.call(query, candidates, self._resources)
+        return self._resources.get(name)
+
+    def identity(self, name: str) -> str:
+        """As `Resources.identity`."""
+        if name == FORMAT:
+            return json.dumps(self._step.describe(), sort_keys=True, default=str)
+        return self._resources.identity(name)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """As `Resources.kept`."""
+        return self._resources.kept(key, make)
+
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        """As `Resources.vectors`."""
+        return self._resources.vectors(texts)
+
+    def tokens(self, catalog: Catalog) -> IntArray:
+        """As `Resources.tokens`."""
+        return self._resources.tokens(catalog)
+
+    def text_tokens(self, texts: Sequence[str]) -> IntArray:
+        """As `Resources.text_tokens`."""
+        return self._resources.text_tokens(texts)
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,10 @@ class _InMemory(Resources):
         """See `Resources.identity`."""
         return self._shared.identity(name)
 
+    def text_tokens(self, texts: Sequence[str]) -> IntArray:
+        """See `Resources.text_tokens`."""
+        return self._shared.text_tokens(texts)
+
     def _vectors(self, texts: Sequence[str]) -> Float32Array:
         if not texts:
             return self._shared.vectors(texts)

@@ -84,6 +84,8 @@ def replayable(steps: Sequence[FlatStep] | None) -> bool:
     first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
     if any(one.kind == "rank" for one in steps[first:]):  # what the cuts before it saw is in no score that is kept
         return False
+    if any(one.values.get("frame") for one in steps):  # what a prompt costs is not known
+        return False
     return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxbench.bench.config import SelectorSpec
 from ctxbench.bench.dataset_run import SLICE, Sized, answered, measured
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.evidence import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
 from ctxbench.bench.preparing import Prepared, count_tokens
@@ -28,6 +28,7 @@ from ctxbench.cache import cache_dir
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
+from ctxbench.core.rules import SHOWN_TOO_LITTLE
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.sampling import asked
 from ctxbench.data.datasets.store import open_dataset
@@ -118,6 +119,11 @@ class _Taking:
             progress(self.name, min(first + SLICE, len(requests)), len(requests))
         return {name: [joined_slices(slices) for slices in times] for name, times in found.items()}
 
+    def _worth(self, answers: Slice) -> Slice:
+        """The answers without what is shown so little of that it is worth nothing: a rule keeps it out."""
+        table = answers.candidates
+        return replace(answers, candidates=table.marked(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
+
     def _times(self, name: str, repeats: int) -> int:
         """How often a selector is asked: again only where it may answer otherwise."""
         selector = self.selectors[name]
@@ -152,7 +158,7 @@ class _Taking:
             items=items,
             disabled=disabled,
             queries=facts[1],
-            answers=TableAnswers(self.dataset.catalog, times[0], errors=errors),
+            answers=TableAnswers(self.dataset.catalog, self._worth(times[0]), errors=errors),
             metrics={metric: np.mean([one[metric] for one in values], axis=0) for metric in values[0]},
             identity=identity,
             repeats=len(times),

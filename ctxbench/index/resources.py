@@ -9,13 +9,14 @@ import numpy as np
 
 from ctxbench.core import registry
 from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resource, Resources
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.versions import row_over
-from ctxbench.tokens import TokenCounter
+from ctxbench.tokens import FileCounter, TokenCounter
 
 T = TypeVar("T")
 
@@ -53,11 +54,21 @@ class TokenCounts:
         return self._counter.name
 
     @property
-    def value(self) -> Callable[[Catalog], IntArray]:
-        """Counts, read-only."""
-        return self._of
+    def value(self) -> TokenCounts:
+        """Itself: called with a catalog, and with `texts`."""
+        return self
 
-    def _of(self, catalog: Catalog) -> IntArray:
+    def texts(self, texts: Sequence[str]) -> IntArray:
+        """See `Resources.text_tokens`."""
+        if self._counter.name.startswith(FileCounter.prefix):
+            raise ParameterError(
+                f"{self._counter.name} counts whole items only; a step that shows parts of items, or counts a whole "
+                "prompt, needs a counter of texts: o200k or chars/4"
+            )
+        return np.array(self._counter.count(["" for _ in texts], texts))
+
+    def __call__(self, catalog: Catalog) -> IntArray:
+        """See `Resources.tokens`; read-only."""
         over = ("type", "server", "name", "prompt_text")
         return row_over(catalog, self._resources, "tokens", over=over, make=self._count)
 

@@ -125,6 +125,12 @@ def _with_items(opened: Opened, rows: Sequence[Offered]) -> tuple[Explained, ...
     tokens = opened.resources.tokens(opened.catalog).tolist()
     places = [opened.catalog.position(one.id) for one in rows]
     return tuple(
-        Explained(offered=one, item=opened.catalog[place], tokens=tokens[place], query_chunk="", item_chunk="")
+        Explained(
+            offered=one,
+            item=opened.catalog[place],
+            tokens=tokens[place] if one.tokens is None else one.tokens,
+            query_chunk="",
+            item_chunk="",
+        )
         for one, place in zip(rows, places, strict=True)
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.bench.evidence import enough_shown
 from ctxbench.bench.metrics import Grade
 from ctxbench.bench.results import Part
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
@@ -237,13 +238,14 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
     table, n = part.answers.candidates, len(part.answers.queries)
     code = table.request * labels.n_items + table.item
     added = table.chosen & (table.origin != Origin.SESSION)
-    needed, met = labels.met(code[table.chosen], n)
-    useless = added & ~np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED))
+    enough = enough_shown(frame.dataset, table)
+    needed, met = labels.met(code[table.chosen & enough], n)
+    useless = added & ~(np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)) & enough)
     false = np.where(needed == 0, np.bincount(table.request[useless], minlength=n), 0)
     position = {query: str(i) for i, query in enumerate(part.answers.queries)}
     n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
     whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
-    spent = np.bincount(table.request[added], frame.tokens[table.item[added]], n).astype(np.int64)
+    spent = np.bincount(table.request[added], table.prices(frame.tokens)[added], n).astype(np.int64)
     return {
         "name": part.selector,
         "scored": part.answers.scored,
@@ -297,6 +299,9 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
         "item_chunk": _column(column(table.item_chunk, -1).tolist()),
         "split": _column(column(pairs.used(table), pairs.place[0]).tolist()),
         "via": _column(column(table.via_item, -1).tolist()),
+        "from": _column(column(table.shown_from, 0).tolist()),
+        "to": _column(column(table.shown_to, -1).tolist()),
+        "price": _column(column(table.tokens, -1).tolist()),
     }
 
 

@@ -32,7 +32,7 @@ class Explained:
     Attributes:
         offered: the candidate.
         item: the item itself.
-        tokens: of its prompt text.
+        tokens: of what is shown of its prompt text.
         query_chunk, item_chunk: the winning pair of texts; empty where there is none. Where another item led here
             (`offered.via`), the first is a chunk of that item.
         probability: that it is required, where the score is a price made of one; else None.
@@ -180,7 +180,7 @@ class _Explainer:
         self._chunks = chunks
         self._table = table
         self._chunkings = Chunkings.of(pipeline)
-        self._tokens = resources.tokens(catalog).tolist()
+        self._tokens = table.prices(resources.tokens(catalog)).tolist()
         self._probability = table.columns.get(PROBABILITY, np.full(len(table), np.nan)).tolist()
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
 
@@ -192,7 +192,7 @@ class _Explainer:
         return Explained(
             offered=offered,
             item=self._catalog[position],
-            tokens=self._tokens[position],
+            tokens=self._tokens[self._row[position]],
             query_chunk=query_chunk,
             item_chunk=item_chunk,
             probability=None if math.isnan(probability) else probability,

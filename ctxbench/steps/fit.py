@@ -9,19 +9,22 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
-from ctxbench.core.stages import Resources
+from ctxbench.core.shown import between_characters, text_shown
+from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.core.strategy import Strategy
 
 BUDGET = "budget"  # the code of the rule that keeps out what does not fit
+TOO_LONG = "too_long"  # and of that for an item of which no part fits
 
 
 @dataclass(frozen=True)
 class Budget(Strategy):
-    """Offer items in the one order as long as their prompt texts fit into a budget of tokens.
+    """Offer items in the one order as long as what is shown of them fits into a budget of tokens.
 
     Attributes:
         tokens: of all items offered for a request together, >= 0; never exceeded by what is added.
@@ -29,33 +32,147 @@ class Budget(Strategy):
             ends the list.
         session: whether what the session holds is counted too. It is never left out: a session beyond the budget
             leaves nothing for others.
+        frame: whether the whole prompt is counted, as the pipeline's format renders it: system prompt, earlier
+            messages, what the session holds and the user's message, too. Where these alone are beyond the budget,
+            nothing is added.
 
     Items that a search found and that an expansion brought in count alike. Tokens are those of the counter that the
     run's tables name. Empty in, empty out. Cost: linear in the candidates, and
-    counting the tokens of the catalog once. Source: the documents, "Context Window Management"; first fit in the
+    counting the tokens of the catalog once; with `frame` the prompt is rendered for the logarithm of the candidates,
+    with `skip` for each of them. Source: the documents, "Context Window Management"; first fit in the
     order given (greedy; no search for the best filling).
     """
 
     tokens: int = 2000
     skip: bool = False
     session: bool = False
-    uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    frame: bool = False
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: "beyond the budget of tokens={tokens}"}
 
     def __post_init__(self) -> None:
         if self.tokens < 0:
             raise ParameterError(f"tokens must be 0 or more, got {self.tokens}")
+        if self.frame and self.session:
+            raise ParameterError("frame counts what the session holds, too; leave session out")
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The token counts, and the pipeline's format where the whole prompt is counted."""
+        return ("tokens", FORMAT) if self.frame else ("tokens",)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit."""
-        cost = resources.tokens(query.batch.catalog)[candidates.item]
         held = candidates.origin == Origin.SESSION
+        rows = candidates.chosen & ~held
+        if self.frame:
+            fits = _Rendered(query, candidates, resources, self.tokens).fitting(rows, skip=self.skip)
+            return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
+        cost = candidates.prices(resources.tokens(query.batch.catalog))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
         if self.session:
             np.subtract.at(left, candidates.request[held], cost[held])
-        rows = candidates.chosen & ~held
         fits = _first_fit(candidates, rows, cost, left) if self.skip else _prefix(candidates, rows, cost, left)
         return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
+
+
+@dataclass(frozen=True)
+class Truncate(Strategy):
+    """Show the beginning of items that are longer than some tokens, up to the end of a word.
+
+    Attributes:
+        tokens: of what is shown of one item, the mark at its end counted; 1 or more.
+
+    Tools are sent whole or not at all, so they are left as they are, as is what another step shows a part of. Of a
+    text whose first word is too long its first characters are shown; where not one fits, the item stays out. Each item
+    is cut alike for every request, so the step may stand anywhere. What the session holds is cut, too. Empty in, empty
+    out. Cost: the tokens of some ten beginnings an item that is too long. Source: the documents, "Token Optimizer".
+    """
+
+    tokens: int = 400
+    uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ParameterError(f"tokens must be 1 or more, got {self.tokens}")
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Show the beginnings of what is too long."""
+        catalog = query.batch.catalog
+        cost = candidates.prices(resources.tokens(catalog))
+        items = np.unique(candidates.item[candidates.whole & (cost > self.tokens)]).tolist()
+        cut = {
+            item: _beginning(catalog[item], self.tokens, resources) for item in items if catalog[item].type != "tool"
+        }
+        rows = candidates.whole & (cost > self.tokens) & np.isin(candidates.item, list(cut))
+        ends = [cut[item] for item in candidates.item[rows].tolist()]
+        fits = rows.copy()
+        fits[rows] = [end > 0 for end, _ in ends]
+        shown = np.array([one for one in ends if one[0] > 0], dtype=np.int64).reshape(-1, 2)
+        table = candidates.showing(fits, np.zeros(len(shown), dtype=np.int64), shown[:, 0], shown[:, 1])
+        return table.marked(rows & ~fits, Rule.of(TOO_LONG, tokens=self.tokens))
+
+
+def _beginning(item: Item, most: int, resources: Resources) -> tuple[int, int]:
+    """Where the longest beginning of an item's prompt text ends that costs at most `most`, and its tokens; 0 = none."""
+    text = item.prompt_text
+    words = [n for n in range(1, len(text)) if text[n].isspace() and not text[n - 1].isspace()]
+    end, tokens = _longest(item, words, most, resources)
+    if end:
+        return end, tokens
+    first = words[0] if words else len(text)
+    return _longest(item, [n for n in range(1, first) if between_characters(text, n)], most, resources)
+
+
+def _longest(item: Item, ends: list[int], most: int, resources: Resources) -> tuple[int, int]:
+    """The last of the rising `ends` up to which the text costs at most `most`, and what it costs; 0, 0 if none does."""
+    low, high, found = 0, len(ends), (0, 0)
+    while low < high:
+        middle = (low + high) // 2
+        tokens = int(resources.text_tokens([text_shown(item, (0, ends[middle]))])[0])
+        if tokens <= most:
+            low, found = middle + 1, (ends[middle], tokens)
+        else:
+            high = middle
+    return found
+
+
+class _Rendered:
+    """What prompts cost as the pipeline's format renders them."""
+
+    def __init__(self, query: Query, table: Candidates, resources: Resources, most: int) -> None:
+        self._query = query
+        self._table = table
+        self._resources = resources
+        self._most = most
+
+    def fitting(self, rows: BoolArray, *, skip: bool) -> BoolArray:
+        """True for those of `rows` that fit with all before them, or with those before them that did."""
+        place = place_among(self._table, rows)
+        longest = int(place.max(initial=-1)) + 1
+        if skip:
+            fits = np.zeros(len(rows), dtype=np.bool_)
+            for n in range(longest):
+                more = fits | (place == n)
+                fits = np.where(self._within(rows, more)[self._table.request], more, fits)
+            return fits & rows
+        low = np.zeros(self._table.n_requests, dtype=np.int64)
+        high = np.full(self._table.n_requests, longest, dtype=np.int64)
+        while (low < high).any():  # the prompts of all requests at once
+            middle = (low + high + 1) // 2
+            within = self._within(rows, rows & (place < middle[self._table.request]))
+            low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
+        return rows & (place < low[self._table.request])
+
+    def _within(self, rows: BoolArray, kept: BoolArray) -> BoolArray:
+        """Whether each request's prompt is within the budget with those of `rows` that are `kept`."""
+        table = self._table.marked(rows & ~kept, BUDGET)
+        prompts = self._resources.get(FORMAT)(self._query, table)
+        texts = [prompt.texts for prompt in prompts]
+        counts = self._resources.text_tokens([text for one in texts for text in one])
+        owner = np.repeat(np.arange(len(texts)), [len(one) for one in texts])
+        within: BoolArray = np.bincount(owner, weights=counts, minlength=len(texts)) <= self._most
+        return within
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:

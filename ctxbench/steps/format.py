@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
+
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request
 from ctxbench.core.selection import Prompt
+from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 
@@ -36,18 +39,29 @@ class Messages(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        batch = query.batch
-        return [
-            self.prompt(request, [batch.catalog[int(i)] for i in candidates.item[rows][candidates.chosen[rows]]])
-            for request, rows in zip(batch.requests, map(candidates.rows, range(len(batch))), strict=True)
-        ]
+        batch, prompts = query.batch, []
+        for place, request in enumerate(batch.requests):
+            rows = candidates.rows(place)
+            chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
+            items = [batch.catalog[int(candidates.item[row])] for row in chosen]
+            prompts.append(self.prompt(request, items, [part_of(candidates, row) for row in chosen]))
+        return prompts
 
-    def prompt(self, request: Request, items: Sequence[Item]) -> Prompt:
-        """Build the prompt of one request from the items of its request context, in their order."""
+    def prompt(
+        self, request: Request, items: Sequence[Item], shown: Sequence[tuple[int, int] | None] | None = None
+    ) -> Prompt:
+        """Build the prompt of one request from the items of its request context, in their order.
+
+        Args:
+            request: what was asked.
+            items: shape (n,).
+            shown: the part of each item's prompt text that is sent, None = all; without it all of all items is.
+        """
         messages = [("system", self.system)] if self.system else []
         messages += [(m.role, m.content) for m in request.history if m.role != "system"]
-        spoken = sorted((item for item in items if item.type != "tool"), key=lambda item: _TURN.get(item.type, 1))
-        messages += [("user", item.prompt_text) for item in spoken]
+        parts = zip(items, shown or [None] * len(items), strict=True)
+        spoken = sorted((one for one in parts if one[0].type != "tool"), key=lambda one: _TURN.get(one[0].type, 1))
+        messages += [("user", text_shown(*one)) for one in spoken]
         messages.append(("user", request.text))
         tools = [
             {"name": item.name, "description": item.description, "inputSchema": deepcopy(dict(item.schema or {}))}

@@ -195,7 +195,7 @@ class Prices:
         best = np.zeros(table.n_requests)
         best[request[place == 0]] = table.score[rows][place == 0]
         fallen = best[request] - table.score[rows]
-        return cls(request, place, fallen, item_tokens[table.item[rows]], table.n_requests, (ceiling, highest))
+        return cls(request, place, fallen, table.prices(item_tokens)[rows], table.n_requests, (ceiling, highest))
 
     def part(self, requests: BoolArray) -> Prices:
         """Those of the requests where `requests`, shape (n_requests,), is True."""

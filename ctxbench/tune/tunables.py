@@ -104,7 +104,7 @@ class Tunable:
         """
         steps, first = self.pipeline({}).refine, 0
         for place, step in enumerate(steps):
-            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name == "abstain"):
+            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name in _EACH_ALONE):
                 break
             if (step.kind != "expand" and first == place) or step.kind == "rank":
                 first = place + 1
@@ -128,7 +128,7 @@ class Tunable:
             return None
         if budget is None:
             return made
-        if self._value(budget.get("skip")) or self._value(budget.get("session")):
+        if any(self._value(budget.get(name)) for name in ("skip", "session", "frame")):
             return None
         tokens = budget.get("tokens", 2000)
         name = _parameter(tokens)
@@ -306,6 +306,9 @@ class Tunable:
             return Span.fixed(name, float(self._value(written)))
         own = self.definition.parameters[name]
         return Span(name, float(own.low), float(own.high))
+
+
+_EACH_ALONE = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
 
 
 def coarse(family: Swept) -> Swept:

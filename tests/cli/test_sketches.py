@@ -93,7 +93,10 @@ class Linear(cb.Strategy):
 KINDS = {"retrieve": ("Explicit", "Recent", "Patterns"), "expand": ("Links",), "rank": ("Linear",)}
 CUT = [{"first": {"n": "$n"}}, {"budget": {"tokens": 400}}]
 SKETCHES = {
-    "memory": {"retrieve": "dense", "refine": ["links", {"linear": {"recency": "$recency"}}, *CUT]},
+    "memory": {
+        "retrieve": "dense",
+        "refine": ["links", {"linear": {"recency": "$recency"}}, {"truncate": {"tokens": 6}}, *CUT],
+    },
     "assembly": {
         "retrieve": {"merge": ["explicit", "bm25", "fuzzy", "recent"]},
         "refine": [{"weighted": {}}, {"linear": {"recency": "$recency"}}, *CUT],
@@ -144,12 +147,12 @@ def write_dataset(folder):
         text = f"What about the {topic} of case {number}?"
         asked = {"workspace": workspace, "time": "2026-02-01T09:00:00Z", "explicit": [f"memory:{number}"]}
         queries.append({"_id": f"q{number}", "text": text, "split": split, **asked})
-        labels[split].append(f"q{number}\tmemory:{number}\t2")
+        labels[split].append(f"q{number}\tmemory:{number}\t2\tWhat was said of")
     (folder / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", items), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for split, rows in labels.items():
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore\tquote", *rows]) + "\n")
     card = {"name": "sketch", "version": "1", "licence": "CC0-1.0", "source": "here", "labelling": "by hand"}
     (folder / "dataset.yaml").write_text(yaml.safe_dump(card))
 
@@ -193,7 +196,7 @@ def test_a_sketch_is_gated(sketch, cli, name):
     assert (done := cli("check", "gate.yaml")).code == 0, done.err
     rows = [json.loads(line) for line in (sketch / "data/corpus.jsonl").read_text().splitlines()]
     for row in rows[::2]:
-        row["text"] = "Ice cream."
+        row["text"] = "What was said of ice cream."
     (sketch / "data/corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = cli("check", "gate.yaml")
     assert done.code == (1 if name == "memory" else 0), done.out  # the others find what the request names all the same

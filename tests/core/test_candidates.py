@@ -267,7 +267,11 @@ class TestTheTableItself:
     def rows(self, **given):
         n = len(given["item"])
         none = np.full(n, -1, dtype=np.int64)
-        columns = dict.fromkeys(Candidates.row_arrays(), none) | {"out": none + 1, "origin": none + 2}
+        columns = dict.fromkeys(Candidates.row_arrays(), none) | {
+            "out": none + 1,
+            "origin": none + 2,
+            "shown_from": none + 1,
+        }
         return Candidates(start=np.array([0, n]), **(columns | given))
 
     def test_an_item_stands_once(self):

@@ -11,7 +11,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
+from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.steps.fit import Budget
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
@@ -89,6 +89,61 @@ class TestRows:
     def test_no_request(self, skip):
         query = Query.of_chunks(Batch.of(Catalog([]), []), [])
         assert Budget(skip=skip)(query, Candidates.empty(0), Counted()).n_requests == 0
+
+
+class TestTheWholePrompt:
+    """`frame`: system prompt, history, session and the user's message count, as they are rendered."""
+
+    def asked(self, tokens, *, skip=False, system="Be kind.", session=()):
+        catalog = Catalog([Item(type="memory", name=str(n), text="x" * 4 * n) for n in (4, 9, 2, 3)])
+        request = Request(
+            id="q",
+            text="hello you",
+            history=(Message("user", "hi there"),),
+            session=tuple(SessionItem(catalog[n].key) for n in session),
+        )
+        budget = {"budget": {"tokens": tokens, "skip": skip, "frame": True}}
+        spec = {"retrieve": "everything", "refine": [budget], "format": {"messages": {"system": system}}}
+        batch = Batch.of(catalog, [request, Request(id="other", text="")])
+        pipeline, resources = Pipeline.of(spec), testing.mock_resources()
+        outcome = pipeline.run(batch, resources)
+        table = outcome.candidates
+        assert (pipeline.prompts(outcome, resources)[0].messages[0] == ("system", system)) == bool(system)
+        rows = table.rows(0)
+        return table.item[rows][table.chosen[rows]].tolist()
+
+    @pytest.mark.parametrize(
+        ("tokens", "kept"), [(6, []), (7, []), (11, [0]), (19, [0]), (20, [0, 1]), (25, [0, 1, 2, 3])]
+    )
+    def test_the_frame_of_seven_tokens_counts(self, tokens, kept):  # 2 + 2 + 3, and items of 4, 9, 2 and 3
+        assert self.asked(tokens) == kept
+
+    def test_smaller_ones_behind_may_fit(self):
+        assert self.asked(16, skip=True) == [0, 2, 3]
+        assert self.asked(15, skip=True) == [0, 2]
+
+    def test_another_frame_leaves_other_room(self):
+        assert self.asked(9, system="") == [0]
+        assert self.asked(9, system="Be kind.") == []
+
+    def test_what_the_session_holds_counts_and_stays(self):
+        assert self.asked(19, session=[1]) == [1]
+        assert self.asked(20, session=[1]) == [1, 0]
+
+    def test_session_is_counted_already(self):
+        with pytest.raises(ParameterError, match="leave session out"):
+            Budget(frame=True, session=True)
+
+    def test_what_the_format_renders_decides_what_is_kept_of_the_step(self):
+        catalog = Catalog([Item(type="memory", name=str(n), text="x" * 16) for n in range(3)])
+        batch, resources = Batch.of(catalog, [Request(id="q", text="hello you")]), testing.mock_resources()
+        memo, offered_with = {}, {}
+        for system in ("", "x" * 32):
+            steps = [{"budget": {"tokens": 12, "frame": True}}]
+            spec = {"retrieve": "everything", "refine": steps, "format": {"messages": {"system": system}}}
+            table = Pipeline.of(spec).run(batch, resources, memo=memo).candidates
+            offered_with[system] = int(table.chosen.sum())
+        assert list(offered_with.values()) == [2, 0]
 
 
 def test_what_does_not_fit_names_the_budget():

@@ -81,14 +81,19 @@ class Offered:
         start: shape (n_queries + 1,).
         item: catalog position in the order offered, shape (n_rows,); at most once in a query.
         origin: 0 = held by the session, 1 = found by search, 2 and above = by expansion; shape (n_rows,).
+        tokens: of what is shown of each item, >= 0, shape (n_rows,); None = of the whole prompt texts.
+        enough: False where so little of an item is shown that it is worth nothing to its query, shape (n_rows,); None =
+            all are shown whole.
     """
 
     start: IntArray
     item: IntArray
     origin: IntArray
+    tokens: IntArray | None = None
+    enough: BoolArray | None = None
 
     def __post_init__(self) -> None:
-        _hold(self, "offered", "item", "origin")
+        _hold(self, "offered", "item", "origin", "tokens", "enough")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,14 +106,16 @@ class Rankings:
             over, and rows past `DEPTH` of the others are not read.
         given: shape (n_queries,), False where the selector returned no ranking: its ranking metrics are NaN. An
             empty ranking that was given scores 0. None = all given.
+        enough: as in `Offered`.
     """
 
     start: IntArray
     item: IntArray
     given: BoolArray | None = None
+    enough: BoolArray | None = None
 
     def __post_init__(self) -> None:
-        _hold(self, "rankings", "item")
+        _hold(self, "rankings", "item", "enough")
         if self.given is not None and self.given.shape != (len(self.start) - 1,):
             raise ParameterError(f"rankings: given has shape {self.given.shape}, expected ({len(self.start) - 1},)")
 
@@ -221,7 +228,7 @@ def _hold(table: Judgments | Offered | Rankings, what: str, *columns: str) -> No
     for name in ("start", *columns):
         value = getattr(table, name)
         if value is not None:
-            array = np.array(value, dtype=np.int64)
+            array = np.array(value, dtype=np.bool_ if name == "enough" else np.int64)
             frozen(array)
             object.__setattr__(table, name, array)
     n = len(table.item)

@@ -81,9 +81,15 @@ class Joined:
         at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         return np.where(keys[at] == key, rows[at], -1)
 
-    def _grade_of(self, label: IntArray) -> IntArray:
-        """The grade of each label row, -1 if it is not labelled."""
-        return _take(self.labels.grade, label)
+    def _grade_of(self, label: IntArray, enough: BoolArray | None) -> IntArray:
+        """The grade of each label row, -1 if it is not labelled; what is not shown enough of is of no use."""
+        grade = _take(self.labels.grade, label)
+        return grade if enough is None else np.where(enough, grade, np.minimum(grade, Grade.IRRELEVANT))
+
+    def _group_of(self, label: IntArray, enough: BoolArray | None) -> IntArray:
+        """The group of each label row that it meets, -1 if none."""
+        group = _take(self.label_group, label)
+        return group if enough is None else np.where(enough, group, -1)
 
     # what was offered
 
@@ -109,7 +115,7 @@ class Joined:
     @cached_property
     def offered_grade(self) -> IntArray:
         """The grade of each row of the prompts, -1 if it is not labelled."""
-        return self._grade_of(self._offered_label)
+        return self._grade_of(self._offered_label, self.evidence.offered.enough)
 
     @cached_property
     def n_added(self) -> FloatArray:
@@ -118,7 +124,7 @@ class Joined:
 
     def _touched(self, rows: BoolArray) -> BoolArray:
         """True for each group that one of these rows of the prompts belongs to."""
-        group = _take(self.label_group, self._offered_label)[rows]
+        group = self._group_of(self._offered_label, self.evidence.offered.enough)[rows]
         touched = np.zeros(len(self.group_query), dtype=np.bool_)
         touched[group[group >= 0]] = True
         return touched
@@ -141,8 +147,8 @@ class Joined:
     # rankings
 
     @cached_property
-    def _ranked(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Query, 1-based rank and label (-1 = none) of each row down to `DEPTH`, items in the session passed over."""
+    def _ranked(self) -> tuple[IntArray, IntArray, IntArray, BoolArray | None]:
+        """Query, 1-based rank, label (-1 = none) and `enough` of each row down to `DEPTH`, without the session's."""
         rankings = self.evidence.rankings
         if rankings is None:
             raise RuntimeError("a ranking metric was computed without rankings")
@@ -150,16 +156,17 @@ class Joined:
         place = np.arange(len(query), dtype=np.int64) - rankings.start[query]
         session = self.offered_query[self.in_session]
         near = place < DEPTH + int(np.bincount(session, minlength=1).max())
-        query, item = query[near], rankings.item[near]
+        query, item, rows = query[near], rankings.item[near], np.flatnonzero(near)
         if len(session):
             held = session * self._width + self.evidence.offered.item[self.in_session]
             free = ~np.isin(query * self._width + item, held)
-            query, item = query[free], item[free]
+            query, item, rows = query[free], item[free], rows[free]
         first = np.searchsorted(query, np.arange(self.n))
         rank = np.arange(1, len(query) + 1, dtype=np.int64) - first[query]
         keep = rank <= DEPTH
         query, rank, item = query[keep], rank[keep], item[keep]
-        return query, rank, self.label_of(query, item)
+        enough = None if rankings.enough is None else rankings.enough[rows[keep]]
+        return query, rank, self.label_of(query, item), enough
 
     @cached_property
     def given(self) -> BoolArray:
@@ -182,12 +189,12 @@ class Joined:
     @cached_property
     def rank_grade(self) -> IntArray:
         """The grade of each ranked row, -1 if it is not labelled."""
-        return self._grade_of(self._ranked[2])
+        return self._grade_of(*self._ranked[2:])
 
     @cached_property
     def first_rank(self) -> FloatArray:
         """The rank at which each group is first met, infinite if never."""
-        group = _take(self.label_group, self._ranked[2])
+        group = self._group_of(*self._ranked[2:])
         first = np.full(len(self.group_query), NEVER)
         ranked = group >= 0
         np.minimum.at(first, group[ranked], self.rank[ranked].astype(np.float64))
@@ -195,9 +202,10 @@ class Joined:
 
     @cached_property
     def label_free(self) -> BoolArray:
-        """True for each label whose item the session does not hold."""
+        """True for each label whose item the session does not hold, or not enough of it."""
         free = np.ones(len(self.label_query), dtype=np.bool_)
-        label = self._offered_label[self.in_session]
+        enough = self.evidence.offered.enough
+        label = self._offered_label[self.in_session if enough is None else self.in_session & enough]
         free[label[label >= 0]] = False
         return free
 

@@ -84,17 +84,20 @@ def items(j: Joined) -> FloatArray:
 
 
 def _tokens(j: Joined, rows: BoolArray) -> FloatArray:
+    offered = j.evidence.offered
+    if offered.tokens is not None:
+        return j.total(j.offered_query[rows], offered.tokens[rows])
     size = np.asarray(j.evidence.item_tokens, dtype=np.float64)
-    return j.total(j.offered_query[rows], size[j.evidence.offered.item[rows]])
+    return j.total(j.offered_query[rows], size[offered.item[rows]])
 
 
 def tokens(j: Joined) -> FloatArray:
-    """Prompt tokens of the items that the selector added."""
+    """Prompt tokens of what is shown of the items that the selector added."""
     return _tokens(j, j.added)
 
 
 def total_tokens(j: Joined) -> FloatArray:
-    """Prompt tokens of all items in the prompt, the session's included."""
+    """Prompt tokens of what is shown of all items in the prompt, the session's included."""
     return _tokens(j, np.ones(len(j.added), dtype=np.bool_))
 
 

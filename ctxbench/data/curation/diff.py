@@ -37,7 +37,8 @@ class LabelChange:
 
     Attributes:
         query, item: ids.
-        before, after: its fields (`grade`, `via`, `alternatives`, `source`), None where there is no label.
+        before, after: its fields (`grade`, `via`, `alternatives`, `source`, and `quote` if it has one), None where
+            there is no label.
     """
 
     query: str
@@ -183,7 +184,8 @@ def _label_changes(before: Sequence[Label], after: Sequence[Label]) -> tuple[Lab
 
 
 def _row(label: Label) -> dict[str, Any]:
-    return {"grade": label.grade, "via": label.via, "alternatives": label.alternatives, "source": label.source}
+    row = {"grade": label.grade, "via": label.via, "alternatives": label.alternatives, "source": label.source}
+    return {**row, "quote": label.quote} if label.quote else row
 
 
 def _what(change: LabelChange) -> str:

@@ -224,7 +224,7 @@ def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) ->
     for label in labels:
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
         defaults = Label(query.id, label.item, label.grade)
-        for name in ("via", "alternatives", "source"):
+        for name in ("via", "alternatives", "source", "quote"):
             if getattr(label, name) != getattr(defaults, name):
                 entry[name] = getattr(label, name)
         if entry:

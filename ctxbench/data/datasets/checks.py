@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.items import Item, ItemKey
+from ctxbench.core.shown import quoted
 from ctxbench.core.times import instant
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 
@@ -306,10 +307,12 @@ class _Labels(_Part):
             yield f"has via {label.via!r}; expected direct or dependency"
         if label.alternatives and label.grade != 2:
             yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
-        for what, text in (("alternatives", label.alternatives), ("a source", label.source)):
+        for what, text in (("alternatives", label.alternatives), ("a source", label.source), ("a quote", label.quote)):
             if text and re.search(r"[\t\r\n]", text):
                 yield f"has {what} with a tab or a line end, which qrels cannot hold"
-        query = self.query.get(label.query)
+        query, item = self.query.get(label.query), self.contents.items.get(label.item)
+        if label.quote and item is not None and not quoted(item.prompt_text, label.quote):
+            yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
         if query is not None and query.needs_nothing and label.grade == 2:
             yield "says required, but the query says `needs: nothing`"
 

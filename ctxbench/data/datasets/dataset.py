@@ -96,7 +96,8 @@ class Dataset:
     def labels_hash(self) -> str:
         """SHA-256 over queries, splits, scopes and labels, without the items: what makes two runs comparable."""
         rows = sorted(dump_json(query.as_row()) for query in self.queries)
-        rows += sorted(dump_json([i.query, i.item.id, i.grade, i.via, i.alternatives]) for i in self.labels)
+        labels = ([i.query, i.item.id, i.grade, i.via, i.alternatives, *filter(None, [i.quote])] for i in self.labels)
+        rows += sorted(map(dump_json, labels))
         used = {query.scope for query in self.queries}
         rows += [dump_json([name, _ids(self.scopes[name])]) for name in sorted(self.scopes) if name in used]
         return hashlib.sha256("\n".join(rows).encode("utf-8")).hexdigest()

@@ -11,7 +11,7 @@ from ctxbench.sources.catalogs import CORPUS
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
 ABOUT = ("licence", "source", "labelling", "notes", "frozen")
 CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
-QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source")
+QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")
 
 
 def own_files(folder: Path) -> set[str]:

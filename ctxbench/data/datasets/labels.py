@@ -71,6 +71,8 @@ class Label:
             is enough. Empty = stands alone, which is all that other grades may.
         source: where the label comes from, such as `trace`, `person` or `publisher`; empty = as the card says. No
             part of the dataset's hash.
+        quote: what of the item's prompt text the query needs, word for word: a selector that shows a part of the item
+            meets the label if this is in it. Empty = all of the item.
     """
 
     query: str
@@ -79,3 +81,4 @@ class Label:
     via: str = "direct"
     alternatives: str = ""
     source: str = ""
+    quote: str = ""

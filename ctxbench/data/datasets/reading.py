@@ -295,9 +295,9 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))
-        query, item, score, via, alternatives, source = places(fields)
+        query, item, score, via, *more = places(fields)
         try:
-            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", alternatives, source)
+            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", *more)
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
@@ -69,15 +69,16 @@ def write_files(dataset: Dataset, folder: Path) -> None:
     write_atomic(folder / CARD, dump_yaml(dataset.card))
     write_atomic(folder / CORPUS, dump_jsonl(item.as_row() for item in dataset.catalog))
     write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
-    columns = len(QRELS_HEADER) - (not any(label.source for label in dataset.labels))
+    used = [any(getattr(label, name, True) for label in dataset.labels) for name in QRELS_HEADER]
+    columns = [place for place, name in enumerate(QRELS_HEADER) if used[place] or name not in ("source", "quote")]
     for split in dataset.split_names:
         labels = (i for q in dataset.queries if q.split == split for i in dataset.labels_of(q.id))
         write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels, columns))
 
 
-def _qrels(labels: Iterable[Label], columns: int) -> str:
-    rows = [QRELS_HEADER, *((i.query, i.item.id, str(i.grade), i.via, i.alternatives, i.source) for i in labels)]
-    return "".join("\t".join(row[:columns]) + "\n" for row in rows)
+def _qrels(labels: Iterable[Label], columns: Sequence[int]) -> str:
+    fields = ((i.query, i.item.id, str(i.grade), i.via, i.alternatives, i.source, i.quote) for i in labels)
+    return "".join("\t".join(row[column] for column in columns) + "\n" for row in (QRELS_HEADER, *fields))
 
 
 def _refuse_overwriting(folder: Path) -> bool:

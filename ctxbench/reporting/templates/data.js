@@ -68,6 +68,9 @@ function rowsOf(selector, query) {
       queryChunk: at(selector.query_chunk, row),
       itemChunk: at(selector.item_chunk, row),
       split: at(selector.split, row),
+      from: at(selector.from, row),
+      to: at(selector.to, row),
+      price: at(selector.price, row),
       via: at(selector.via, row),
     });
   }

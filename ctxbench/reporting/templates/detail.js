@@ -155,6 +155,7 @@ function rowOf(data, selector, query, row, grade, shown) {
     { class: "about" },
     make("div", { class: "item-head" }, nameOf(item), grade ? make("span", { class: "tag " + grade }, grade) : null, row.mode === "agent" ? null : badge(row.mode)),
     row.via >= 0 ? make("div", { class: "quiet" }, "led to by ", nameOf(itemOf(data, row.via))) : null,
+    row.to >= 0 ? make("div", { class: "quiet" }, "shown in part: characters " + whole.format(row.from + 1) + " to " + whole.format(row.to)) : null,
     pairOf(data, selector, query, row),
   );
   return make(
@@ -163,7 +164,7 @@ function rowOf(data, selector, query, row, grade, shown) {
     shown.ranked ? make("td", { class: "num rank" }, row.rank || "") : null,
     about,
     shown.scored ? make("td", { class: "score" }, row.score === null ? "" : scoreBar(selector, row.score)) : null,
-    make("td", { class: "num" }, whole.format(item.tokens)),
+    make("td", { class: "num" }, whole.format(row.price >= 0 ? row.price : item.tokens)),
   );
 }
 

@@ -163,14 +163,9 @@ class Ladders:
         return np.diff(self.rungs.start)
 
     @cached_property
-    def tokens(self) -> IntArray:
-        """The prompt tokens of each rung, shape (n_rungs,)."""
-        return np.asarray(self.rungs.labels.item_tokens, dtype=np.int64)[self.item]
-
-    @cached_property
     def spent(self) -> IntArray:
         """The prompt tokens of each rung and all before it in its ranking, shape (n_rungs,)."""
-        total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.tokens)])
+        total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.rungs.tokens)])
         spent: IntArray = total[1:] - total[self.start[:-1]][self.rungs.owner]
         return spent
 

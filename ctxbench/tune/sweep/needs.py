@@ -82,9 +82,10 @@ def offered_by_length(rungs: Rungs, name: str) -> FloatArray:
     typed[group[types[item] == name]] = True
     first = np.full(len(keys), len(rungs.item) + 1, dtype=np.int64)  # the length at which a group is met
     known, by_key = np.sort(query * width + item), np.argsort(query * width + item)
+    enough, held = rungs.enough, rungs.held_enough
     for owner, found, length in (
-        (rungs.owner, rungs.item, rungs.place + 1),
-        (owners(rungs.held_start), rungs.held, np.zeros(len(rungs.held), dtype=np.int64)),
+        (rungs.owner[enough], rungs.item[enough], rungs.place[enough] + 1),
+        (owners(rungs.held_start)[held], rungs.held[held], np.zeros(int(held.sum()), dtype=np.int64)),
     ):
         whose, rows = _found(known, owner * width + found)
         np.minimum.at(first, group[by_key[whose]], length[rows])

@@ -114,7 +114,7 @@ class Requirements:
 
     def first(self, rungs: Rungs) -> IntArray:
         """The length at which each group is met by one domain, shape (n_groups,); `NEVER` where none does."""
-        group = self._group_of(rungs.owner, rungs.item)
+        group = np.where(rungs.enough, self._group_of(rungs.owner, rungs.item), -1)
         first = np.full(len(self.query), NEVER, dtype=np.int64)
         np.minimum.at(first, group[group >= 0], rungs.place[group >= 0] + 1)
         return first
@@ -122,7 +122,7 @@ class Requirements:
     @cached_property
     def held(self) -> BoolArray:
         """True for groups that the session meets, shape (n_groups,)."""
-        group = self._group_of(owners(self.rungs.held_start), self.rungs.held)
+        group = np.where(self.rungs.held_enough, self._group_of(owners(self.rungs.held_start), self.rungs.held), -1)
         held = np.zeros(len(self.query), dtype=np.bool_)
         held[group[group >= 0]] = True
         return held
@@ -207,7 +207,7 @@ class Requirements:
         start, label = taken(judgments.start, rungs.query)
         helpful = judgments.grade[label] >= Grade.HELPFUL
         keys = (owners(start) * _width(rungs) + judgments.item[label])[helpful]
-        wrong = ~np.isin(rungs.owner * _width(rungs) + rungs.item, keys)
+        wrong = ~(np.isin(rungs.owner * _width(rungs) + rungs.item, keys) & rungs.enough)
         first = np.full(rungs.n, NEVER, dtype=np.int64)
         np.minimum.at(first, rungs.owner[wrong], rungs.place[wrong] + 1)
         return first

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.evidence import Labels, enough_shown
 from ctxbench.bench.metrics import SESSION, Evidence, Grade, Judgments, Metric, Offered, evaluate
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
@@ -44,6 +44,8 @@ class Rungs:
         start: shape (n_queries + 1,); ranking i is `[start[i], start[i + 1])`.
         item: catalog positions, best first, shape (n_rungs,).
         held_start, held: what the sessions hold, likewise.
+        tokens, held_tokens: of what is shown of each item, shape (n_rungs,) and that of `held`.
+        enough, held_enough: False where what is shown is worth nothing to the query, likewise.
     """
 
     labels: Labels
@@ -52,6 +54,10 @@ class Rungs:
     item: IntArray
     held_start: IntArray
     held: IntArray
+    tokens: IntArray
+    held_tokens: IntArray
+    enough: BoolArray
+    held_enough: BoolArray
 
     @classmethod
     def of(cls, table: Candidates, labels: Labels) -> Rungs:
@@ -66,6 +72,7 @@ class Rungs:
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
         held, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
+        tokens, enough = table.prices(labels.item_tokens), enough_shown(labels.dataset, table)
         return cls(
             labels=labels,
             query=np.arange(n, dtype=np.int64),
@@ -73,6 +80,10 @@ class Rungs:
             item=table.item[found],
             held_start=table.starts_of(held),
             held=table.item[held],
+            tokens=tokens[found],
+            held_tokens=tokens[held],
+            enough=enough[found],
+            held_enough=enough[held],
         )
 
     @property
@@ -107,11 +118,21 @@ class Rungs:
             item=self.item[rows],
             held_start=held_start,
             held=self.held[held],
+            tokens=self.tokens[rows],
+            held_tokens=self.held_tokens[held],
+            enough=self.enough[rows],
+            held_enough=self.held_enough[held],
         )
 
     def among(self, rows: BoolArray) -> Rungs:
         """The same rankings without the rungs where `rows` is False."""
-        return replace(self, start=starts(np.bincount(self.owner[rows], minlength=self.n)), item=self.item[rows])
+        return replace(
+            self,
+            start=starts(np.bincount(self.owner[rows], minlength=self.n)),
+            item=self.item[rows],
+            tokens=self.tokens[rows],
+            enough=self.enough[rows],
+        )
 
     def alone(self, metrics: Sequence[Metric]) -> dict[Metric, tuple[FloatArray, FloatArray]]:
         """Metrics where nothing is offered beyond the session, shape (n_queries,), and where one item alone is.
@@ -230,6 +251,8 @@ class Rungs:
         selection = np.concatenate([owners(held_start), owners(start)])
         in_turn = np.argsort(selection, kind="stable")
         item = np.concatenate([self.held[held], self.item[rows]])[in_turn]
+        tokens = np.concatenate([self.held_tokens[held], self.tokens[rows]])[in_turn]
+        enough = np.concatenate([self.held_enough[held], self.enough[rows]])[in_turn]
         origin = np.repeat([SESSION, SESSION + 1], [len(held), len(rows)])[in_turn]
         via = judgments.via
         return Evidence(
@@ -240,7 +263,7 @@ class Rungs:
                 group=judgments.group[label],
                 via=None if via is None else via[label],
             ),
-            offered=Offered(start=held_start + start, item=item, origin=origin),
+            offered=Offered(start=held_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
             item_tokens=self.labels.item_tokens,
             kinship=self.labels.kinship,
         )

@@ -335,10 +335,13 @@ def _evidence(ladders: Ladders, offered: Sequence[tuple[Ladders, IntArray]]) -> 
     judgments = rungs.labels.dataset.judgments
     start, label = taken(judgments.start, rungs.query)
     query, item = [owners(rungs.held_start)], [rungs.held]
+    tokens, enough = [rungs.held_tokens], [rungs.held_enough]
     for own, lengths in offered:
         rows = own.rungs.place < lengths[own.rungs.owner]
         query.append(own.rungs.owner[rows])
         item.append(own.item[rows])
+        tokens.append(own.rungs.tokens[rows])
+        enough.append(own.rungs.enough[rows])
     whose, which = np.concatenate(query), np.concatenate(item)
     origin = np.repeat([SESSION, SESSION + 1], [len(rungs.held), len(which) - len(rungs.held)])
     in_turn = np.argsort(whose, kind="stable")
@@ -354,6 +357,8 @@ def _evidence(ladders: Ladders, offered: Sequence[tuple[Ladders, IntArray]]) -> 
             start=np.searchsorted(whose[in_turn], np.arange(rungs.n + 1)).astype(np.int64),
             item=which[in_turn],
             origin=origin[in_turn],
+            tokens=np.concatenate(tokens)[in_turn],
+            enough=np.concatenate(enough)[in_turn],
         ),
         item_tokens=rungs.labels.item_tokens,
         kinship=rungs.labels.kinship,

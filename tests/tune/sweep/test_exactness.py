@@ -92,7 +92,8 @@ def cases(draw: st.DrawFn) -> Case:
         for item, grade, group in zip(own, grades, groups, strict=True):
             via = draw(st.sampled_from(["direct", "dependency"]))
             several = group if groups.count(group) > 1 else ""
-            labels.append(Label(f"q{number}", CATALOG[item].key, grade, via, several))
+            quote = CATALOG[item].prompt_text[:1] if draw(st.booleans()) else ""
+            labels.append(Label(f"q{number}", CATALOG[item].key, grade, via, several, quote=quote))
         needs = 2 in grades
         request = Request(
             id=f"q{number}",
@@ -112,6 +113,10 @@ def cases(draw: st.DrawFn) -> Case:
         origin=np.asarray(origin, dtype=np.int64),
         mode=np.where(np.asarray(origin) == Origin.SESSION, Mode.ALWAYS, Mode.AGENT),
     )
+    if draw(st.booleans()):  # some show their first two characters, which may be all that is needed
+        part = np.array([draw(st.booleans()) for _ in rows], dtype=np.bool_)
+        tokens = np.array([draw(st.integers(0, 9)) for _ in range(int(part.sum()))], dtype=np.int64)
+        table = table.showing(part, 0 * tokens, 0 * tokens + 2, tokens)
     return Case(Labels.of(dataset, TOKENS), table)
 
 
@@ -162,7 +167,12 @@ def needs(case: Case, name: str) -> np.ndarray:
 
 def required_of(case: Case, table: Candidates, name: str) -> np.ndarray:
     """How many requirements with an item of the type are met, one query after the other."""
-    rows = [set(table.item[table.chosen & (table.request == n)].tolist()) for n in range(table.n_requests)]
+    quoted = {(label.query, label.item) for label in case.labels.dataset.labels if label.quote}
+    rows: list[set[int]] = [set() for _ in range(table.n_requests)]
+    for row in np.flatnonzero(table.chosen).tolist():
+        query, item = int(table.request[row]), int(table.item[row])
+        if table.whole[row] or (f"q{query}", CATALOG[item].key) in quoted:
+            rows[query].add(item)
     pairs = zip(rows, requirements(case), strict=True)
     return np.array([float(sum(bool(group & row) for group in typed(groups, name))) for row, groups in pairs])
 
