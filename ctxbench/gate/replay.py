@@ -84,6 +84,10 @@ def replayable(steps: Sequence[FlatStep] | None) -> bool:
     first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
     if any(one.kind == "rank" for one in steps[first:]):  # what the cuts before it saw is in no score that is kept
         return False
+    if any(one.kind == "fit" for one in steps[first:]) and any(
+        one.kind == "expand" and one.values.get("depth", 1) > 1 for one in steps
+    ):  # a later pass stands behind an earlier one, and which pass brought an item in is not kept
+        return False
     if any(one.values.get("frame") for one in steps):  # what a prompt costs is not known
         return False
     return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
@@ -113,11 +117,16 @@ def kept(steps: Sequence[FlatStep], cases: Sequence[Case]) -> list[bool]:
 
 
 def _in_front(case: Case) -> Case:
-    """The case without rivals of lower scores, which no prefix of a ranking depends on."""
-    own = None if case.own is None else case.own.score
-    if own is None:
+    """The case without rivals that stand behind the item, on which no prefix of a ranking depends."""
+    if case.own is None or case.own.score is None:
         return case
-    return replace(case, rivals=[row for row in case.rivals if row.score is None or row.score >= own])
+    own = _standing(case.own)
+    return replace(case, rivals=[row for row in case.rivals if row.score is None or _standing(row) <= own])
+
+
+def _standing(row: Row) -> tuple[int, float]:
+    """Where a row stands; of two, the lower one is in front, and what was found before what was brought in."""
+    return _ORIGINS[row.origin], -(row.score or 0.0)
 
 
 def _in_catalog_order(case: Case) -> list[Row]:

@@ -127,6 +127,11 @@ def _words_of(one: Explained) -> str:
 def _no_candidate(item: str, asked: Asked) -> list[str]:
     """Why an item of the catalog is no candidate, and what would mend it."""
     place = asked.opened.catalog.position(item)
+    if not asked.batch.visible[0, place]:  # whose it is, and what else is so of it, is not said
+        return [
+            "this request does not see it",
+            "to mend it: ask in the workspace, as the user and at the time of the item",
+        ]
     found = asked.opened.catalog[place]
     if not found.enabled:
         return ["it is not enabled", "to mend it: set `enabled` to true"]
@@ -138,6 +143,8 @@ def _no_candidate(item: str, asked: Asked) -> list[str]:
         return ["its include mode is manual, so no search brings it in", "to mend it: set `include` to agent"]
     if found.include == "always":
         return ["its include mode is always, and the session of this request is given without it"]
+    if asked.request.only is not None and not asked.batch.eligible[0, place]:
+        return ["it is outside of what this request is restricted to", "to mend it: loosen the request's `only`"]
     if not asked.ours:
         return ["the selector did not answer it"]
     if not asked.batch.requests[0].text.strip():

@@ -49,12 +49,14 @@ class Rebuilt:
 def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
     """Build the messages of a stored exchange again, and name what has changed since.
 
-    With nothing changed they are the messages that were sent, to the character.
+    With nothing changed they are the messages that were sent, to the character. Of an item that was edited all is sent,
+    whatever part of it was.
     """
     found = [(held, agent.item(held.key)) for held in exchange.context]
     there = [(held, item) for held, item in found if item is not None]
     request = Request(id=exchange.conversation, text=exchange.text, history=exchange.history)
-    prompt = agent.messages.prompt(request, [item for _, item in there])
+    shown = [held.shown if held.content == content_hash(item) else None for held, item in there]
+    prompt = agent.messages.prompt(request, [item for _, item in there], shown)
     return Rebuilt(
         prompt=prompt,
         edited=tuple(item.id for held, item in there if held.content != content_hash(item)),
@@ -133,6 +135,8 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> Compariso
         items=exchange.session_items,
         removed=exchange.removed,
         settings=exchange.settings,
+        workspace=exchange.workspace,
+        user=exchange.user,
     )
     context = session.request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
     if context.failure is not None:

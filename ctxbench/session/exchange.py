@@ -24,7 +24,7 @@ from ctxbench.sources.rows import Row, read_key, read_text_value
 FORMAT = 1
 FIELDS = (
     *("format", "conversation", "time", "text", "reply", "calls", "requestContext", "content", "removed", "history"),
-    *("tool_results", "selector", "settings", "system", "sent", "warnings"),
+    *("tool_results", "selector", "settings", "system", "sent", "warnings", "workspace", "user"),
 )
 _MODES = tuple(mode.name.lower() for mode in Mode)
 _TIME = "such as 2026-03-23T09:30:00+00:00"
@@ -40,12 +40,14 @@ class Held:
         mode: `always`, `manual`, `agent`, `expansion` or `explicit`.
         score: None for what the session held.
         content: hash of what the item said when it was sent.
+        shown: the part of its prompt text that was sent; None = all.
     """
 
     key: ItemKey
     mode: str
     score: float | None
     content: str
+    shown: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,7 @@ class Exchange:
         sent: hash of the messages and tools that were sent.
         warnings: what could not be had.
         time: of the reply, ISO 8601, or None.
+        workspace, user: whose chat it was, or None.
     """
 
     conversation: str
@@ -83,6 +86,8 @@ class Exchange:
     sent: str = ""
     warnings: tuple[str, ...] = ()
     time: str | None = None
+    workspace: str | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         if not self.conversation:
@@ -109,7 +114,7 @@ class Exchange:
             text=request.text,
             reply=reply,
             calls=tuple(calls),
-            context=tuple(Held(item.key, one.mode, one.score, content_hash(item)) for one, item in items),
+            context=tuple(Held(item.key, one.mode, one.score, content_hash(item), one.shown) for one, item in items),
             removed=session.removed,
             history=request.history,
             tool_results=request.tool_results,
@@ -119,6 +124,8 @@ class Exchange:
             sent=prompt_hash(context.prompt),
             warnings=context.warnings,
             time=time,
+            workspace=session.workspace,
+            user=session.user,
         )
 
     @property
@@ -158,6 +165,8 @@ class Exchange:
             "system": self.system,
             "sent": self.sent,
             "warnings": list(self.warnings),
+            "workspace": self.workspace,
+            "user": self.user,
         }
         kept = ("conversation", "text", "reply", "requestContext")
         return {name: value for name, value in row.items() if value or name in kept}
@@ -206,6 +215,8 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
         sent=row.take("sent", str, ""),
         warnings=row.each("warnings", read_text_value, expected="a text"),
         time=time,
+        workspace=row.optional("workspace", str),
+        user=row.optional("user", str),
     )
 
 
@@ -266,6 +277,8 @@ def _context_row(one: Held) -> dict[str, Any]:
     row["includeMode"] = one.mode
     if one.score is not None:
         row["similarityScore"] = one.score
+    if one.shown is not None:
+        row["shown"] = list(one.shown)
     return row
 
 
@@ -280,8 +293,11 @@ def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
     server = value.get("serverName")
     parts = read_text_value(value["type"]), None if server is None else read_text_value(server)
     key = ItemKey(*parts, read_text_value(value["name"]))
-    said = content.get(key.id, "")
-    return Held(key, value["includeMode"], None if score is None else float(score), read_text_value(said))
+    said, shown = read_text_value(content.get(key.id, "")), value.get("shown")
+    if shown is not None and not (isinstance(shown, list) and [type(one) for one in shown] == [int, int]):
+        raise ParameterError(f"shown must be two places in the prompt text, [from, to], got {shown!r}")
+    score = None if score is None else float(score)
+    return Held(key, value["includeMode"], score, said, None if shown is None else (shown[0], shown[1]))
 
 
 def _read_result(value: Any) -> tuple[str, str]:

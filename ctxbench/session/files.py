@@ -17,7 +17,7 @@ from ctxbench.session.session import Session
 from ctxbench.sources.rows import Row, read_key, read_text_value
 
 FORMAT = 1
-_FIELDS = ("format", "id", "selector", "items", "removed", "settings")
+_FIELDS = ("format", "id", "selector", "items", "removed", "settings", "workspace", "user")
 
 
 def write_session(session: Session, path: Path | str) -> None:
@@ -55,12 +55,22 @@ def read_session(path: Path | str, agent: Agent) -> Session:
         row.fault("field 'id' must not be empty", at="id")
     items = row.each("items", _item, expected='{"id", "mode"}, mode always or manual')
     removed = row.each("removed", read_key, expected="an item id")
+    workspace, user = row.optional("workspace", str), row.optional("user", str)
     if data.get("items") is None:
-        items = tuple(item for item in Session.start(agent, name).items if item.key not in removed)
+        fresh = Session.start(agent, name, workspace=workspace, user=user)
+        items = tuple(item for item in fresh.items if item.key not in removed)
     settings = row.take("settings", dict, {})
     if not faults:
         try:
-            return Session(id=name, agent=agent, items=items, removed=removed, settings=settings)
+            return Session(
+                id=name,
+                agent=agent,
+                items=items,
+                removed=removed,
+                settings=settings,
+                workspace=workspace,
+                user=user,
+            )
         except UserError as error:  # each names what is wrong
             of_settings = isinstance(error, PipelineError) or any(key in str(error) for key in settings)
             row.fault(str(error), at="settings" if of_settings else "items")

@@ -13,9 +13,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ctxbench.core.arrays import BoolArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.facts import LATEST
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline, session_rows
@@ -26,9 +28,9 @@ from ctxbench.core.stages import Resources
 from ctxbench.session.agent import Agent, settled
 
 
-def _seen(catalog: Catalog) -> BoolArray:
-    """Which items a request of a session sees, shape (n_items,): a chat names no workspace, no user and no time."""
-    return catalog.facts.open_to(None, None) & catalog.facts.at(LATEST)
+def _seen(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
+    """Which items a chat of a workspace and user sees, shape (n_items,): a chat names no time, so it is asked now."""
+    return catalog.facts.open_to(workspace, user) & catalog.facts.at(LATEST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class Session:
         items: what is in, in the order in which it came: `always` as of the start, `manual` since.
         removed: what was taken out; no search brings it back, adding it does (then it is `manual`).
         settings: values of all parameters of the agent's selector.
+        workspace, user: whose chat it is. It sees the items of these, and of nobody's; others are for it as if the
+            agent had them not.
 
     Source: the documents, "Session Level (Session Context)"; ranges are those of the selector's definition.
     """
@@ -58,6 +62,8 @@ class Session:
     items: tuple[SessionItem, ...] = ()
     removed: tuple[ItemKey, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    workspace: str | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -73,11 +79,19 @@ class Session:
         object.__setattr__(self, "_pipeline", self.agent.selector.pipeline(values))  # refuses what does not go together
 
     @classmethod
-    def start(cls, agent: Agent, conversation: str, *, settings: Mapping[str, Any] | None = None) -> Session:
-        """A new session: the agent's enabled `always` items, and its settings with those given over them."""
-        held = [one for one, seen in zip(agent.catalog, _seen(agent.catalog), strict=True) if seen]
+    def start(
+        cls,
+        agent: Agent,
+        conversation: str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
+        user: str | None = None,
+    ) -> Session:
+        """A new session: the enabled `always` items that it sees, and the agent's settings with those given on top."""
+        held = [one for one, seen in zip(agent.catalog, _seen(agent.catalog, workspace, user), strict=True) if seen]
         items = tuple(SessionItem(i.key, "always") for i in held if i.enabled and i.include == "always")
-        return cls(id=conversation, agent=agent, items=items, settings=settings or {})
+        return cls(id=conversation, agent=agent, items=items, settings=settings or {}, workspace=workspace, user=user)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -94,9 +108,16 @@ class Session:
         """The session with one more item, as `manual` whatever its include mode; it is no longer removed.
 
         Raises:
-            ParameterError: the session holds it already, the agent does not have it, or it is not enabled.
+            ParameterError: the session holds it already, the agent does not have it, the chat does not see it, or it is
+                not enabled.
         """
-        item = self.agent.catalog[self.agent.catalog.position(key)]
+        catalog = self.agent.catalog
+        place, seen = catalog.find(key), _seen(catalog, self.workspace, self.user)
+        if place is None or not seen[place]:  # one message for both: what is hidden is not told apart, nor suggested
+            name = key if isinstance(key, str) else key.id
+            known = [catalog.ids[one] for one in np.flatnonzero(seen)]
+            raise ParameterError(f"no item {name!r} in the catalog{suggest(name, known)}")
+        item = catalog[place]
         mode = next((held.mode for held in self.items if held.key == item.key), None)
         if mode is not None:
             raise ParameterError(f"{item.id!r} is in session {self.id!r} already (mode {mode}); nothing to add")
@@ -141,7 +162,7 @@ class Session:
     ) -> tuple[Request, tuple[str, ...]]:
         """The request that a selector is asked, and a warning for each item that the session holds and cannot get."""
         held, warnings, catalog = [], [], self.agent.catalog
-        seen = _seen(catalog)
+        seen = _seen(catalog, self.workspace, self.user)
 
         def there(key: ItemKey) -> Item | None:
             place = catalog.find(key)
@@ -163,6 +184,8 @@ class Session:
             removed=tuple(key for key in self.removed if there(key) is not None),
             tool_results=tuple(tool_results),
             conversation=self.id,
+            workspace=self.workspace,
+            user=self.user,
         )
         return request, tuple(warnings)
 
@@ -202,7 +225,7 @@ class Session:
             session=self,
             request=request,
             selection=selection,
-            prompt=self.agent.messages.prompt(request, items),
+            prompt=self.agent.messages.prompt(request, items, [one.shown for one in selection.chosen]),
             warnings=warnings,
             failure=failure,
         )
@@ -223,6 +246,7 @@ class Session:
             "items": [{"id": item.key.id, "mode": item.mode} for item in self.items],
             "removed": [key.id for key in self.removed],
             "settings": dict(self.settings),
+            **{name: whose for name in ("workspace", "user") if (whose := getattr(self, name)) is not None},
         }
 
 

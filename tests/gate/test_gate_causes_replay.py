@@ -60,6 +60,14 @@ def test_what_has_no_chunk_among_the_best_is_known_by_its_rule():
     assert [row.beyond_chunks for row in side.rows.values()] == [False, True, True]
 
 
+def test_what_was_found_stands_before_what_was_brought_in_whatever_it_scores():
+    steps = described([{"first": {"n": 3}}, {"expansion": {"enabled": True}}, {"budget": {"tokens": 30}}])
+    found = [Row(id=f"rule:{n}", place=n, score=0.5, origin="search", chunk=-1, tokens=12, rule=None) for n in range(2)]
+    brought = Row(id="rule:9", place=9, score=0.9, origin="expansion", chunk=-1, tokens=12, rule=None)
+    cases = [Case(own=brought, rivals=found), *(Case(own=one, rivals=[brought]) for one in found)]
+    assert kept(steps, cases) == [False, True, True]
+
+
 def test_an_item_that_is_no_candidate_is_not_kept():
     steps = described(CUTS["first"])
     assert kept(steps, []) == []
@@ -76,6 +84,13 @@ def test_ties_go_by_the_place_in_the_catalog():
 def test_only_cuts_by_what_is_known_are_replayed(refine, able):
     assert replayable(described(refine)) is able
     assert not replayable(None)
+
+
+@pytest.mark.parametrize(("depth", "behind", "able"), [(1, "budget", True), (2, "budget", False), (2, "", True)])
+def test_a_budget_behind_several_passes_is_not_replayed(depth, behind, able):
+    expand = {"expansion": {"enabled": True, "depth": depth}}
+    steps = described([{"first": {"n": 3}}, expand, *([{behind: {"tokens": 30}}] if behind else [])])
+    assert replayable(steps) is able
 
 
 def test_steps_are_told_by_their_place():

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import types
+
 import pytest
 
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Request
+from ctxbench.core.requests import Only, Request
+from ctxbench.pytest_plugin import AssertOffers, Setup
 from ctxbench.pytest_plugin.asking import ask
+from ctxbench.pytest_plugin.opening import open_setup
+from ctxbench.pytest_plugin.recording import Place, Recorder
 from tests.pytest_plugin.plugin_cases import put
 
 
@@ -122,3 +128,25 @@ def test_what_others_wrote_gives_no_orders_to_the_terminal_of_a_test(team):
         assert "]52;c" in said
         assert not set(said) & set("\x1b\x07\x9b\u202e\r")
         assert not any(line.lstrip().startswith("::") for line in said.split("\n"))
+
+
+def test_what_the_request_does_not_see_is_neither_explained_nor_suggested(root):
+    rows = [
+        {"_id": "rule:open", "text": "alpha"},
+        {"_id": "rule:bobs%20plan", "text": "alpha", "workspace": "bob", "enabled": False},
+    ]
+    (root / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    made = open_setup(Setup(catalog="items.jsonl", selector="one.yaml", embedder="hashing"), root)
+    config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
+    recorder, place = Recorder(config), Place("test_a.py", "test_a")
+    offers = AssertOffers(Setup(), lambda _setup: made, place=place, recorder=recorder)
+    lines = why(offers, "alpha", include=["rule:bobs%20plan"])
+    assert lines[3] == "this request does not see it"
+    with pytest.raises(UserError) as error:
+        offers("alpha", include=["rule:bobs%20plans"])
+    assert "bobs%20plan'" not in str(error.value)
+
+
+def test_what_a_request_is_restricted_to_is_told(offers):
+    request = Request(id="q", text="alpha", only=Only(types=("rule",)))
+    assert why(offers, request, include=["tool:alpha"])[3] == "it is outside of what this request is restricted to"
