@@ -16,7 +16,7 @@ from ctxbench.core.times import instant
 if TYPE_CHECKING:
     from ctxbench.core.facts import Facts
 
-ITEM_TYPES = ("rule", "reference", "tool", "file", "chunk", "message", "memory")
+ITEM_TYPES = ("rule", "reference", "tool", "skill", "file", "chunk", "message", "memory")
 INCLUDE_MODES = ("always", "manual", "agent")
 
 
@@ -82,7 +82,7 @@ class Item:
         name: any text that is not empty; with `type` and `server` the item's identity.
         server: the server of a tool, else None.
         description: one or more sentences; may be empty.
-        text: the body of a rule, reference, file ...; empty for tools.
+        text: the body of a rule, reference, file ...; that of a skill is loaded on demand; empty for tools.
         schema: the input schema of a tool, as JSON.
         include: `always` (in every new session), `manual` (only by hand) or `agent` (found by search).
         enabled: False keeps the item out of everything.
@@ -158,19 +158,25 @@ class Item:
 
     @property
     def search_text(self) -> str:
-        """What is indexed: `name: description`, and for all but tools a blank line and the text.
+        """What is indexed: `name: description`, and for all but tools and skills a blank line and the text.
 
         Parts that are empty are left out with their separators.
         """
-        head = f"{self.name}: {self.description}" if self.description else self.name
-        return f"{head}\n\n{self.text}" if self.text and self.type != "tool" else head
+        return f"{self._head}\n\n{self.text}" if self.text and self.type not in ("tool", "skill") else self._head
+
+    @property
+    def _head(self) -> str:
+        return f"{self.name}: {self.description}" if self.description else self.name
 
     @property
     def prompt_text(self) -> str:
-        """What the model is sent: the message of a rule or reference, the JSON definition of a tool.
+        """What the model is sent: the message of a rule or reference, the JSON definition of a tool, a skill's listing.
 
-        A tool is `{"name", "description", "inputSchema"}` as compact JSON (the form of MCP's tool list).
+        A tool is `{"name", "description", "inputSchema"}` as compact JSON (the form of MCP's tool list). A skill is
+        `name: description`; the model loads its text where it needs it.
         """
+        if self.type == "skill":
+            return self._head
         if self.type == "tool":
             tool = {"name": self.name, "description": self.description, "inputSchema": self.schema or {}}
             return json.dumps(tool, ensure_ascii=False, separators=(",", ":"))

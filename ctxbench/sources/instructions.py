@@ -92,7 +92,7 @@ _CONVENTIONS = (
         "Copilot instructions", "rule", re.compile(r"\.github/instructions/.+\.instructions\.md"), _copilot_instructions
     ),
     _Convention("Copilot prompts", "rule", re.compile(r"\.github/prompts/.+\.prompt\.md"), _fixed("manual")),
-    _Convention("skills", "reference", re.compile(_ANYWHERE + r"SKILL\.md"), _skill),
+    _Convention("skills", "skill", re.compile(_ANYWHERE + r"SKILL\.md"), _skill),
 )
 
 
@@ -180,7 +180,7 @@ class _Folder:
             details={"folder": self.root.resolve().name, "modes": {mode: n for mode, n in modes.items() if n}},
             notes=notes,
             origin=str(self.root),
-            lines={file.path: file.line for file in files},
+            lines={file.item.name: file.line for file in files},
         )
 
 
@@ -190,7 +190,7 @@ def rules_folder(folder: Path) -> Source:
     `AGENTS.md` and `CLAUDE.md` at the top are `always`, further down `agent`; what a `CLAUDE.md` imports (`@path`, up
     to five deep) has the mode of the importer. Cursor's four modes: always, auto attached and agent requested
     (`agent`), manual; without front matter manual. Rules for certain files are `agent`, with their patterns in the
-    metadata. A skill is a reference that the agent finds. What cannot be used is left out with a note.
+    metadata. A skill is called as it calls itself, or as its folder. What cannot be used is left out with a note.
 
     Raises (when asked):
         StorageError: there is no such folder.
@@ -248,7 +248,20 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     if path.endswith(".mdc") and not page.present and not page.odd:
         read.note(convention.name, f"{path} has no front matter; included by hand only (manual)")
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
+    if item.type == "skill":
+        item = _named(read, path, item, text_of(page.fields.get("name")))
     read.files[path] = _File(path, convention.name, item, page.line)
+
+
+def _named(read: _Folder, path: str, item: Item, own: str) -> Item:
+    """A skill by the name that the model is sent; by its path, with a note, where another has that name."""
+    name = own or Path(path).parent.name or read.root.resolve().name
+    other = next((f.path for f in read.files.values() if (f.item.type, f.item.name) == ("skill", name)), None)
+    if other is not None:
+        read.note("skills", f"{path} is called {name!r} as {other} is; it is taken by its path")
+        name = path
+    description = "" if item.description == name else item.description
+    return replace(item, name=name, title="", description=description, metadata={**item.metadata, "path": path})
 
 
 def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> Item:

@@ -100,16 +100,30 @@ def test_claude_rules_and_skills_and_copilot(project):
     assert modes_of(project) == {
         ".claude/rules/api/tests.md": "agent",
         ".claude/rules/style.md": "always",
-        ".claude/skills/release/SKILL.md": "agent",
-        "skills/nuke/SKILL.md": "manual",
+        "release": "agent",
+        "nuke": "manual",
         ".github/copilot-instructions.md": "always",
         ".github/instructions/all.instructions.md": "always",
         ".github/instructions/none.instructions.md": "manual",
         ".github/instructions/ts.instructions.md": "agent",
         ".github/prompts/plan.prompt.md": "manual",
     }
-    skill = items_of(project)[".claude/skills/release/SKILL.md"]
-    assert (skill.type, skill.title, skill.description) == ("reference", "release", "Cut a release")
+    skill = items_of(project)["release"]
+    assert (skill.type, skill.title, skill.description, skill.text) == ("skill", "", "Cut a release", "Steps.")
+    assert skill.prompt_text == skill.search_text == "release: Cut a release"
+    assert skill.metadata["path"] == ".claude/skills/release/SKILL.md"
+
+
+def test_a_skill_without_a_name_has_that_of_its_folder_and_a_second_one_its_path(project):
+    put(project, "skills/pdf/SKILL.md", "---\ndescription: Read PDFs\n---\nOpen it.")
+    put(project, "skills/z/SKILL.md", "---\nname: pdf\ndescription: Write PDFs\n---\nPrint it.")
+    found = items_of(project)
+    assert {name: item.description for name, item in found.items()} == {
+        "pdf": "Read PDFs",
+        "skills/z/SKILL.md": "Write PDFs",
+    }
+    (note,) = notes_of(project)
+    assert note == "skills/z/SKILL.md is called 'pdf' as skills/pdf/SKILL.md is; it is taken by its path"
 
 
 def test_claude_md_takes_what_it_imports(project):
