@@ -1,4 +1,4 @@
-"""`ctxbench data import beir | trec | autorag | run`: files of other programs as datasets and answers."""
+"""`ctxbench data import beir | trec | autorag | triggers | run`: files of other programs as datasets and answers."""
 
 from __future__ import annotations
 
@@ -61,6 +61,13 @@ def import_autorag(qa: Path, how: Settings, *, corpus: Path, out: Path, as_json:
     from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
     _written(lambda: imported(qa, corpus=corpus, settings=how), out, as_json=as_json)
+
+
+def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
+    """Make a dataset of a folder of skills and their trigger evals."""
+    from ctxbench.data.importers.formats.triggers import import_triggers as imported
+
+    _written(lambda: imported(folder, settings=how, nothing_else=nothing_else), out, as_json=as_json)
 
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:

@@ -184,6 +184,30 @@ def data_import_autorag(
     import_autorag(qa, how, corpus=corpus, out=out, as_json=json_)
 
 
+@import_app.command("triggers", cls=Command)
+def data_import_triggers(
+    folder: Annotated[Path, typer.Argument(help="A folder of skills, each SKILL.md with a trigger_eval.json.")],
+    out: OutFolder,
+    nothing_else: Annotated[
+        bool, typer.Option("--nothing-else", help="What should not trigger a skill needs no other one.")
+    ] = False,
+    name: NewName = None,
+    licence: Licence = None,
+    version: NewVersion = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Import skills and their trigger evals.
+
+    For example:
+
+    ctxbench data import triggers .claude/skills --out datasets/skills
+    """
+    from ctxbench.cli.formats import import_triggers, settings
+
+    how = settings(name=name, item_type="skill", grades=None, licence=licence, version=version)
+    import_triggers(folder, how, nothing_else=nothing_else, out=out, as_json=json_)
+
+
 @import_app.command("run", cls=Command)
 def data_import_run(
     run: Annotated[Path, typer.Argument(help="A TREC run: query Q0 document rank score tag.")],

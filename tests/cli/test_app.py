@@ -50,6 +50,7 @@ def test_the_commands_are_those_that_are_documented():
         "data import tools",
         "data import traces",
         "data import trec",
+        "data import triggers",
         "data label",
         "data list",
         "data pool",

@@ -1,0 +1,118 @@
+"""Folders of skills with trigger evals, as datasets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.core.errors import InputError
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.writing import create_dataset
+from ctxbench.data.importers.formats.triggers import TRIGGER_FREE, import_triggers
+
+SKILLS = {"pdf": "Read and merge PDFs", "slides": "Make slides", "mail": "Write mails"}
+PDF = [
+    {"query": "Merge these two PDFs", "should_trigger": True},
+    {"query": "Turn this PDF into slides", "should_trigger": True, "id": "both", "split": "test"},
+    {"query": "What is the weather?", "should_trigger": False},
+]
+SLIDES = [
+    {"query": "Turn this PDF into slides ", "should_trigger": True},
+    {"query": "Merge these two PDFs", "should_trigger": False},
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, description in SKILLS.items():
+        here = tmp_path / "skills" / name / "evals"
+        here.mkdir(parents=True)
+        (here.parent / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n---\nA long body.")
+    put(tmp_path / "skills/pdf/evals/trigger_eval.json", PDF)
+    put(tmp_path / "skills/slides/trigger-evals.json", SLIDES)
+    return tmp_path / "skills"
+
+
+def put(path, entries):
+    path.write_text(json.dumps(entries))
+
+
+def faults_of(folder):
+    with pytest.raises(InputError) as error:
+        import_triggers(folder)
+    return [(fault.path.name if fault.path.is_file() else "", fault.message) for fault in error.value.faults]
+
+
+def test_one_text_is_one_query_with_the_labels_of_all_skills(folder, tmp_path):
+    converted = import_triggers(folder)
+    create_dataset(converted.dataset, tmp_path / "made")
+    dataset = read_dataset(tmp_path / "made")
+    assert [item.id for item in dataset.catalog] == ["skill:mail", "skill:pdf", "skill:slides"]
+    assert [item.prompt_text for item in dataset.catalog][1] == "pdf: Read and merge PDFs"
+    labels = {(label.query, label.item.name): label.grade for label in dataset.labels}
+    assert labels == {
+        ("pdf-1", "pdf"): 2,
+        ("pdf-1", "slides"): 0,
+        ("both", "pdf"): 2,
+        ("both", "slides"): 2,
+        ("pdf-3", "pdf"): 0,
+    }
+    assert {query.id: query.split for query in dataset.queries}["both"] == "test"
+
+
+def test_what_triggers_none_of_some_skills_is_unlabelled_unless_that_is_said(folder):
+    converted = import_triggers(folder)
+    assert converted.dataset.unlabelled == ("pdf-3",)
+    assert converted.listed[TRIGGER_FREE] == ["pdf-3"]
+    converted = import_triggers(folder, nothing_else=True)
+    assert converted.dataset.unlabelled == ()
+    assert [query.id for query in converted.dataset.queries if query.needs_nothing] == ["pdf-3"]
+
+
+def test_a_single_skill_that_is_not_needed_leaves_nothing_to_need(tmp_path):
+    (tmp_path / "SKILL.md").write_text("---\nname: pdf\n---\nBody.")
+    put(tmp_path / "trigger_eval.json", PDF)
+    (idle,) = [query for query in import_triggers(tmp_path).dataset.queries if query.needs_nothing]
+    assert idle.request.text == "What is the weather?"
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"),
+    [
+        ("x", "entry 4 is 'x'"),
+        ({"should_trigger": True}, "entry 4 has no query, or an empty one"),
+        ({"query": " ", "should_trigger": True}, "entry 4 has no query, or an empty one"),
+        ({"query": "a"}, "entry 4 has should_trigger None"),
+        ({"query": "a", "should_trigger": 1}, "entry 4 has should_trigger 1"),
+        ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7, which is no text"),
+        ({"query": "a", "should_trigger": True, "split": "a b"}, "entry 4 has split 'a b', which is no word"),
+        ({"query": "a", "should_trigger": True, "why": ""}, "entry 4 has 'why', which is not known"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_named_beside_others(folder, entry, what):
+    put(
+        folder / "pdf/evals/trigger_eval.json", [*PDF, entry, {"query": "What is the weather?", "should_trigger": True}]
+    )
+    (name, message), (_, other) = faults_of(folder)
+    assert name == "trigger_eval.json"
+    assert message.startswith(what)
+    assert message.endswith('expected {"query": text, "should_trigger": true or false}')
+    assert other.startswith("entry 5 says true of a request of which entry 3 of ")
+
+
+def test_what_is_no_list_or_has_no_skill(folder):
+    put(folder / "pdf/evals/trigger_eval.json", {})
+    put(folder / "trigger_eval.json", [])
+    assert [message.split(";")[0] for _, message in faults_of(folder)] == [
+        'expected a list of {"query": text, "should_trigger": true or false}, got dict',
+        "no SKILL.md in its folder or above",
+    ]
+
+
+def test_a_folder_without_files_or_skills(folder, tmp_path):
+    for path in folder.rglob("*.json"):
+        path.unlink()
+    assert "expected one beside a SKILL.md" in faults_of(folder)[0][1]
+    (tmp_path / "empty").mkdir()
+    assert "no SKILL.md under it" in faults_of(tmp_path / "empty")[0][1]
