@@ -27,7 +27,7 @@ from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items"),
-    *("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings"),
+    *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "wrong_siblings"),
 }
 SLICE = 64  # queries between two checkpoints
 
@@ -43,6 +43,7 @@ class DatasetRun:
         self, prepared: Prepared, resources: LocalResources, store: RunFolder, *, name: str, commit: str | None
     ) -> None:
         self.prepared = prepared
+        self.resources = resources
         self.store = store
         self.name = name
         self.commit = commit
@@ -139,7 +140,7 @@ class DatasetRun:
     @cached_property
     def labels(self) -> Labels:
         """What every selector's answers are held against; made once."""
-        return Labels.of(self.dataset, self.prepared.item_tokens[self.name])
+        return Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
 
     def _part(self, name: str, answers: Slice) -> Part:
         evidence = self.labels.evidence(answers)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -10,9 +12,12 @@ from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
 from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.items import Catalog
 from ctxbench.core.shown import holding
 from ctxbench.data.datasets.dataset import Dataset
+
+TextTokens: TypeAlias = Callable[[Sequence[str]], IntArray]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,16 +29,24 @@ class Labels:
         item_tokens: prompt tokens, shape (n_items,).
         kinship: which items are siblings.
         pool: how many items each query's search may offer, shape (n_queries,).
+        body_tokens: of what the model loads of each item on demand, shape (n_items,); None = it cannot be counted.
     """
 
     dataset: Dataset
     item_tokens: IntArray
     kinship: Kinship
     pool: IntArray
+    body_tokens: IntArray | None
 
     @classmethod
-    def of(cls, dataset: Dataset, item_tokens: IntArray) -> Labels:
-        """Read them off a dataset."""
+    def of(cls, dataset: Dataset, item_tokens: IntArray, count: TextTokens | None = None) -> Labels:
+        """Read them off a dataset.
+
+        Args:
+            dataset: with judgments for every query.
+            item_tokens: prompt tokens, shape (n_items,).
+            count: counts the tokens of texts; without it bodies of skills are not counted.
+        """
         catalog = dataset.catalog
         kinship = Kinship.of(
             [item.name for item in catalog],
@@ -41,7 +54,13 @@ class Labels:
             types=[item.type for item in catalog],
         )
         pool = dataset.batch().eligible.counts()
-        return cls(dataset=dataset, item_tokens=item_tokens, kinship=kinship, pool=pool)
+        return cls(
+            dataset=dataset,
+            item_tokens=item_tokens,
+            kinship=kinship,
+            pool=pool,
+            body_tokens=_body_tokens(catalog, count),
+        )
 
     def evidence(self, answers: Slice) -> Evidence:
         """Join labels and answers.
@@ -68,7 +87,22 @@ class Labels:
             item_tokens=self.item_tokens,
             kinship=self.kinship,
             pool=self.pool,
+            body_tokens=self.body_tokens,
         )
+
+
+def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
+    """Tokens of what is loaded of each item on demand; None where there is something that cannot be counted."""
+    bodies = {place: item.body for place, item in enumerate(catalog) if item.body}
+    tokens = np.zeros(len(catalog), dtype=np.int64)
+    if bodies:
+        if count is None:
+            return None
+        try:
+            tokens[list(bodies)] = count(list(bodies.values()))
+        except ParameterError:  # a file of counts, which knows whole items only
+            return None
+    return tokens
 
 
 def enough_shown(dataset: Dataset, table: Candidates) -> BoolArray:

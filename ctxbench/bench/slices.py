@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, starts
-from ctxbench.core.candidates import Candidates, stacked
+from ctxbench.core.candidates import SHOWN, Candidates, stacked
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.core.rules import Rule
 from ctxbench.jsonio import dump_json
@@ -62,7 +62,10 @@ class Slice:
         """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in."""
         table = self.candidates
         arrays: dict[str, np.ndarray[Any, Any]] = {"start": table.start}
+        whole = bool(table.whole.all() and (table.tokens < 0).all())
         for name in Candidates.row_arrays():
+            if whole and name in SHOWN:
+                continue
             array = getattr(table, name)
             arrays[name] = array if name == "score" else _small(array)
         arrays |= {f"column:{name}": column for name, column in table.columns.items()}
@@ -99,6 +102,8 @@ class Slice:
             seconds = arrays.pop("seconds", np.full(len(queries), np.nan))
             columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
             arrays.setdefault("tier", arrays["origin"])  # as versions did that had no rank step behind an expansion
+            for name, all_of_it in zip(SHOWN, (0, -1, -1), strict=True):
+                arrays.setdefault(name, np.full(len(arrays["item"]), all_of_it))
             table = Candidates(
                 start=arrays.pop("start"),
                 score=arrays.pop("score"),

@@ -224,6 +224,8 @@ def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
         lines.append(f"{score}{likely}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
         if one.offered.rule:
             lines.append(f"        {one.offered.rule}")
+        if one.loads:
+            lines.append(f"        loads {one.loads:,} tokens more where the model asks for it")
         if one.offered.shown:
             start, end = one.offered.shown
             of = f"{len(one.item.prompt_text):,}"

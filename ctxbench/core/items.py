@@ -165,6 +165,11 @@ class Item:
         return f"{self._head}\n\n{self.text}" if self.text and self.type not in ("tool", "skill") else self._head
 
     @property
+    def body(self) -> str:
+        """What the model loads on demand, beside what it is sent: the text of a skill; empty for everything else."""
+        return self.text if self.type == "skill" else ""
+
+    @property
     def _head(self) -> str:
         return f"{self.name}: {self.description}" if self.description else self.name
 

@@ -161,13 +161,14 @@ def _read(described: Any) -> AnyStored:
         return StoredAnalyses(tuple(_step(one, "analyse") for one in described))
     if not isinstance(described, Mapping):
         return _taken_apart({"step": described})
-    if "analyses" in described:
+    combinator = described.get("step")  # a step may have a parameter of any name
+    if "analyses" in described and combinator in ("analyses", None):
         return StoredAnalyses(tuple(_step(one, "analyses") for one in _list(described["analyses"], "analyses")))
-    if "sources" in described and described.get("step") == "merge":
+    if "sources" in described and combinator == "merge":
         return StoredMerge(
             tuple((name, _step(one, "sources")) for name, one in _pairs(described["sources"], "sources"))
         )
-    if "domains" in described:
+    if "domains" in described and combinator in ("by_domain", None):
         pairs = _pairs(described["domains"], "domains")
         return StoredDomains(
             tuple((tuple(one.strip() for one in types.split(",")), _refining(held, types)) for types, held in pairs)

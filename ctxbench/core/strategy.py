@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
@@ -20,6 +23,21 @@ class Strategy:
     """
 
     rule_words: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Refuse a parameter without a default that is called like something that every strategy says of itself.
+
+        Raises:
+            ParameterError: names both; as a dataclass it would take what `Strategy` says for its default.
+        """
+        super().__init_subclass__()
+        for name, kind in inspect.get_annotations(cls).items():
+            said = isinstance(getattr(Strategy, name, None), property) and name not in vars(cls)
+            if said and "ClassVar" not in str(kind):
+                raise ParameterError(
+                    f"{cls.__name__}: a parameter without a default cannot be called {name!r}, as every strategy says "
+                    "something of itself by that name; give it a default, or another name"
+                )
 
     @property
     def version(self) -> int:

@@ -84,7 +84,7 @@ class _Taking:
         self.commit = commit
         self.dataset = prepared.datasets[name].judged()
         tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
-        self.labels = Labels.of(self.dataset, tokens)
+        self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
         self.specs: dict[str, SelectorSpec] = {spec.name: spec for spec in prepared.experiment.selectors}

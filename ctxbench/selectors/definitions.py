@@ -115,7 +115,8 @@ class Definition:
 
     def _quiet(self, values: Mapping[str, Value]) -> set[str]:
         """The switches of the search and of steps that have their default and change no step."""
-        names = {str(name) for _, name in _whens(self.spec.get("refine"), ()) if not self._is_on(name, values)}
+        plain = self._plain(values)
+        names = {str(name) for _, name in _whens(self.spec.get("refine"), ()) if not self._is_on(name, plain)}
         if self.search_switch and self.searches(values):
             names.add(self.search_switch)
         return {name for name in names if values[name] == self.parameters[name].default}
@@ -139,7 +140,8 @@ class Definition:
         """The refining steps that are there with these values, as the specification writes them, `$name` included."""
         if not self.searches(values):
             return []
-        steps: list[Any] = _without_off(_switched(self.spec.get("refine", []), lambda name: self._is_on(name, values)))
+        plain = self._plain(values)
+        steps: list[Any] = _without_off(_switched(self.spec.get("refine", []), lambda name: self._is_on(name, plain)))
         return steps
 
     def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
@@ -152,12 +154,13 @@ class Definition:
             shown: Any = {"format": self.spec.get("format", "messages")}
             return Pipeline.of({"analyse": "whole", "retrieve": "nothing", **_filled(shown, values)})
         spec: Any = self.spec
+        plain = self._plain(values)
         if isinstance(spec, Mapping):
             spec = {key: value for key, value in spec.items() if key != _SEARCH}
             if "refine" in spec:
-                spec["refine"] = _switched(spec["refine"], lambda name: self._is_on(name, values))
+                spec["refine"] = _switched(spec["refine"], lambda name: self._is_on(name, plain))
         try:
-            return Pipeline.of(_filled(spec, self._plain(values)))
+            return Pipeline.of(_filled(spec, plain))
         except PipelineError as error:
             raise PipelineError([self._said(fault, values) for fault in error.faults]) from error
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
@@ -36,6 +37,8 @@ class Explained:
         query_chunk, item_chunk: the winning pair of texts; empty where there is none. Where another item led here
             (`offered.via`), the first is a chunk of that item.
         probability: that it is required, where the score is a price made of one; else None.
+        loads: tokens of what the model loads on demand, the body of a skill; None where there is none, or it cannot be
+            counted.
     """
 
     offered: Offered
@@ -44,6 +47,7 @@ class Explained:
     query_chunk: str
     item_chunk: str
     probability: float | None = None
+    loads: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
@@ -51,6 +55,8 @@ class Explained:
         row.pop("pair", None)
         if self.probability is not None:
             row["probability"] = self.probability
+        if self.loads is not None:
+            row["loads"] = self.loads
         if self.item_chunk:
             row["pair"] = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk}
         return row
@@ -179,6 +185,7 @@ class _Explainer:
         self._catalog = catalog
         self._chunks = chunks
         self._table = table
+        self._resources = resources
         self._chunkings = Chunkings.of(pipeline)
         self._tokens = table.prices(resources.tokens(catalog)).tolist()
         self._probability = table.columns.get(PROBABILITY, np.full(len(table), np.nan)).tolist()
@@ -196,4 +203,13 @@ class _Explainer:
             query_chunk=query_chunk,
             item_chunk=item_chunk,
             probability=None if math.isnan(probability) else probability,
+            loads=self._loads(self._catalog[position]),
         )
+
+    def _loads(self, item: Item) -> int | None:
+        if not item.body:
+            return None
+        try:
+            return int(self._resources.text_tokens([item.body])[0])
+        except ParameterError:  # counts from a file, of whole items only
+            return None

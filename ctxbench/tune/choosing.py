@@ -56,6 +56,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
         offered=Offered(start=start, item=nothing, origin=nothing),
         rankings=None,
         item_tokens=labels.item_tokens,
+        body_tokens=labels.body_tokens,
         kinship=labels.kinship,
         pool=labels.pool,
     )

@@ -54,7 +54,7 @@ class Side:
     @cached_property
     def labels(self) -> Labels:
         """What answers are held against."""
-        return Labels.of(self.dataset, self.item_tokens)
+        return Labels.of(self.dataset, self.item_tokens, self.resources.text_tokens)
 
     @cached_property
     def batch(self) -> Batch:

@@ -1,6 +1,7 @@
 """Metrics against hand-worked tables, against ir-measures, and in their empty cases."""
 
 import math
+from dataclasses import replace
 
 import ir_measures
 import numpy as np
@@ -65,6 +66,21 @@ def values(name, evidence):
 
 
 # Set metrics
+
+
+def test_loaded_tokens_count_the_bodies_of_required_items_that_were_added():
+    labels = [(0, 2, 0), (1, 1, -1), (2, 2, 1)]
+    evidence = Evidence(
+        judgments=judgments(labels, labels, []),
+        offered=offered([0, 1, 3], [(0, 0), 2], [0]),
+        item_tokens=np.array([10, 20, 30, 40]),
+        body_tokens=np.array([100, 200, 300, 400]),
+    )
+    assert values("tokens", evidence) == [70, 30, 10]
+    assert values("loaded_tokens", evidence) == [170, 330, 10]
+    uncounted = replace(evidence, body_tokens=None)
+    (reason,) = unavailable([parse_metric("loaded_tokens")], uncounted).values()
+    assert reason == "the bodies of skills were not counted, which a file of counts cannot do"
 
 
 # Query 0: (a or b) and c, with d helpful and e irrelevant; items a..f are 0..5.
@@ -394,6 +410,7 @@ def test_the_order_of_labels_and_of_queries_does_not_matter():
                 offered=offered(*(prompts[i] for i in order)),
                 rankings=rankings(*(ranked[i] for i in order)),
                 item_tokens=np.arange(140),
+                body_tokens=np.arange(140) * 7,
                 kinship=kinship,
                 pool=np.full(len(order), 140),
             ),
@@ -422,6 +439,7 @@ EMPTY = {
     "items": (0, 0, 0),
     "tokens": (0, 0, 0),
     "total_tokens": (0, 0, 10),
+    "loaded_tokens": (0, 0, 0),
     "wrong_siblings": (NAN, 0, 0),
     "abstention": (1, NAN, NAN),
     "false_inclusion": (0, NAN, NAN),
@@ -443,6 +461,7 @@ def evidence_of(labels, prompts, ranked):
         offered=offered(*prompts),
         rankings=rankings(*ranked),
         item_tokens=np.array([10, 20]),
+        body_tokens=np.array([0, 300]),
         kinship=Kinship.of(["x", "y"], servers=["", ""], types=["tool", "tool"]),
         pool=np.full(len(labels), 2),
     )

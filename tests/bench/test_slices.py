@@ -57,6 +57,18 @@ def equal(left, right):
     )  # fmt: skip
 
 
+def test_parts_are_stored_where_there_are_any(tmp_path):
+    whole = some_slice("q1")
+    part = some_slice("q1", candidates=table([(0, 0.9, 0), (1, 0.3, 0)]).showing(
+        np.array([False, True]), np.array([3]), np.array([9]), np.array([2])
+    ))  # fmt: skip
+    for made, stored in ((whole, False), (part, True)):
+        data = made.to_bytes(timed=False)
+        assert equal(Slice.from_bytes(data, tmp_path / "a.npz"), made)
+        with np.load(io.BytesIO(data)) as arrays:
+            assert ("shown_to" in arrays.files) == stored, "a run without parts has the bytes that it always had"
+
+
 def test_a_slice_is_read_back_as_it_was_written(tmp_path):
     session = Candidates.build(
         2,

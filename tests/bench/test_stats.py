@@ -709,6 +709,7 @@ def test_every_metric_can_be_estimated_from_no_queries():
         offered=Offered(start=[0], item=none, origin=none),
         rankings=Rankings(start=[0], item=none),
         item_tokens=none,
+        body_tokens=none,
         kinship=Kinship.of([], servers=[], types=[]),
         pool=none,
     )

@@ -96,3 +96,10 @@ def test_pipelines_are_found_in_selectors_that_ask_others():
 def test_what_is_described_as_a_pipeline_and_is_none_is_an_error(pipeline):
     with pytest.raises(ParameterError, match="of a pipeline must"):
         StoredPipeline.of({"pipeline": pipeline})
+
+
+@pytest.mark.parametrize("name", ["analyses", "domains", "sources"])
+def test_a_step_may_have_a_parameter_that_is_called_like_a_part_of_a_combinator(name):
+    described = {"step": "cut:mine", "version": 1, name: ["a"]}
+    stored = StoredPipeline.of({"pipeline": {"refine": [described]}})
+    assert stored.refine == (StoredStep(kind="cut", name="mine", values={name: ["a"]}, about={"version": 1}),)

@@ -243,6 +243,14 @@ pipeline:
         assert [step.name for step in found.pipeline(found.values()).refine] == ["first"]
         assert [step.name for step in found.pipeline(found.values(None, {"most": 8})).refine] == ["first", "budget"]
 
+    def test_a_step_whose_switch_has_no_effect_is_not_there(self, read):
+        found = read(self.OWN.replace("- price\n", "- when: most\n      margin: {margin: 0.2}\n"))
+        values = found.with_defaults({"cap": False, "most": 8})  # as a preset or a session may have it
+        assert [step.name for step in found.pipeline(values).refine] == ["first"]
+        assert found.refining(values) == ["first"]
+        values = found.with_defaults({"cap": True, "most": 8})
+        assert [step.name for step in found.pipeline(values).refine] == ["first", "budget", "margin"]
+
 
 class TestExpansion:
     FOUND = definition("semantic")

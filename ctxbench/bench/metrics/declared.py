@@ -12,7 +12,7 @@ from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import FloatArray
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount", "bits"]
-Need: TypeAlias = Literal["rankings", "item_tokens", "kinship", "pool"]
+Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool"]
 Compute: TypeAlias = Callable[[Joined, int], FloatArray]
 
 
@@ -156,6 +156,18 @@ _SETS = (
         unit="tokens",
         needs=("item_tokens",),
         compute=_set(kernels.total_tokens),
+    ),
+    Declaration(
+        name="loaded_tokens",
+        title="Prompt tokens with the bodies of skills",
+        text="Prompt tokens of the items that the selector added, and of the bodies of the required skills among them, "
+        "which the model loads.",
+        empty=_ALWAYS,
+        better="lower",
+        scale="amount",
+        unit="tokens",
+        needs=("item_tokens", "body_tokens"),
+        compute=_set(kernels.loaded_tokens),
     ),
     Declaration(
         name="wrong_siblings",

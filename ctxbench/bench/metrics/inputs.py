@@ -173,6 +173,7 @@ class Evidence:
         rankings: None where the selector returns no ranking.
         item_tokens: tokens of each catalog item's prompt text, >= 0, shape (n_items,).
         kinship: which items are siblings.
+        body_tokens: tokens of what the model loads of each item on demand (the body of a skill), shape (n_items,).
         pool: from how many items the ranking of each query was made, shape (n_queries,).
     """
 
@@ -180,6 +181,7 @@ class Evidence:
     offered: Offered
     rankings: Rankings | None = None
     item_tokens: FloatArray | IntArray | None = None
+    body_tokens: IntArray | None = None
     kinship: Kinship | None = None
     pool: IntArray | None = None
 
@@ -196,6 +198,7 @@ class Evidence:
         highest = max((int(part.item.max()) for part in (self.offered, self.judgments) if len(part.item)), default=-1)
         catalogs = {
             "item_tokens": None if self.item_tokens is None else len(self.item_tokens),
+            "body_tokens": None if self.body_tokens is None else len(self.body_tokens),
             "kinship": None if self.kinship is None else self.kinship.codes.shape[1],
         }
         for name, size in catalogs.items():

@@ -101,6 +101,13 @@ def total_tokens(j: Joined) -> FloatArray:
     return _tokens(j, np.ones(len(j.added), dtype=np.bool_))
 
 
+def loaded_tokens(j: Joined) -> FloatArray:
+    """Prompt tokens of what the selector added, and of the bodies that the model loads: those of required items."""
+    rows = j.added & (j.offered_grade == Grade.REQUIRED)
+    bodies = np.asarray(j.evidence.body_tokens, dtype=np.float64)[j.evidence.offered.item[rows]]
+    return tokens(j) + j.total(j.offered_query[rows], bodies)
+
+
 def wrong_siblings(j: Joined) -> FloatArray:
     """How many items added are not relevant but siblings of a required item of the query."""
     if j.evidence.kinship is None:

@@ -44,6 +44,7 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
     reasons = {
         "rankings": "the selector returns no ranking",
         "item_tokens": "the items' tokens were not counted",
+        "body_tokens": "the bodies of skills were not counted, which a file of counts cannot do",
         "kinship": "it is not known which items are siblings",
         "pool": "it is not known how many items the rankings were made from",
     }

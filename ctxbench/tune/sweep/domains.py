@@ -157,4 +157,5 @@ def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidat
     needy = {label.query for label in kept if label.grade == Grade.REQUIRED}
     queries = tuple(replace(query, needs_nothing=query.id not in needy) for query in dataset.queries)
     restricted = replace(dataset, queries=queries, labels=tuple(kept))
-    return table.taken(types[table.item]), Labels.of(restricted, labels.item_tokens)
+    own_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
+    return table.taken(types[table.item]), own_labels

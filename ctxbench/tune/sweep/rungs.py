@@ -24,7 +24,15 @@ from ctxbench.core.errors import ParameterError
 T = TypeVar("T", bound=np.generic)
 
 # How values follow from what is offered. A metric that is in none of these is computed at every length.
-ADDED_UP = {"items", "tokens", "total_tokens", "unlabelled", "wrong_siblings", "false_items"}  # a sum over items
+ADDED_UP = {
+    "items",
+    "tokens",
+    "total_tokens",
+    "loaded_tokens",
+    "unlabelled",
+    "wrong_siblings",
+    "false_items",
+}  # a sum over items
 AVERAGED = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch
 STEPPED = {  # changes only at a required item, at the first one, and at the first one of no use
     *("completeness", "recall", "direct_recall", "dependency_recall"),
@@ -265,6 +273,7 @@ class Rungs:
             ),
             offered=Offered(start=held_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
             item_tokens=self.labels.item_tokens,
+            body_tokens=self.labels.body_tokens,
             kinship=self.labels.kinship,
         )
 

@@ -361,5 +361,6 @@ def _evidence(ladders: Ladders, offered: Sequence[tuple[Ladders, IntArray]]) -> 
             enough=np.concatenate(enough)[in_turn],
         ),
         item_tokens=rungs.labels.item_tokens,
+        body_tokens=rungs.labels.body_tokens,
         kinship=rungs.labels.kinship,
     )
