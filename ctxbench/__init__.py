@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ctxbench.core.items import ItemKey as ItemKey
     from ctxbench.core.items import Link as Link
     from ctxbench.core.masks import Masks as Masks
+    from ctxbench.core.notes import Note as Note
     from ctxbench.core.pipeline import Outcome as Outcome
     from ctxbench.core.pipeline import Pipeline as Pipeline
     from ctxbench.core.query import ChunkKind as ChunkKind
@@ -47,6 +48,7 @@ _MODULES = {
     "core.errors": ("ParameterError", "SelectorError", "UserError"),
     "core.items": ("Catalog", "Item", "ItemKey", "Link"),
     "core.masks": ("Masks",),
+    "core.notes": ("Note",),
     "core.pipeline": ("Outcome", "Pipeline"),
     "core.query": ("ChunkKind", "Query"),
     "core.requests": ("Batch", "Message", "Only", "Request", "SessionItem"),

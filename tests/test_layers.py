@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 LAYERS = (
     "visible console core.errors core.arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
     (
-        "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules "
+        "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
         "core.stored_pipelines core.candidates core.shown core.masks core.requests core.query core.selection "
         "core.stages core.pipeline core"
     ),

@@ -367,6 +367,9 @@ def _selection_rows(answers: Slice, catalog: Catalog) -> Iterator[dict[str, Any]
         row: dict[str, Any] = {"query": query}
         if query in answers.errors:
             row["error"] = answers.errors[query]
+        trace = answers.candidates.notes_of(query)
+        if trace:
+            row["trace"] = [note.as_dict() for note in trace]
         row["items"] = [
             offered.as_dict()
             for offered in offered_rows(catalog, answers.candidates, answers.candidates.rows(place), chosen=True)

@@ -16,6 +16,7 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray, starts
 from ctxbench.core.candidates import SHOWN, Candidates, stacked
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
+from ctxbench.core.notes import Note
 from ctxbench.core.rules import Rule
 from ctxbench.jsonio import dump_json
 
@@ -78,6 +79,7 @@ class Slice:
             "ranked": self.ranked,
             "scored": self.scored,
             "errors": dict(sorted(self.errors.items())),
+            **({"trace": [note.as_dict() for note in table.notes]} if table.notes else {}),
         }
         if timed:
             meta["notes"] = dict(self.notes)
@@ -109,6 +111,7 @@ class Slice:
                 score=arrays.pop("score"),
                 rules=(None, *map(Rule.read, meta["rules"][1:])),
                 columns=columns,
+                notes=tuple(Note(**note) for note in meta.get("trace", ())),
                 **{name: array.astype(np.int64) for name, array in arrays.items()},
             )
             return cls(
@@ -133,7 +136,7 @@ def _only(table: Candidates, places: Sequence[int]) -> Candidates:
     rows = np.arange(int(start[-1]), dtype=np.int64) + np.repeat(table.start[:-1][chosen] - start[:-1], lengths)
     arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
     columns = {name: column[rows] for name, column in table.columns.items()}
-    return Candidates(start=start, rules=table.rules, columns=columns, **arrays)
+    return Candidates(start=start, rules=table.rules, columns=columns, notes=table.notes, **arrays)
 
 
 def joined_slices(slices: Sequence[Slice]) -> Slice:

@@ -82,7 +82,7 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     with embedding_progress() as progress:
         vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
         resources = LocalResources(vectors, counter)
-        explanation = explain(pipeline, catalog, request, resources)
+        explanation = explain(pipeline, catalog, request, resources, live=True)
         for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
             say(f"notice: {notice}", err=True)
     if explanation.outside > OUTSIDE:
@@ -193,6 +193,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     if held:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
     lines = [f"{label}: {offered}, {tokens}"]
+    lines += map(str, explanation.selection.trace)
     if explanation.not_searched:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
         lines.append(f"not searched: {reasons}")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
 from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.notes import Note
 from ctxbench.core.rules import Rule
 
 T = TypeVar("T", bound=np.generic)
@@ -75,6 +76,7 @@ class Candidates:
         tokens: what that costs; -1 = what the whole prompt text does (`prices`).
         rules: rules[0] is None; the others say why rows are out, each once.
         columns: further scores, one a source or feature, each of shape (n,); NaN = not from this source.
+        notes: what steps could not do as they were asked to.
     """
 
     start: IntArray
@@ -93,6 +95,7 @@ class Candidates:
     tokens: IntArray
     rules: tuple[Rule | None, ...] = (None,)
     columns: Mapping[str, FloatArray] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.item)
@@ -255,6 +258,14 @@ class Candidates:
         new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), place, self.out)
         return replace(self, out=new.astype(np.int64), rules=rules)
 
+    def noted(self, *notes: Note) -> Candidates:
+        """The same with notes of what could not be done as it was asked for."""
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
+
+    def notes_of(self, query: str) -> tuple[Note, ...]:
+        """The notes of one query, by its id, and those of all."""
+        return tuple(note for note in self.notes if note.query in ("", query))
+
     def promoted(self, rows: BoolArray) -> Candidates:
         """Choose rows that a rule had kept out; for cuts that say so (`promotes = True`)."""
         return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
@@ -272,7 +283,7 @@ class Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
         arrays = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
         columns = {name: column[rows] for name, column in self.columns.items()}
-        return Candidates(start=self.starts_of(rows), rules=self.rules, columns=columns, **arrays)
+        return Candidates(start=self.starts_of(rows), rules=self.rules, columns=columns, notes=self.notes, **arrays)
 
     @staticmethod
     def row_arrays() -> tuple[str, ...]:
@@ -358,7 +369,8 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
     before = {name: table.columns.get(name, np.full(len(table), np.nan))[stays] for name in columns}
     joint = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
     start = _counted(rows, table.n_requests)
-    return Candidates(start=start, rules=table.rules, **_in_order(rows, arrays, joint))  # type: ignore[arg-type]
+    made = Candidates(start=start, rules=table.rules, **_in_order(rows, arrays, joint))  # type: ignore[arg-type]
+    return made.noted(*table.notes)
 
 
 def concatenated(tables: Sequence[Candidates]) -> Candidates:
@@ -384,7 +396,8 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
     }
     request = np.concatenate([table.request for table in tables])
     start = _counted(request, first.n_requests)
-    return Candidates(start=start, rules=rules, **_in_order(request, arrays, columns))  # type: ignore[arg-type]
+    made = Candidates(start=start, rules=rules, **_in_order(request, arrays, columns))  # type: ignore[arg-type]
+    return made.noted(*(note for table in tables for note in table.notes))
 
 
 def joined(tables: Mapping[str, Candidates]) -> Candidates:
@@ -422,7 +435,8 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     for name, values in pairs.items():
         arrays[name][row[first]] = values[first]
     start = _counted(request[new], parts[0].n_requests)
-    return Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
+    made = Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
+    return made.noted(*(note for table in parts for note in table.notes))
 
 
 def place_among(table: Candidates, rows: BoolArray) -> IntArray:
@@ -484,4 +498,5 @@ def stacked(tables: Sequence[Candidates]) -> Candidates:
     }
     lengths = [np.diff(table.start) for table in tables]
     start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
-    return Candidates(start=start, rules=rules, columns=columns, **arrays)  # type: ignore[arg-type]
+    made = Candidates(start=start, rules=rules, columns=columns, **arrays)  # type: ignore[arg-type]
+    return made.noted(*(note for table in tables for note in table.notes))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from ctxbench.core.arrays import owners
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated
 from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES
+from ctxbench.core.notes import Note
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
@@ -27,6 +29,7 @@ from ctxbench.core.shown import hold_to_text, part_of
 from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat
 
 T = TypeVar("T")
+SECONDS = "seconds"  # beside `merge`: how long its sources are waited for when somebody is waiting
 OFF = object()
 """Stands in a specification's list of refining steps for one that is switched off: the others keep their places."""
 
@@ -54,6 +57,11 @@ class Outcome:
 
     query: Query
     candidates: Candidates
+
+    @property
+    def trace(self) -> tuple[Note, ...]:
+        """What was late, failed or fell back."""
+        return self.candidates.notes
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,14 @@ class Pipeline:
             "format": self.format.describe(),
         }
 
-    def run(self, batch: Batch, resources: Resources, *, memo: MutableMapping[str, Any] | None = None) -> Outcome:
+    def run(
+        self,
+        batch: Batch,
+        resources: Resources,
+        *,
+        memo: MutableMapping[str, Any] | None = None,
+        live: bool = False,
+    ) -> Outcome:
         """Select for a batch.
 
         Args:
@@ -125,6 +140,9 @@ class Pipeline:
             resources: where vectors and indexes come from.
             memo: outputs of earlier runs by key; steps shared with them are not run again, and new outputs are
                 added. None shares nothing.
+            live: somebody is waiting: time limits count, and what a source that is late would have found is left out,
+                with a note in the trace. Else everything is waited for, so that the answer does not depend on the
+                clock. Nothing is shared then.
 
         Raises:
             SelectorError: a step offers a request what it may not see, names it as what led to an item, or shows a
@@ -132,9 +150,9 @@ class Pipeline:
         """
         if any(FORMAT in step.uses for step in self.refine):
             resources = WithFormat(resources, self.format)
-        once = _Once(memo, batch, resources)
+        once = _Once(None if live else memo, batch, resources)
         query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
-        table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources))
+        table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
         hold_to_visible(table, batch, self.retrieve)
         for step in self.refine:
             if step.off:
@@ -143,7 +161,7 @@ class Pipeline:
             table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
             hold_to_visible(table, batch, step)
             _hold_to_texts(table, batch, step)
-        return Outcome(query, table)
+        return Outcome(query, table.noted(*query.notes))
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
         """What the model would be sent, one prompt a request."""
@@ -212,9 +230,11 @@ def _hold_to_texts(table: Candidates, batch: Batch, step: Step | ByDomain) -> No
             raise SelectorError(f"{step.name}: for query {query!r} it {error}") from None
 
 
-def _with_session(query: Query, retrieve: Step | Merge, resources: Resources) -> Candidates:
+def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *, live: bool) -> Candidates:
     """What was found, behind what the session holds already."""
-    return concatenated([session_rows(query.batch), retrieve.call(query, resources)])
+    timed = live and isinstance(retrieve, Merge)
+    found = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
+    return concatenated([session_rows(query.batch), found])
 
 
 def session_rows(batch: Batch) -> Candidates:
@@ -276,8 +296,17 @@ class _Builder:
                 self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
                 return None
             sources = dict(zip(labels, sources, strict=True))
-        if not isinstance(sources, Mapping) or len(sources) < 2 or len(spec) != 1:
+        if not isinstance(sources, Mapping) or len(sources) < 2:
             self._fault((*path, "merge"), "merge needs at least two retrievers, as a list or by name")
+            return None
+        for key in set(spec) - {"merge", SECONDS}:
+            self._fault((*path, str(key)), f"beside merge only {SECONDS!r} may stand, its time limit; got {key!r}")
+        seconds = spec.get(SECONDS)
+        if seconds is not None and (
+            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf
+        ):
+            what = f"{SECONDS} is how long sources are waited for when asked live: a number above 0; got {seconds!r}"
+            self._fault((*path, SECONDS), what)
             return None
         for name in sources:
             if not str(name) or "." in str(name) or name == SEARCHED:
@@ -285,7 +314,7 @@ class _Builder:
                 self._fault((*path, "merge", name), what)
         steps = {str(n): self.step("retrieve", s, (*path, "merge", n)) for n, s in sources.items()}
         built = {name: step for name, step in steps.items() if step is not None}
-        return Merge(built) if len(built) == len(steps) else None
+        return Merge(built, None if seconds is None else float(seconds)) if len(built) == len(steps) else None
 
     def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | ByDomain, ...]:
         if not isinstance(spec, list):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.notes import Note
 from ctxbench.core.requests import Batch
 
 
@@ -34,6 +35,7 @@ class Query:
         kind: shape (n_chunks,), `ChunkKind`.
         keywords: by request; empty unless the analysis finds keywords.
         intent, plan: by request, as JSON; None unless the analysis makes them.
+        notes: what the analysis could not do as it was asked to.
     """
 
     batch: Batch
@@ -44,6 +46,7 @@ class Query:
     keywords: tuple[tuple[str, ...], ...]
     intent: tuple[Mapping[str, Any] | None, ...]
     plan: tuple[Mapping[str, Any] | None, ...]
+    notes: tuple[Note, ...] = ()
 
     @classmethod
     def of_chunks(
@@ -116,4 +119,5 @@ def together(queries: Sequence[Query]) -> Query:
         keywords=tuple(tuple(dict.fromkeys(w for q in queries for w in q.keywords[row])) for row in range(n)),
         intent=tuple(next((q.intent[row] for q in queries if q.intent[row] is not None), None) for row in range(n)),
         plan=tuple(next((q.plan[row] for q in queries if q.plan[row] is not None), None) for row in range(n)),
+        notes=tuple(dict.fromkeys(note for query in queries for note in query.notes)),
     )

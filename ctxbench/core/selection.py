@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxbench.core.candidates import SHOWN, Candidates, Mode, Origin
 from ctxbench.core.items import Catalog
+from ctxbench.core.notes import Note
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 
@@ -80,11 +81,13 @@ class Selection:
         query: the request's id.
         chosen: the items offered, in the one order.
         left_out: candidates that a rule kept out, in the one order; items that were no candidates are in neither.
+        trace: what was late, failed or fell back.
     """
 
     query: str
     chosen: tuple[Offered, ...]
     left_out: tuple[Offered, ...]
+    trace: tuple[Note, ...] = ()
 
     def request_context(self, catalog: Catalog) -> dict[str, Any]:
         """The request context as the documents store it with a reply.
@@ -119,6 +122,7 @@ def _selection(query: str, catalog: Catalog, candidates: Candidates, rows: slice
         query=query,
         chosen=offered_rows(catalog, candidates, rows, chosen=True),
         left_out=offered_rows(catalog, candidates, rows, chosen=False),
+        trace=candidates.notes_of(query),
     )
 
 

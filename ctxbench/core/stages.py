@@ -1,14 +1,18 @@
 """What pipelines are made of: the signatures of strategies, steps, and three combinators of steps.
 
-A list of analyses puts their chunks together; `merge` runs retrievers side by side and joins them by item;
+A list of analyses puts their chunks together; `merge` joins what several retrievers found, by item;
 `by_domain` refines the items of each type on their own.
 """
 
 from __future__ import annotations
 
 import json
+import queue
+import threading
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,8 +20,9 @@ import numpy as np
 from ctxbench.core import registry
 from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog
+from ctxbench.core.notes import Note
 from ctxbench.core.query import Query, together
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
@@ -242,9 +247,16 @@ class Merge:
     """Retrievers side by side, joined by item: one column a source; the score is the best source's score.
 
     Scores of different sources are seldom comparable, so a `rank` step should follow.
+
+    Attributes:
+        sources: by name.
+        seconds: asked live, the sources run side by side, and one that fails or takes longer is left out, with a note;
+            None = every source is waited for, one after the other, and one that fails is an error. So it always is in
+            a run, whose answers must not depend on the clock.
     """
 
     sources: Mapping[str, Step]
+    seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -253,7 +265,9 @@ class Merge:
 
     def describe(self) -> dict[str, Any]:
         """The sources in order."""
-        return {"step": "merge", "sources": [[name, step.describe()] for name, step in self.sources.items()]}
+        sources = [[name, step.describe()] for name, step in self.sources.items()]
+        limit = {} if self.seconds is None else {"seconds": self.seconds}
+        return {"step": "merge", "sources": sources, **limit}
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -270,9 +284,64 @@ class Merge:
         """Whether all sources rank."""
         return all(step.ranks for step in self.sources.values())
 
-    def call(self, query: Query, resources: Resources) -> Candidates:
-        """Retrieve from every source and join."""
-        return joined({name: step.call(query, resources) for name, step in self.sources.items()})
+    def call(self, query: Query, resources: Resources, *, live: bool = False) -> Candidates:
+        """Retrieve from every source and join.
+
+        Raises:
+            SelectorError: asked live with a time limit, every source was late or failed; names them all.
+        """
+        if not live or self.seconds is None:
+            return joined({name: step.call(query, resources) for name, step in self.sources.items()})
+        calls = {name: partial(step.call, query, resources) for name, step in self.sources.items()}
+        found, notes = side_by_side(calls, seconds=self.seconds)
+        if not found:
+            raise SelectorError(f"{self.name}: no source answered; " + "; ".join(map(str, notes)))
+        # one that did not answer has its column all the same, so that steps behind find it
+        tables = {name: found.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
+        return joined(tables).noted(*notes)
+
+
+def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tuple[dict[str, T], tuple[Note, ...]]:
+    """Make several calls at once, each in a thread, and leave out those that fail or take too long.
+
+    A thread cannot be ended: one that is late goes on, without holding up the end of the process, and what it returns
+    is dropped.
+
+    Args:
+        calls: by name.
+        seconds: how long they are waited for.
+
+    Returns:
+        What they returned, by name in their order, and a note for each that did not.
+    """
+    done: queue.SimpleQueue[tuple[str, T | None, Exception | None]] = queue.SimpleQueue()
+
+    def make(name: str, call: Callable[[], T]) -> None:
+        try:
+            done.put((name, call(), None))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other sources answer
+            done.put((name, None, error))
+
+    for name, call in calls.items():
+        threading.Thread(target=make, args=(name, call), name=name, daemon=True).start()
+    end = time.monotonic() + seconds
+    returned: dict[str, T] = {}
+    notes: dict[str, Note] = {}
+    while len(returned) + len(notes) < len(calls):
+        try:
+            name, value, error = done.get(timeout=max(end - time.monotonic(), 0.0))
+        except queue.Empty:
+            break
+        if error is None:
+            returned[name] = value  # type: ignore[assignment]
+        else:
+            what = " ".join(str(error).split()) or type(error).__name__
+            notes[name] = Note(f"retrieve.{name}", "failed", f"{what}; the other sources answered without it")
+    for name in calls:
+        if name not in returned and name not in notes:
+            message = f"it had {seconds:g} s; the other sources answered without it"
+            notes[name] = Note(f"retrieve.{name}", "late", message)
+    return {name: returned[name] for name in calls if name in returned}, tuple(notes[n] for n in calls if n in notes)
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,12 @@ class StoredMerge:
     """Retrievers side by side, with their names."""
 
     sources: tuple[tuple[str, StoredStep], ...]
+    seconds: float | None = None
 
     def specification(self) -> dict[str, Any]:
         """As one writes it in YAML."""
-        return {"merge": {name: step.specification() for name, step in self.sources}}
+        merge = {"merge": {name: step.specification() for name, step in self.sources}}
+        return merge if self.seconds is None else {**merge, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,8 @@ def _read(described: Any) -> AnyStored:
         return StoredAnalyses(tuple(_step(one, "analyses") for one in _list(described["analyses"], "analyses")))
     if "sources" in described and combinator == "merge":
         return StoredMerge(
-            tuple((name, _step(one, "sources")) for name, one in _pairs(described["sources"], "sources"))
+            tuple((name, _step(one, "sources")) for name, one in _pairs(described["sources"], "sources")),
+            described.get("seconds"),
         )
     if "domains" in described and combinator in ("by_domain", None):
         pairs = _pairs(described["domains"], "domains")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ class TextVectors:
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
+        self._lock = threading.Lock()  # `Vectors` is for one thread at a time
 
     @property
     def identity(self) -> str:
@@ -34,8 +36,12 @@ class TextVectors:
 
     @property
     def value(self) -> Callable[[Sequence[str]], Float32Array]:
-        """See `Vectors.get`."""
-        return self._vectors.get
+        """See `Vectors.get`; from several threads one waits for the other."""
+        return self._of
+
+    def _of(self, texts: Sequence[str]) -> Float32Array:
+        with self._lock:
+            return self._vectors.get(texts)
 
 
 class TokenCounts:
@@ -82,6 +88,8 @@ class LocalResources(Resources):
     def __init__(self, vectors: Vectors, counter: TokenCounter) -> None:
         self._vectors = vectors
         self._kept: dict[Hashable, Any] = {}
+        self._lock = threading.Lock()
+        self._making: dict[Hashable, Any] = {}  # a lock for each value, so that one waits for no other
         self._named: dict[str, Resource | TextVectors | TokenCounts] = {
             "embedder": TextVectors(vectors),
             "tokens": TokenCounts(counter, self),
@@ -105,9 +113,13 @@ class LocalResources(Resources):
             return str(resource.identity)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made under `key`, making it at the first call."""
+        """Return what was made under `key`, making it at the first call; other threads wait for what one makes."""
         if key not in self._kept:
-            self._kept[key] = make()
+            with self._lock:
+                making = self._making.setdefault(key, threading.RLock())
+            with making:
+                if key not in self._kept:
+                    self._kept[key] = make()
         found: T = self._kept[key]
         return found
 

@@ -18,6 +18,7 @@ def report(head: str, asked: Asked, findings: Iterable[Sequence[str]], *, end: s
     """A message: what was asked of whom, each finding with its lines, and all that was offered."""
     text = " ".join(asked.request.text.split())
     lines = [f"{head}: {asked.opened.label} on {asked.opened.place}, asked “{text}”"]
+    lines += [f"  {note}" for note in asked.selection.trace]
     for first, *rest in findings:
         lines += ["", f"  {first}", *(f"      {line}" for line in rest)]
     n, held = len(asked.added), len(asked.chosen) - len(asked.added)

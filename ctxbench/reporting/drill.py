@@ -251,6 +251,7 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
         "scored": part.answers.scored,
         "ranked": part.answers.ranked,
         "errors": {position[query]: text for query, text in part.answers.errors.items()},
+        "trace": {position[query]: list(map(str, notes)) for query in position if (notes := table.notes_of(query))},
         "chunking": _chunking(part, frame.dataset, chunkings),
         "items": _column(n_added.tolist()),
         "tokens": _column(spent.tolist()),

@@ -106,12 +106,15 @@ class Explanation:
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.total_tokens,
             "not_searched": dict(self.not_searched),
+            **({"trace": [note.as_dict() for note in self.selection.trace]} if self.selection.trace else {}),
             "request_context": self.selection.request_context(self.catalog),
         }
 
 
-def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: Resources) -> Explanation:
-    """Select for one request and explain it.
+def explain(
+    pipeline: Pipeline, catalog: Catalog, request: Request, resources: Resources, *, live: bool = False
+) -> Explanation:
+    """Select for one request and explain it; `live` as in `Pipeline.run`.
 
     Raises:
         UserError: the request names items that the catalog lacks, or the selection itself fails.
@@ -121,7 +124,7 @@ def explain(pipeline: Pipeline, catalog: Catalog, request: Request, resources: R
         from ctxbench.calibrations import hold_to_fits
 
         hold_to_fits(pipeline, catalog)
-    outcome = pipeline.run(batch, resources)
+    outcome = pipeline.run(batch, resources, live=live)
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
     searched = not (isinstance(pipeline.retrieve, Step) and isinstance(pipeline.retrieve.call, Nothing))

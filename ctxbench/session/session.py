@@ -220,6 +220,7 @@ class Session:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 warnings += (f"the search failed, so that only what the session holds is offered ({what})",)
         (selection,) = selections(query, table)
+        warnings += tuple(map(str, selection.trace))
         items = [self.agent.catalog[self.agent.catalog.position(one.id)] for one in selection.chosen]
         return RequestContext(
             session=self,
@@ -235,7 +236,7 @@ class Session:
             from ctxbench.calibrations import hold_to_fits
 
             hold_to_fits(self.pipeline, batch.catalog)
-        outcome = self.pipeline.run(batch, resources)
+        outcome = self.pipeline.run(batch, resources, live=True)
         return outcome.query, outcome.candidates
 
     def as_dict(self) -> dict[str, Any]:

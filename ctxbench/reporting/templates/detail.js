@@ -121,6 +121,7 @@ function offeredPart(data, selector, query, rows, chosen) {
     make("h4", {}, "What was offered"),
     make("p", { class: "sum" }, n ? plural(n, "item") + ", " + plural(at(selector.tokens, query), "prompt token") : "Nothing was added to the session's items."),
   ];
+  for (const note of selector.trace[query] || []) parts.push(make("p", { class: "quiet" }, note));
   if (at(selector.whole, query)) {
     parts.push(make("p", { class: "quiet" }, "Everything in the catalog was offered; the columns below list it."));
   } else if (chosen.length) {

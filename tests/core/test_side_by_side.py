@@ -1,0 +1,196 @@
+"""Sources of a merge side by side, with a time limit; and the notes that tell of what did not answer."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from ctxbench import Candidates, Strategy, testing
+from ctxbench.bench.slices import Slice
+from ctxbench.core.candidates import brought_in, concatenated, joined, stacked
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.notes import Note
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.requests import Batch
+from ctxbench.core.selection import selections
+from ctxbench.core.stages import Merge, Step, side_by_side
+from ctxbench.core.stored_pipelines import StoredPipeline
+from ctxbench.selectors.explain import explain
+
+NOTE = Note("retrieve.mine", "late", "it had 1 s; the other sources answered without it")
+
+
+@dataclass(frozen=True)
+class Waits(Strategy):
+    """Finds nothing, once it is let go."""
+
+    gate: threading.Event
+
+    def __call__(self, query, resources):
+        self.gate.wait(30)
+        return Candidates.empty(len(query.batch))
+
+
+@dataclass(frozen=True)
+class Fails(Strategy):
+    def __call__(self, query, resources):
+        raise OSError("no route\nto host")
+
+
+SPEC = {
+    "retrieve": {"merge": {"dense": "dense", "words": "bm25"}, "seconds": 20},
+    "refine": ["rrf", {"first": {"n": 3}}],
+}
+
+
+def with_source(step, *, seconds=0.2, alone=False):
+    """A pipeline with one more source, `mine`; or with two of them alone."""
+    pipeline = Pipeline.of(SPEC)
+    others = {"other": Step("retrieve", "other", step)} if alone else dict(pipeline.retrieve.sources)
+    return replace(pipeline, retrieve=Merge({**others, "mine": Step("retrieve", "mine", step)}, seconds))
+
+
+@pytest.fixture
+def batch():
+    return Batch.of(testing.mock_catalog(), testing.mock_requests())
+
+
+@pytest.fixture
+def gate():
+    """Lets waiting sources go at the end."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+def same(one, other):
+    assert one.rules == other.rules
+    assert one.columns.keys() == other.columns.keys()
+    pairs = [(getattr(one, name), getattr(other, name)) for name in ("start", *one.row_arrays())]
+    for left, right in [*pairs, *((one.columns[name], other.columns[name]) for name in one.columns)]:
+        np.testing.assert_array_equal(left, right)
+
+
+def test_side_by_side_finds_what_one_after_the_other_does(batch):
+    pipeline = Pipeline.of(SPEC)
+    live = pipeline.run(batch, testing.mock_resources(), live=True)
+    same(live.candidates, pipeline.run(batch, testing.mock_resources()).candidates)
+    assert live.trace == ()
+
+
+def test_a_source_that_is_late_is_left_out_with_a_note(batch, gate):
+    resources = testing.mock_resources()
+    Pipeline.of(SPEC).run(batch, resources)  # what is made at the first call is no matter of the limit
+    outcome = with_source(Waits(gate), seconds=2).run(batch, resources, live=True)
+    assert outcome.trace == (replace(NOTE, message="it had 2 s; the other sources answered without it"),)
+    assert np.isnan(outcome.candidates.columns["mine"]).all()
+    expected = Pipeline.of(SPEC).run(batch, resources).candidates
+    assert outcome.candidates.item[outcome.candidates.chosen].tolist() == expected.item[expected.chosen].tolist()
+
+
+def test_one_that_fails_is_left_out_and_in_a_run_it_is_an_error(batch):
+    pipeline = with_source(Fails(), seconds=20)
+    (note,) = pipeline.run(batch, testing.mock_resources(), live=True).trace
+    assert str(note) == "retrieve.mine failed: no route to host; the other sources answered without it"
+    with pytest.raises(OSError, match="no route"):
+        pipeline.run(batch, testing.mock_resources())
+
+
+def test_in_a_run_a_slow_one_is_waited_for(batch, gate):
+    threading.Timer(0.3, gate.set).start()
+    assert with_source(Waits(gate), seconds=0.01).run(batch, testing.mock_resources()).trace == ()
+
+
+def test_where_no_source_answers_all_are_named(batch):
+    message = "merge of other, mine: no source answered; retrieve.other failed: no route to host.*retrieve.mine failed"
+    with pytest.raises(SelectorError, match=message):
+        with_source(Fails(), alone=True, seconds=20).run(batch, testing.mock_resources(), live=True)
+
+
+def test_threads_that_are_late_do_not_keep_the_process(gate):
+    found, notes = side_by_side({"a": lambda: 1, "b": gate.wait}, seconds=0.5)
+    assert (found, [note.step for note in notes]) == ({"a": 1}, ["retrieve.b"])
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "b")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf")])
+def test_a_limit_is_a_number_above_0(seconds):
+    with pytest.raises(PipelineError, match=r"retrieve.seconds: seconds is how long sources are waited for"):
+        Pipeline.of({**SPEC, "retrieve": {**SPEC["retrieve"], "seconds": seconds}})
+
+
+def test_nothing_else_stands_beside_merge():
+    with pytest.raises(PipelineError, match=r"retrieve.limit: beside merge only 'seconds' may stand"):
+        Pipeline.of({**SPEC, "retrieve": {"merge": ["dense", "bm25"], "limit": 1}})
+
+
+def test_the_limit_is_in_the_description_where_there_is_one():
+    described = Pipeline.of(SPEC).describe()
+    assert described["retrieve"]["seconds"] == 20
+    stored = StoredPipeline.of({"pipeline": described})
+    assert Pipeline.of(stored.specification()).describe() == described
+    assert "seconds" not in Pipeline.of({"retrieve": {"merge": ["dense", "bm25"]}}).describe()["retrieve"]
+
+
+class TestNotes:
+    def table(self, *notes):
+        none = np.zeros(1, dtype=np.int64)
+        return Candidates.build(1, none, none, score=np.ones(1)).noted(*notes)
+
+    def test_they_travel_with_the_rows(self):
+        table, other = self.table(NOTE), self.table(NOTE, replace(NOTE, query="q"))
+        one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        given = {"score": np.ones(1), "origin": one * 2}
+        assert table.taken(np.zeros(1, dtype=np.bool_)).notes == (NOTE,)
+        assert brought_in(table, none, one, **given).notes == (NOTE,)
+        assert concatenated([table, Candidates.empty(1)]).notes == (NOTE,)
+        for made in (joined({"a": table, "b": other}), stacked([table, other])):
+            assert made.notes == (NOTE, replace(NOTE, query="q"))
+
+    def test_those_of_one_query_are_told_with_it_alone(self, batch):
+        outcome = Pipeline.of({"retrieve": "bm25"}).run(batch, testing.mock_resources())
+        first, second, *_ = batch.ids
+        notes = (NOTE, replace(NOTE, query=first))
+        found = {one.query: one.trace for one in selections(outcome.query, outcome.candidates.noted(*notes))}
+        assert (found[first], found[second]) == (notes, notes[:1])
+
+    def test_an_analysis_leaves_them_with_the_query(self, batch):
+        @dataclass(frozen=True)
+        class Plans(Strategy):
+            def __call__(self, batch, resources):
+                from ctxbench.steps.analyse import Whole
+
+                made = Whole()(batch, resources)
+                return replace(made, notes=(Note("plan", "fell back", "no model answered; keywords were taken"),))
+
+        pipeline = replace(Pipeline.of({"retrieve": "bm25"}), analyse=Step("analyse", "plans", Plans()))
+        (note,) = pipeline.run(batch, testing.mock_resources()).trace
+        assert str(note) == "plan fell back: no model answered; keywords were taken"
+
+    def test_runs_keep_them(self, tmp_path):
+        answers = Slice(
+            queries=("q",),
+            chunks=((),),
+            candidates=self.table(NOTE),
+            ranked=True,
+            scored=True,
+            errors={},
+            seconds=np.zeros(1),
+        )
+        again = Slice.from_bytes(answers.to_bytes(timed=False), tmp_path / "a.npz")
+        assert (again.candidates.notes, again.only([0]).candidates.notes) == ((NOTE,), (NOTE,))
+
+    def test_a_kind_is_one_of_three(self):
+        with pytest.raises(ParameterError, match="of kind late, failed, fell back, got 'slow'"):
+            Note("a", "slow", "b")
+
+    def test_an_explanation_tells_them(self):
+        (request, *_) = testing.mock_requests()
+        found = explain(
+            with_source(Fails(), seconds=20), testing.mock_catalog(), request, testing.mock_resources(), live=True
+        )
+        (row,) = found.as_dict(near=3)["trace"]
+        assert (row["step"], row["kind"]) == ("retrieve.mine", "failed")
