@@ -11,6 +11,7 @@ A file belongs to the skill of its folder, or of the next folder above that has 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,10 +43,12 @@ _EXPECTED = '{"query": text, "should_trigger": true or false}'
 
 @dataclass
 class _Asked:
-    """One text, and what the files say of it."""
+    """One text, and what the files say of it; `told` is the split that the entry at `where` gives it, if it does."""
 
     id: str
     split: str
+    told: str | None
+    where: str
     triggers: dict[ItemKey, tuple[bool, str]] = field(default_factory=dict)
 
 
@@ -142,7 +145,11 @@ def _read(path: Path, skill: Item, asked: dict[str, _Asked], faults: list[Fault]
         if known is None:
             name = _query_id(entry.get("id"), skill, number, used)
             used.add(name)
-            known = asked[text] = _Asked(name, entry.get("split") or split_of(name))
+            known = asked[text] = _Asked(name, entry.get("split") or split_of(name), entry.get("split"), where)
+        elif entry.get("split") and known.told and entry["split"] != known.told:
+            what = f"entry {number} puts a request into split {entry['split']!r} that {known.where} puts into"
+            faults.append(Fault(f"{what} {known.told!r}; keep one of them", path))
+            continue
         before = known.triggers.setdefault(skill.key, (triggered, where))
         if before[0] != triggered:
             what = f"entry {number} says {str(triggered).lower()} of a request of which {before[1]} says otherwise"
@@ -157,7 +164,10 @@ def _wrong(entry: Any) -> str:
     checks: Sequence[tuple[bool, str]] = (
         (not isinstance(entry.get("query"), str) or not entry["query"].strip(), "has no query, or an empty one"),
         (not isinstance(entry.get("should_trigger"), bool), f"has should_trigger {entry.get('should_trigger')!r:.40}"),
-        (not isinstance(entry.get("id", ""), str), f"has id {entry.get('id')!r:.40}, which is no text"),
+        (
+            not isinstance(entry.get("id", "x"), str) or not entry.get("id", "x").strip().isprintable(),
+            f"has id {entry.get('id')!r:.40}, which is no text of one line",
+        ),
         (
             re.fullmatch(r"[A-Za-z0-9_-]*", str(entry.get("split", ""))) is None,
             f"has split {entry.get('split')!r:.40}, which is no word",
@@ -169,5 +179,6 @@ def _wrong(entry: Any) -> str:
 
 def _query_id(given: str | None, skill: Item, number: int, used: set[str]) -> str:
     """An id without blanks that no other query has."""
-    name = re.sub(r"\s+", "-", given or f"{skill.name}-{number}")
-    return name if name not in used else f"{name}@{re.sub(r'[^A-Za-z0-9_.-]+', '-', skill.name)}-{number}"
+    name = re.sub(r"\s+", "-", (given or "").strip() or f"{skill.name}-{number}")
+    several = (f"{name}-{n}" for n in itertools.count(2))
+    return name if name not in used else next(one for one in several if one not in used)

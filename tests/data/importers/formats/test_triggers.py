@@ -85,7 +85,8 @@ def test_a_single_skill_that_is_not_needed_leaves_nothing_to_need(tmp_path):
         ({"query": " ", "should_trigger": True}, "entry 4 has no query, or an empty one"),
         ({"query": "a"}, "entry 4 has should_trigger None"),
         ({"query": "a", "should_trigger": 1}, "entry 4 has should_trigger 1"),
-        ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7, which is no text"),
+        ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7, which is no text of one line"),
+        ({"query": "a", "should_trigger": True, "id": "a\0"}, "entry 4 has id 'a\\x00', which is no text of one line"),
         ({"query": "a", "should_trigger": True, "split": "a b"}, "entry 4 has split 'a b', which is no word"),
         ({"query": "a", "should_trigger": True, "why": ""}, "entry 4 has 'why', which is not known"),
     ],
@@ -99,6 +100,22 @@ def test_an_entry_that_cannot_be_read_is_named_beside_others(folder, entry, what
     assert message.startswith(what)
     assert message.endswith('expected {"query": text, "should_trigger": true or false}')
     assert other.startswith("entry 5 says true of a request of which entry 3 of ")
+
+
+def test_ids_are_told_apart_however_many_files_a_skill_has(folder):
+    for n, text in enumerate("abc"):
+        put(folder / f"pdf/evals/trigger_eval_{n}.json", [{"query": text, "should_trigger": True, "id": " "}])
+    put(folder / "mail/trigger_eval.json", [{"query": "d", "should_trigger": True, "id": "pdf-1"}])
+    ids = [query.id for query in import_triggers(folder).dataset.queries]
+    assert sorted(ids) == ["both", "pdf-1", "pdf-1-2", "pdf-1-3", "pdf-1-4", "pdf-1-5", "pdf-3"]
+
+
+def test_one_text_in_two_splits_is_refused(folder):
+    put(folder / "slides/trigger-evals.json", [{**SLIDES[0], "split": "tuning"}])
+    ((name, message),) = faults_of(folder)
+    assert name == "trigger-evals.json"
+    assert message.startswith("entry 1 puts a request into split 'tuning' that entry 2 of ")
+    assert message.endswith("puts into 'test'; keep one of them")
 
 
 def test_what_is_no_list_or_has_no_skill(folder):
