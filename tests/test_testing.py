@@ -55,6 +55,7 @@ PARAMETERS = {
     "per_chunk": [{"minimum": 2, "displace": True}, {"minimum": 3, "above": 0.2}, {"minimum": 0}],
     "mmr": [{"n": 3, "relevance": 0.3}, {"relevance": 0.0}, {"n": 0}],
     "budget": [{"tokens": 60, "skip": True}, {"tokens": 40, "session": True}, {"tokens": 0}],
+    "truncate": [{"tokens": 12}, {"tokens": 1}],
     "rrf": [{"k": 0}],
     "features": [{"columns": ["retrieved.score", "item.tool", "request.words", "slots.filled", "sentence.fusion"]}],
     "price": [{"overhead": 1}],
@@ -129,7 +130,7 @@ def test_fusion_conforms_behind_several_retrievers(name, parameters):
 class TestMocks:
     def test_the_catalog_has_every_type_mode_and_a_tie(self):
         catalog = mock_catalog()
-        assert {item.type for item in catalog} == set(ITEM_TYPES)
+        assert {item.type for item in catalog} == {*ITEM_TYPES} - {"skill"}
         assert {item.include for item in catalog} == {"always", "manual", "agent"}
         assert not all(item.enabled for item in catalog)
         texts = [item.search_text for item in catalog]

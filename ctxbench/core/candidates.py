@@ -260,7 +260,7 @@ class Candidates:
 
     def noted(self, *notes: Note) -> Candidates:
         """The same with notes of what could not be done as it was asked for."""
-        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 
     def notes_of(self, query: str) -> tuple[Note, ...]:
         """The notes of one query, by its id, and those of all."""

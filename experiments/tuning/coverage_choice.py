@@ -112,6 +112,9 @@ def _table(items: IntArray, scores: FloatArray) -> Candidates:
         query_chunk=zero,
         item_chunk=zero,
         via_item=none,
+        shown_from=zero,
+        shown_to=none,
+        tokens=none,
     )
 
 

@@ -258,7 +258,7 @@ def test_everything_wrong_in_an_experiment_is_said_at_once_by_line(refused, plac
         (9, "unknown analyse strategy 'sentence'; did you mean 'sentences'?"),
         (10, "dense has no parameter 'dept'; did you mean 'depth'?"),
         (11, "topN must be"),
-        (12, "unknown metric 'completenes'; did you mean 'completeness'?"),
+        (12, "unknown metric 'completenes'; did you mean 'completeness'"),
         (13, "unknown embedder 'hashng'; did you mean 'hashing'?"),
         (14, "unknown token counter 'o20k'; did you mean 'o200k'?"),
         (15, "an experiment has no 'sed'; did you mean 'seed'"),

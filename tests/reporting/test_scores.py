@@ -77,7 +77,7 @@ class TestBounds:
     def test_the_last_domain_is_of_all_types_that_are_left(self):
         (tools, others) = bounds_of(about({"by_domain": {"tool": [standard(0.5)], "*": [standard(0.6)]}}))
         assert tools.types == ("tool",)
-        assert others.types == ("rule", "reference", "file", "chunk", "message", "memory")
+        assert others.types == ("rule", "reference", "skill", "file", "chunk", "message", "memory")
 
     def test_what_all_domains_share_is_one_of_all_items_without_a_floor(self):
         domains = {"tool": [standard(0.5, 3), {"per_chunk": {"above": 0.1}}], "*": [standard(0.5, 2)]}
