@@ -130,7 +130,9 @@ def test_fusion_conforms_behind_several_retrievers(name, parameters):
 class TestMocks:
     def test_the_catalog_has_every_type_mode_and_a_tie(self):
         catalog = mock_catalog()
-        assert {item.type for item in catalog} == {*ITEM_TYPES} - {"skill"}
+        assert {item.type for item in catalog} == {*ITEM_TYPES} - {
+            "skill"
+        }  # one more tie, and the first 20 chunks differ
         assert {item.include for item in catalog} == {"always", "manual", "agent"}
         assert not all(item.enabled for item in catalog)
         texts = [item.search_text for item in catalog]

@@ -50,11 +50,12 @@ class Slice:
     def only(self, places: Sequence[int]) -> Slice:
         """The answers at some places, in the order of `places`; the notes stay those of all."""
         queries = tuple(self.queries[place] for place in places)
+        table = _only(self.candidates, places)
         return replace(
             self,
             queries=queries,
             chunks=tuple(self.chunks[place] for place in places),
-            candidates=_only(self.candidates, places),
+            candidates=replace(table, notes=tuple(note for note in table.notes if note.query in ("", *queries))),
             errors={query: self.errors[query] for query in queries if query in self.errors},
             seconds=self.seconds[np.asarray(places, dtype=np.int64)],
         )

@@ -319,12 +319,8 @@ _ROW_ARRAYS = (
     "via_item",
     *SHOWN,
 )
-_EMPTY = {
-    "origin": int(Origin.SEARCH),
-    "mode": int(Mode.AGENT),
-    "out": 0,
-    "shown_from": 0,
-}  # what is not given; -1 in other columns
+# what is not given; -1 in other columns
+_EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0, "shown_from": 0}
 
 
 def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,11 +24,12 @@ from ctxbench.core.notes import Note
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
-from ctxbench.core.shown import hold_to_text, part_of
+from ctxbench.core.shown import hold_to_text
 from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat
 
 T = TypeVar("T")
 SECONDS = "seconds"  # beside `merge`: how long its sources are waited for when somebody is waiting
+LONGEST = 3600.0
 OFF = object()
 """Stands in a specification's list of refining steps for one that is switched off: the others keep their places."""
 
@@ -153,15 +153,14 @@ class Pipeline:
         once = _Once(None if live else memo, batch, resources)
         query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
         table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
-        hold_to_visible(table, batch, self.retrieve)
+        _hold(table, batch, self.retrieve)
         for step in self.refine:
             if step.off:
                 continue
             before = table
             table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
-            hold_to_visible(table, batch, step)
-            _hold_to_texts(table, batch, step)
-        return Outcome(query, table.noted(*query.notes))
+            _hold(table, batch, step)
+        return Outcome(query, _with_notes(table, query))
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
         """What the model would be sent, one prompt a request."""
@@ -191,7 +190,26 @@ class _Once:
         return found
 
 
-def hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
+def _with_notes(table: Candidates, query: Query) -> Candidates:
+    """A table with all notes, each of a query: what is said of a batch is said of none that is put beside it later."""
+    notes = (*query.notes, *table.notes)
+    if not notes:
+        return table
+    told = [replace(note, query=name) for note in notes for name in ([note.query] if note.query else query.batch.ids)]
+    return replace(table, notes=tuple(dict.fromkeys(told)))
+
+
+def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
+    """Refuse what a step must not make.
+
+    Raises:
+        SelectorError: names the step and the query.
+    """
+    _hold_to_visible(table, batch, step)
+    _hold_to_texts(table, batch, step)
+
+
+def _hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
     """Refuse what a step made if any row is of an item that its request may not see, or was led to by one.
 
     The item is not named: whoever reads the message may not see it either.
@@ -215,16 +233,15 @@ def hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDoma
             )
 
 
-def _hold_to_texts(table: Candidates, batch: Batch, step: Step | ByDomain) -> None:
+def _hold_to_texts(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
     """Refuse parts of items that there are not.
 
     Raises:
         SelectorError: names the step, the query and the item.
     """
     for row in np.flatnonzero(~table.whole).tolist():
-        part = part_of(table, row)
         try:
-            hold_to_text(batch.catalog[int(table.item[row])], part or (0, 0))
+            hold_to_text(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
         except ParameterError as error:
             query = batch.ids[int(table.request[row])]
             raise SelectorError(f"{step.name}: for query {query!r} it {error}") from None
@@ -303,9 +320,9 @@ class _Builder:
             self._fault((*path, str(key)), f"beside merge only {SECONDS!r} may stand, its time limit; got {key!r}")
         seconds = spec.get(SECONDS)
         if seconds is not None and (
-            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf
+            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST
         ):
-            what = f"{SECONDS} is how long sources are waited for when asked live: a number above 0; got {seconds!r}"
+            what = f"{SECONDS} is how long sources are waited for, above 0 and at most {LONGEST:g}; got {seconds!r}"
             self._fault((*path, SECONDS), what)
             return None
         for name in sources:
@@ -367,6 +384,8 @@ class _Builder:
                     self._fault(where, f"{one!r} belongs to a domain before this one; '*' takes all that is left")
                 seen.add(one)
             made[types] = self.refine(steps, where)
+            if any(FORMAT in step.uses for step in made[types]):
+                self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
         return ByDomain(made)
 
     def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:

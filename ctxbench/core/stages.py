@@ -209,18 +209,6 @@ class WithFormat(Resources):
         """As `Resources.kept`."""
         return self._resources.kept(key, make)
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """As `Resources.vectors`."""
-        return self._resources.vectors(texts)
-
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """As `Resources.tokens`."""
-        return self._resources.tokens(catalog)
-
-    def text_tokens(self, texts: Sequence[str]) -> IntArray:
-        """As `Resources.text_tokens`."""
-        return self._resources.text_tokens(texts)
-
 
 @dataclass(frozen=True)
 class Analyses:
@@ -252,7 +240,8 @@ class Merge:
         sources: by name.
         seconds: asked live, the sources run side by side, and one that fails or takes longer is left out, with a note;
             None = every source is waited for, one after the other, and one that fails is an error. So it always is in
-            a run, whose answers must not depend on the clock.
+            a run, whose answers must not depend on the clock. A process's first request also loads models and makes
+            indexes within that time.
     """
 
     sources: Mapping[str, Step]
@@ -295,7 +284,8 @@ class Merge:
         calls = {name: partial(step.call, query, resources) for name, step in self.sources.items()}
         found, notes = side_by_side(calls, seconds=self.seconds)
         if not found:
-            raise SelectorError(f"{self.name}: no source answered; " + "; ".join(map(str, notes)))
+            raise SelectorError(f"{self.name}: no source answered; {'; '.join(map(str, notes))}")
+        notes = tuple(replace(note, message=f"{note.message}; the other sources answered without it") for note in notes)
         # one that did not answer has its column all the same, so that steps behind find it
         tables = {name: found.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
         return joined(tables).noted(*notes)
@@ -314,12 +304,12 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
     Returns:
         What they returned, by name in their order, and a note for each that did not.
     """
-    done: queue.SimpleQueue[tuple[str, T | None, Exception | None]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[str, T | None, BaseException | None]] = queue.SimpleQueue()
 
     def make(name: str, call: Callable[[], T]) -> None:
         try:
             done.put((name, call(), None))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other sources answer
+        except BaseException as error:  # noqa: BLE001 - whatever it is, even an exit, the other sources answer
             done.put((name, None, error))
 
     for name, call in calls.items():
@@ -336,11 +326,10 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
             returned[name] = value  # type: ignore[assignment]
         else:
             what = " ".join(str(error).split()) or type(error).__name__
-            notes[name] = Note(f"retrieve.{name}", "failed", f"{what}; the other sources answered without it")
+            notes[name] = Note(f"retrieve.{name}", "failed", what)
     for name in calls:
         if name not in returned and name not in notes:
-            message = f"it had {seconds:g} s; the other sources answered without it"
-            notes[name] = Note(f"retrieve.{name}", "late", message)
+            notes[name] = Note(f"retrieve.{name}", "late", f"it had {seconds:g} s")
     return {name: returned[name] for name in calls if name in returned}, tuple(notes[n] for n in calls if n in notes)
 
 

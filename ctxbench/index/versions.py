@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -27,25 +28,27 @@ class _Versions(Generic[T]):
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[T, list[str]]] = {}
+        self._lock = threading.RLock()  # retrievers may run side by side
 
     def of(
         self, catalog: Catalog, over: Sequence[str], make: Callable[[], T], extend: Callable[[T], T] | None = None
     ) -> T:
         """The index of a catalog; see `index_over`."""
         key = catalog.hash_of(*over)
-        if key in self._held:
-            found, line = self._held[key]
-        else:
-            before = next((one for _, one in catalog.prefixes(*over) if one in self._held), None)
-            old, line = (None, []) if before is None else self._held[before]
-            found = make() if extend is None or old is None else extend(old)
-            self._held[key] = found, line
-            if before is not None:
-                _used(line, before)
-        _used(line, key)
-        while len(line) > KEPT:
-            del self._held[line.pop(0)]
-        return found
+        with self._lock:
+            if key in self._held:
+                found, line = self._held[key]
+            else:
+                before = next((one for _, one in catalog.prefixes(*over) if one in self._held), None)
+                old, line = (None, []) if before is None else self._held[before]
+                found = make() if extend is None or old is None else extend(old)
+                self._held[key] = found, line
+                if before is not None:
+                    _used(line, before)
+            _used(line, key)
+            while len(line) > KEPT:
+                del self._held[line.pop(0)]
+            return found
 
 
 def _used(line: list[str], key: str) -> None:

@@ -149,17 +149,20 @@ def _known(catalog: Catalog, what: str, ids: Iterable[str]) -> tuple[str, ...]:
     if isinstance(ids, str):
         raise ParameterError(f"{what} must be a list of item ids, got the text {ids!r}; write {what}=[{ids!r}]")
     found, faults = [], []
-    open_to_all = catalog.facts.open_to(None, None).tolist()  # what else there is, is suggested to nobody
-    seen = [id_ for id_, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open]
+
+    def closest(text: str) -> str:
+        open_to_all = catalog.facts.open_to(None, None).tolist()  # what else there is, is suggested to nobody
+        return suggest(text, [one for one, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open])
+
     for one in ids:
         try:
             place = catalog.find(one)
             if place is None:
-                faults.append(Fault(f"{what}: the catalog has no item {one!r}{suggest(one, seen)}"))
+                faults.append(Fault(f"{what}: the catalog has no item {one!r}{closest(one)}"))
             else:
                 found.append(catalog.ids[place])
         except ParameterError as error:
-            faults.append(Fault(f"{what}: {error}{suggest(str(one), seen)}"))
+            faults.append(Fault(f"{what}: {error}{closest(str(one))}"))
     if faults:
         raise InputError(faults)
     for place, one in enumerate(found):

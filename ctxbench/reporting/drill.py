@@ -258,11 +258,13 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
         "missed": _column((needed - met).tolist()),
         "false": _column(false.tolist()),
         "whole": _column(whole.astype(np.int64).tolist()),
-        **_rows(part, frame, code, whole, pairs),
+        **_rows(part, frame, code, whole, enough, pairs),
     }
 
 
-def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _Pairs) -> dict[str, Any]:
+def _rows(
+    part: Part, frame: _Frame, code: IntArray, whole: BoolArray, enough: BoolArray, pairs: _Pairs
+) -> dict[str, Any]:
     """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
     table, n = part.answers.candidates, len(part.answers.queries)
     n_items = frame.labels.n_items
@@ -303,6 +305,7 @@ def _rows(part: Part, frame: _Frame, code: IntArray, whole: BoolArray, pairs: _P
         "from": _column(column(table.shown_from, 0).tolist()),
         "to": _column(column(table.shown_to, -1).tolist()),
         "price": _column(column(table.tokens, -1).tolist()),
+        "enough": _column(column(enough.astype(np.int64), 1).tolist()),
     }
 
 

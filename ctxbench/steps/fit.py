@@ -117,10 +117,11 @@ def _beginning(item: Item, most: int, resources: Resources) -> tuple[int, int]:
     """Where the longest beginning of an item's prompt text ends that costs at most `most`, and its tokens; 0 = none."""
     text = item.prompt_text
     words = [n for n in range(1, len(text)) if text[n].isspace() and not text[n - 1].isspace()]
+    words = [n for n in words if between_characters(text, n)]
     end, tokens = _longest(item, words, most, resources)
     if end:
         return end, tokens
-    first = words[0] if words else len(text)
+    first = words[0] if words else len(text)  # not one word fits
     return _longest(item, [n for n in range(1, first) if between_characters(text, n)], most, resources)
 
 

@@ -151,6 +151,18 @@ class TestPipelines:
         with pytest.raises(SelectorError, match=r"shows: for query 'q7' it shows .*memory:m"):
             pipeline.run(batch, testing.mock_resources())
 
+    def test_what_a_retriever_shows_is_held_to_the_text_too(self):
+        @dataclass(frozen=True)
+        class Excerpts(Strategy):
+            def __call__(self, query, resources):
+                none = np.zeros(1, dtype=np.int64)
+                return Candidates.build(1, none, none, score=np.ones(1), shown_to=none + 99, tokens=none)
+
+        pipeline = replace(Pipeline.of({"retrieve": "bm25"}), retrieve=Step("retrieve", "excerpts", Excerpts()))
+        batch = Batch.of(Catalog([RULE]), [Request(id="q7", text="x")])
+        with pytest.raises(SelectorError, match="excerpts: for query 'q7' it shows characters 0 to 99 of rule:style"):
+            pipeline.run(batch, testing.mock_resources())
+
 
 TEXTS = ["alpha beta gamma", "delta epsilon", "zeta", "eta theta iota kappa"]
 
@@ -285,6 +297,11 @@ class TestTruncate:
         item = Item(type="memory", name="m", text="e\u0301" * 30)
         table = self.cut(4, item)
         assert int(table.shown_to[0]) == 14
+
+    def test_a_word_that_is_joined_to_its_blank_is_not_cut_there(self):
+        item = Item(type="memory", name="m", text="ab\u200d cd ef gh ij kl")
+        table = self.cut(2, item)  # 8 characters: the joiner before the first blank belongs to it
+        assert text_shown(item, (0, int(table.shown_to[0]))) == "ab\u200d cd …"
 
     def test_what_has_no_room_for_a_character_stays_out(self):
         family = Item(type="memory", name="m", text="👩\u200d👩\u200d👧\u200d👦" * 9)

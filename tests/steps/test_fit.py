@@ -9,7 +9,7 @@ from ctxbench import testing
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.steps.fit import Budget
@@ -129,6 +129,11 @@ class TestTheWholePrompt:
     def test_what_the_session_holds_counts_and_stays(self):
         assert self.asked(19, session=[1]) == [1]
         assert self.asked(20, session=[1]) == [1, 0]
+
+    def test_it_cannot_stand_in_a_domain_which_sees_a_part_of_the_prompt(self):
+        inner = {"by_domain": {"tool": [{"budget": {"frame": True}}], "*": []}}
+        with pytest.raises(PipelineError, match=r"by_domain.tool: a step that counts the whole prompt sees only"):
+            Pipeline.of({"retrieve": "bm25", "refine": [inner]})
 
     def test_session_is_counted_already(self):
         with pytest.raises(ParameterError, match="leave session out"):

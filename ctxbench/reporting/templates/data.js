@@ -71,6 +71,7 @@ function rowsOf(selector, query) {
       from: at(selector.from, row),
       to: at(selector.to, row),
       price: at(selector.price, row),
+      enough: at(selector.enough, row) === 1,
       via: at(selector.via, row),
     });
   }
@@ -86,7 +87,7 @@ function chosenOf(data, selector, query, rows) {
   const held = new Set(chosen.map((row) => row.item));
   for (let position = 0; position < data.items.count; position++) {
     if (!held.has(position) && at(data.items.found, position)) {
-      chosen.push({ item: position, score: null, rank: 0, rule: "", mode: "agent", queryChunk: -1, itemChunk: -1, split: 0, via: -1 });
+      chosen.push({ item: position, score: null, rank: 0, rule: "", mode: "agent", queryChunk: -1, itemChunk: -1, split: 0, via: -1, enough: true });
     }
   }
   return chosen;

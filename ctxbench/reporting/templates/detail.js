@@ -52,7 +52,7 @@ function requestPart(data, selector, query) {
 function neededPart(data, query, rows, chosen) {
   const needs = data.queries.needs[query];
   const helpful = data.queries.helpful[query] || [];
-  const held = new Map(chosen.map((row) => [row.item, row]));
+  const held = new Map(chosen.filter((row) => row.enough).map((row) => [row.item, row]));
   const known = new Map(rows.map((row) => [row.item, row]));
   const entries = needs.map((alternatives) => requirement(data, alternatives, held, known, "required"));
   for (const item of helpful) entries.push(requirement(data, [item], held, known, "helpful"));
@@ -79,7 +79,7 @@ function requirement(data, alternatives, held, known, grade) {
       i ? make("span", { class: "or" }, "or ") : null,
       nameOf(itemOf(data, position)),
       facts.length ? make("span", { class: "facts" }, " " + facts.join(", ")) : null,
-      held.has(position) || !row ? null : make("p", { class: "why" }, "Stayed out: " + row.rule + "."),
+      held.has(position) || !row ? null : make("p", { class: "why" }, row.rule ? "Stayed out: " + row.rule + "." : "Only a part of it is shown, without what the query needs."),
     );
   });
   return make("li", { class: "requirement " + (met ? "met" : "missed") + " " + grade }, make("span", { class: "state" }, state), make("div", {}, ...lines), grade === "helpful" ? make("span", { class: "tag" }, "helpful") : null);
@@ -156,7 +156,7 @@ function rowOf(data, selector, query, row, grade, shown) {
     { class: "about" },
     make("div", { class: "item-head" }, nameOf(item), grade ? make("span", { class: "tag " + grade }, grade) : null, row.mode === "agent" ? null : badge(row.mode)),
     row.via >= 0 ? make("div", { class: "quiet" }, "led to by ", nameOf(itemOf(data, row.via))) : null,
-    row.to >= 0 ? make("div", { class: "quiet" }, "shown in part: characters " + whole.format(row.from + 1) + " to " + whole.format(row.to)) : null,
+    row.to >= 0 ? make("div", { class: "quiet" }, "shown in part: characters " + whole.format(row.from + 1) + " to " + whole.format(row.to) + (row.enough ? "" : ", without what the query needs")) : null,
     pairOf(data, selector, query, row),
   );
   return make(

@@ -44,9 +44,10 @@ CATALOG = Catalog(
         *(Item(type="tool", name=f"send_mail_{i}", server="post", description="Mail.") for i in range(3)),
         Item(type="tool", name="get_weather_0", server="post", description="Weather by mail."),
         *(Item(type="rule", name=f"rule {i}", text="Always.") for i in range(2)),
+        Item(type="skill", name="mail", description="Mails.", text="How to. " * 9),
     ]
 )
-TOKENS = np.array([10, 0, 7, 25, 7, 3, 100, 40, 1], dtype=np.int64)
+TOKENS = np.array([10, 0, 7, 25, 7, 3, 100, 40, 1, 2], dtype=np.int64)
 SET = [Metric(name) for name, declared in METRICS.items() if declared.cutoff == "none"]
 COMPLETE, ITEMS = Metric("completeness"), Metric("items")
 MEASURES = [
@@ -117,7 +118,7 @@ def cases(draw: st.DrawFn) -> Case:
         part = np.array([draw(st.booleans()) for _ in rows], dtype=np.bool_)
         tokens = np.array([draw(st.integers(0, 9)) for _ in range(int(part.sum()))], dtype=np.int64)
         table = table.showing(part, 0 * tokens, 0 * tokens + 2, tokens)
-    return Case(Labels.of(dataset, TOKENS), table)
+    return Case(Labels.of(dataset, TOKENS, lambda texts: np.array([len(text) for text in texts])), table)
 
 
 class Tokens:
