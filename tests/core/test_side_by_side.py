@@ -133,7 +133,7 @@ def test_an_index_is_made_once_by_two_threads():
         return object()
 
     def ask(found):
-        both.wait()
+        both.wait(timeout=60)
         found.append(index_over(catalog, resources, "mine", over=("search_text",), make=make))
 
     found: list = []
@@ -141,7 +141,7 @@ def test_an_index_is_made_once_by_two_threads():
     for one in threads:
         one.start()
     for one in threads:
-        one.join()
+        one.join(timeout=60)
     assert (len(made), len({id(one) for one in found})) == (1, 1)
 
 
