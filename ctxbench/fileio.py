@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, StorageError
@@ -166,6 +167,22 @@ def _replace(target: Path, content: bytes, *, durable: bool) -> None:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[BinaryIO]:
+    """Write a new file piece by piece, flushed to disk at the end; for files in the folder of `atomic_folder`.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written.
+    """
+    try:
+        with Path(path).open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 @contextmanager

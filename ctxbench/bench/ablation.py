@@ -143,7 +143,7 @@ def ablate(folder: RunFolder, prepared: Prepared) -> Ablation:
         labels = Labels.of(asked, prepared.item_tokens[one.dataset])
         names = [query.id if query.group is None else query.group for query in asked.queries]
         groups = np.unique(names, return_inverse=True)[1]
-        curve = own_curve(folder.load(one.dataset, base).answers, cut, labels, resources)
+        curve = own_curve(folder.load(one.dataset, base).answers.joined(), cut, labels, resources)
         found = {}
         for name in run.manifest["selectors"]:
             if name != base:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from ctxbench.bench.progress import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import FORMAT, Part, RunFolder, content_key
 from ctxbench.bench.slices import Slice, joined_slices
+from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
@@ -29,7 +30,8 @@ NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items"),
     *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "wrong_siblings"),
 }
-SLICE = 64  # queries between two checkpoints
+SLICE = 64  # queries between two checkpoints, at most
+ROWS = 2_000_000  # candidates of one slice, where each query is offered the whole catalog
 
 
 class DatasetRun:
@@ -54,6 +56,8 @@ class DatasetRun:
         self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
         metrics = [str(metric) for metric in prepared.metrics]
         self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
+        self.slice = max(1, min(SLICE, ROWS // max(len(self.dataset.catalog), 1)))
+        self._offered_by: dict[str, StoredAnswers | None] = {}
 
     def _key(self, selector: Selector, outside: bool) -> str:
         """Hash of everything that decides a selector's answers; for ours, code and libraries among it."""
@@ -75,7 +79,7 @@ class DatasetRun:
             or self.store.error_count(self.name, name)
         ]
 
-    def finish(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, Slice]]:
+    def finish(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, StoredAnswers]]:
         """Answer what is missing of the wanted parts and save them; yields name and answers of each."""
         known = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in wanted}
         asked = [name for name in wanted if known[name] is None]
@@ -84,6 +88,7 @@ class DatasetRun:
             found = known[name]
             answers = self.store.slices(self.name, name) if found is None else self._mended(name, found)
             self.store.save(self._part(name, answers), self.dataset.catalog)
+            self._offered_by.pop(name, None)
             yield name, answers
 
     def _ask(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> None:
@@ -91,7 +96,7 @@ class DatasetRun:
         if not wanted:
             return
         requests = self.dataset.requests()
-        parts = [requests[first : first + SLICE] for first in range(0, len(requests), SLICE)]
+        parts = [requests[first : first + self.slice] for first in range(0, len(requests), self.slice)]
         ids = [[request.id for request in part] for part in parts]
         have = {
             name: self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
@@ -102,39 +107,53 @@ class DatasetRun:
             missing = [name for name in in_turn if number not in have[name]]
             if missing:
                 batch = Batch.of(self.dataset.catalog, part)
+                made: dict[str, Slice] = {}
                 for name in missing:
-                    answers = answered(self._select(name, batch), batch)
-                    self.store.add_slice(self.name, name, self.keys[name], number=number, answers=answers)
-                    have[name].add(number)
+                    made[name] = answered(self._select(name, batch, made), batch)
+                    self.store.add_slice(self.name, name, self.keys[name], number=number, answers=made[name])
             self.memo.clear()
-            progress(self.name, number * SLICE + len(part), len(requests))
+            progress(self.name, number * self.slice + len(part), len(requests))
 
-    def _mended(self, name: str, known: Slice) -> Slice:
+    def _mended(self, name: str, known: StoredAnswers) -> StoredAnswers:
         """Answers that are there, with the failed queries asked again."""
-        failed = [place for place, query in enumerate(known.queries) if query in known.errors]
-        if not failed:
+        if not known.errors:
             return known
-        requests = self.dataset.requests()
-        kept = known.only([place for place in range(len(known.queries)) if place not in set(failed)])
-        again = []
-        for first in range(0, len(failed), SLICE):
-            batch = Batch.of(self.dataset.catalog, [requests[place] for place in failed[first : first + SLICE]])
-            again.append(answered(self._select(name, batch), batch))
-            self.memo.clear()
-        joined = joined_slices([kept, *again])
-        place_of = {query: place for place, query in enumerate(joined.queries)}
-        return joined.only([place_of[query] for query in known.queries])
+        request = {request.id: request for request in self.dataset.requests()}
+        self.store.slice_numbers(self.name, name, self.keys[name], queries=(), fresh=True)
+        for number, block in enumerate(known.blocks()):
+            told = replace(block, notes={} if number else known.notes)
+            failed = [query for query in block.queries if query in block.errors]
+            if failed:
+                kept = told.only([place for place, query in enumerate(block.queries) if query not in block.errors])
+                batch = Batch.of(self.dataset.catalog, [request[query] for query in failed])
+                joined = joined_slices([kept, answered(self._select(name, batch, {}), batch)])
+                place_of = {query: place for place, query in enumerate(joined.queries)}
+                told = joined.only([place_of[query] for query in block.queries])
+                self.memo.clear()
+            self.store.add_slice(self.name, name, self.keys[name], number=number, answers=told)
+        return self.store.slices(self.name, name)
 
     def _takes_sizes(self, name: str) -> bool:
         return isinstance(self.selectors[name], AsManyAs)
 
-    def _select(self, name: str, batch: Batch) -> Selector:
-        """The selector for a batch. Where it takes another's sizes, that one is not asked a second time."""
+    def _select(self, name: str, batch: Batch, made: Mapping[str, Slice]) -> Selector:
+        """The selector for a batch. Where it takes another's sizes, that one is not asked a second time.
+
+        Args:
+            name: of the selector.
+            batch: what is asked.
+            made: what others have answered to it just now.
+        """
         selector = self.selectors[name]
         if not isinstance(selector, AsManyAs):
             return selector
         like = selector.like.name
-        stored = self.store.stored(self.name, like, self.keys[like], batch.ids)
+        if like in made:
+            return Sized(selector, made[like])
+        if like not in self._offered_by:
+            self._offered_by[like] = self.store.stored(self.name, like, self.keys[like])
+        known = self._offered_by[like]
+        stored = None if known is None else known.only(batch.ids)
         return selector if stored is None else Sized(selector, stored)
 
     @cached_property
@@ -142,10 +161,8 @@ class DatasetRun:
         """What every selector's answers are held against; made once."""
         return Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
 
-    def _part(self, name: str, answers: Slice) -> Part:
-        evidence = self.labels.evidence(answers)
-        values = measured(self.prepared.metrics, evidence, answers)
-        lacking = unavailable(self.prepared.metrics, evidence)
+    def _part(self, name: str, answers: StoredAnswers) -> Part:
+        values, lacking = self._measured(answers)
         return Part(
             dataset=self.name,
             selector=name,
@@ -158,7 +175,20 @@ class DatasetRun:
             notes=self._notes(name, answers),
         )
 
-    def _notes(self, name: str, answers: Slice) -> dict[str, Any]:
+    def _measured(self, answers: StoredAnswers) -> tuple[dict[Metric, FloatArray], dict[Metric, str]]:
+        """Metrics by query, a block at a time, and why others could not be computed."""
+        metrics, first = self.prepared.metrics, 0
+        values: dict[Metric, list[FloatArray]] = {}
+        lacking: dict[Metric, str] = {}
+        for block in answers.blocks():
+            evidence = self.labels.evidence(block, first=first)
+            for metric, found in measured(metrics, evidence, block).items():
+                values.setdefault(metric, []).append(found)
+            lacking = unavailable(metrics, evidence)
+            first += len(block.queries)
+        return {metric: np.concatenate(found) for metric, found in values.items()}, lacking
+
+    def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:
         """What the selector says of the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]

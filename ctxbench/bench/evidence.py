@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -62,20 +63,25 @@ class Labels:
             body_tokens=_body_tokens(catalog, count),
         )
 
-    def evidence(self, answers: Slice) -> Evidence:
+    def evidence(self, answers: Slice, *, first: int = 0) -> Evidence:
         """Join labels and answers.
 
+        Args:
+            answers: for queries of the dataset that follow each other, in its order.
+            first: the place of the first of them in the dataset.
+
         Raises:
-            InputError: the answers are not those of the dataset's queries, in order.
+            InputError: the answers are not those of these queries.
         """
-        if tuple(query.id for query in self.dataset.queries) != answers.queries:
+        asked = slice(first, first + len(answers.queries))
+        if self.ids[asked] != answers.queries:
             fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
             raise InputError([fault])
         table = answers.candidates
         ranked, items = table.ranking()
-        enough, chosen = enough_shown(self.dataset, table), table.chosen
+        enough, chosen = enough_shown(self.dataset, table, first=first), table.chosen
         return Evidence(
-            judgments=self.dataset.judgments,
+            judgments=self.dataset.judgments.of(asked),
             offered=Offered(
                 start=table.starts_of(chosen),
                 item=table.item[chosen],
@@ -86,9 +92,14 @@ class Labels:
             rankings=Rankings(start=ranked, item=items, enough=enough[table.tier > 0]) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
-            pool=self.pool,
+            pool=self.pool[asked],
             body_tokens=self.body_tokens,
         )
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the dataset's queries, in order."""
+        return tuple(query.id for query in self.dataset.queries)
 
 
 def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
@@ -105,12 +116,13 @@ def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
     return tokens
 
 
-def enough_shown(dataset: Dataset, table: Candidates) -> BoolArray:
+def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> BoolArray:
     """Where enough of an item is shown: all of it, or what its label quotes; True where there is no label.
 
     Args:
         dataset: with labels.
-        table: candidates of its queries, in order.
+        table: candidates of queries of it that follow each other, in order.
+        first: the place of the first of them in the dataset.
 
     Returns:
         Shape (n_rows,).
@@ -119,8 +131,9 @@ def enough_shown(dataset: Dataset, table: Candidates) -> BoolArray:
     rows = np.flatnonzero(~table.whole)
     if len(rows):
         catalog, queries = dataset.catalog, dataset.queries
-        quotes = {(label.query, label.item): label.quote for label in dataset.labels}
-        keys = [(queries[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
+        asked = queries[first : first + table.n_requests]
+        quotes = {(query.id, label.item): label.quote for query in asked for label in dataset.labels_of(query.id)}
+        keys = [(asked[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
         labelled = [place for place, key in enumerate(keys) if key in quotes]
         rows, wanted = rows[labelled], [quotes[keys[place]] for place in labelled]
         enough[rows] = holding(catalog, table, rows, wanted)

@@ -4,7 +4,7 @@
 manifest.json               what was run: versions, hashes, configuration, seed, identities, git commit
 timings.json                how long it took, and on which machine; nothing else depends on the machine
 <dataset>/<selector>/
-    answers.npz             every candidate of every query, chosen or not
+    answers.zip             every candidate of every query, chosen or not, by blocks of queries
     selections.jsonl        what was chosen, one line a query, for reading
     metrics.jsonl           every metric's value, one line a query
     part.json               hashes that say what the folder was made from, and of the files in it
@@ -27,24 +27,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ctxbench.bench.slices import DAMAGE, Slice, joined_slices
-from ctxbench.core.arrays import FloatArray
+from ctxbench.bench.slices import DAMAGE, Slice, continuing
+from ctxbench.bench.stored_answers import SUFFIX, StoredAnswers, read_slice, slice_bytes, write_blocks
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.items import Catalog
-from ctxbench.core.selection import offered_rows
-from ctxbench.fileio import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic
-from ctxbench.jsonio import dump_json, dump_jsonl, read_json
+from ctxbench.core.selection import offered_at
+from ctxbench.fileio import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic, writing
+from ctxbench.jsonio import dump_json, read_json
 from ctxbench.leftovers import sweep_folder
 
 _log = logging.getLogger(__name__)
-_SLICE = ".slice"  # behind the number of one; an npz file behind its SHA-256
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
-FORMAT = 3  # of the run folder; raised when a reader of the old one would go wrong
-_READ = (2, FORMAT)  # in 2, a rule that keeps a row out was a sentence
+FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
+_READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
+_ANSWERS = ("answers.zip", "answers.npz")
+_MANY = 20  # items of the catalog, one behind the other and alike, that `selections.jsonl` tells as first and last
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +57,7 @@ class Part:
     Attributes:
         dataset, selector: names.
         key: hash of everything that decides the answers.
-        answers: for every query.
+        answers: for every query, at once or by blocks.
         metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
         unavailable: why a metric could not be computed, by its name.
         notes: what the selector says of this run, for example how many repeats differed.
@@ -65,7 +68,7 @@ class Part:
     dataset: str
     selector: str
     key: str
-    answers: Slice
+    answers: Slice | StoredAnswers
     metrics: Mapping[str, FloatArray]
     unavailable: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -113,32 +116,26 @@ class RunFolder:
         recover_folder(folder)
         return folder
 
-    def answers(self, dataset: str, selector: str, key: str) -> Slice | None:
+    def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
         folder = self._recovered(dataset, selector)
         if not (folder / "part.json").exists():
             return None
         try:
             marker = _read_checked(folder / "part.json")
-            content = read_bytes(folder / "answers.npz")
-            if marker["key"] != key or _sha256(content) != marker["files"]["answers.npz"]:
+            if marker["key"] != key:
                 return None
-            return replace(Slice.from_bytes(content, folder / "answers.npz"), notes=marker["notes"])
+            return replace(_undamaged(folder, marker), notes=marker["notes"])
         except (UserError, *DAMAGE):
             return None  # the part is made again
 
-    def stored(self, dataset: str, selector: str, key: str, queries: Sequence[str]) -> Slice | None:
-        """The answers to some queries, from the finished part or from a slice of it; None if they are not there."""
+    def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
+        """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
         found = self.answers(dataset, selector, key)
-        candidates = [found] if found is not None else []
         if found is None and _holds(self._partial(dataset, selector) / "key", key):
-            slices = map(_read_slice, sorted(self._partial(dataset, selector).glob(f"*{_SLICE}")))
-            candidates = [one for one in slices if one is not None]
-        for one in candidates:
-            place = {query: row for row, query in enumerate(one.queries)}
-            if all(query in place for query in queries):
-                return one.only([place[query] for query in queries])
-        return None
+            with suppress(StorageError):
+                return self.slices(dataset, selector)
+        return found
 
     def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
         """Whether the part is there, undamaged, made and measured from just what the keys stand for."""
@@ -149,7 +146,7 @@ class RunFolder:
             marker = _read_checked(folder / "part.json")
             if (marker["key"], marker["values_key"]) != (key, values_key):
                 return False
-            changed = [name for name in _FILES if _sha256(read_bytes(folder / name)) != marker["files"][name]]
+            changed = [name for name in marker["files"] if _sha256_of(folder / name) != marker["files"][name]]
         except (UserError, *DAMAGE) as error:
             _log.warning("%s: it is made again (%s)", folder, error)
             return False
@@ -167,10 +164,10 @@ class RunFolder:
         self.discard("manifest.json")  # from here on the parts may be of two runs
         with atomic_folder(target) as folder:
             hashes = {}
-            for name, make in _FILES.items():
-                content = make(part, catalog)
-                hashes[name] = _sha256(content)
-                write_atomic(folder / name, content)
+            for name, write in _FILES.items():
+                with writing(folder / name) as stream:
+                    write(part, catalog, stream)
+                hashes[name] = _sha256_of(folder / name)
             marker = {
                 "format": FORMAT,
                 "dataset": part.dataset,
@@ -197,16 +194,15 @@ class RunFolder:
         marker = _read_checked(folder / "part.json")
         try:
             names = marker["metrics"]
-            content = {name: read_bytes(folder / name) for name in ("answers.npz", "metrics.jsonl")}
-            for name, data in content.items():
-                if _sha256(data) != marker["files"][name]:
-                    raise StorageError(f"{folder / name} was changed or is damaged; run the experiment again")
-            answers = Slice.from_bytes(content["answers.npz"], folder / "answers.npz")
-            rows = [json.loads(line) for line in content["metrics.jsonl"].split(b"\n") if line]
+            answers = _undamaged(folder, marker)
+            content = read_bytes(folder / "metrics.jsonl")
+            if _sha256(content) != marker["files"]["metrics.jsonl"]:
+                raise _changed(folder / "metrics.jsonl")
+            rows = [json.loads(line) for line in content.split(b"\n") if line]
             values = np.array([[row["values"][name] for name in names] for row in rows], dtype=np.float64)
             metrics = dict(zip(names, values.reshape(len(rows), len(names)).T.copy(), strict=True))
             if tuple(row["query"] for row in rows) != answers.queries:
-                raise StorageError(f"{folder / 'metrics.jsonl'} does not fit answers.npz; run with --fresh")
+                raise StorageError(f"{folder / 'metrics.jsonl'} does not fit the answers; run with --fresh")
             return Part(
                 dataset=dataset,
                 selector=selector,
@@ -239,27 +235,22 @@ class RunFolder:
         if fresh or not _holds(folder / "key", key):
             shutil.rmtree(folder, ignore_errors=True)
         kept = set()
-        for path in folder.glob(f"*{_SLICE}"):
+        for path in folder.glob(f"*{SUFFIX}"):
             number = int(path.stem) if path.stem.isdecimal() else len(queries)
-            found = _read_slice(path) if number < len(queries) else None
+            found = _sound_slice(path) if number < len(queries) else None
             if found is not None and found.queries == tuple(queries[number]):
                 kept.add(number)
             else:
                 path.unlink(missing_ok=True)
         return kept
 
-    def slices(self, dataset: str, selector: str) -> Slice:
+    def slices(self, dataset: str, selector: str) -> StoredAnswers:
         """All slices of an unfinished part, one behind the other.
 
         Raises:
             StorageError: one has been changed since `slice_numbers` looked.
         """
-        paths = sorted(self._partial(dataset, selector).glob(f"*{_SLICE}"))
-        found = {path: _read_slice(path) for path in paths}
-        for path, one in found.items():
-            if one is None:
-                raise StorageError(f"{path} was changed or is damaged; run the experiment again")
-        return joined_slices([one for one in found.values() if one is not None])
+        return StoredAnswers.read(self._partial(dataset, selector))
 
     def error_count(self, dataset: str, selector: str) -> int:
         """How many queries a finished part failed on."""
@@ -270,8 +261,7 @@ class RunFolder:
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
             write_atomic(folder / "key", key, durable=False)
-        data = answers.to_bytes(timed=True)
-        write_atomic(folder / _slice_name(number), f"{_sha256(data)}\n".encode() + data, durable=False)
+        write_atomic(folder / f"{number:06d}{SUFFIX}", slice_bytes(answers), durable=False)
 
     def _partial(self, dataset: str, selector: str) -> Path:
         part = self.part_path(dataset, selector)
@@ -315,17 +305,40 @@ class RunFolder:
         return _read_checked(path)
 
 
-def _slice_name(number: int) -> str:
-    return f"{number:06d}{_SLICE}"
-
-
-def _read_slice(path: Path) -> Slice | None:
-    """A slice of an unfinished part; None where it is not as it was written."""
+def _sound_slice(path: Path) -> Slice | None:
+    """A slice of an unfinished part, without its candidates; None where it is not as it was written."""
     with suppress(StorageError):
-        digest, _, data = read_bytes(path).partition(b"\n")
-        if digest == _sha256(data).encode():
-            return Slice.from_bytes(data, path)
+        return read_slice(path, rows=False)
     return None
+
+
+def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
+    """The answers of a finished part.
+
+    Raises:
+        StorageError: they were changed or are damaged.
+    """
+    name = next(one for one in _ANSWERS if one in marker["files"])
+    if _sha256_of(folder / name) != marker["files"][name]:
+        raise _changed(folder / name)
+    return StoredAnswers.read(folder / name)
+
+
+def _changed(path: Path) -> StorageError:
+    return StorageError(f"{path} was changed or is damaged; run the experiment again")
+
+
+def _sha256_of(path: Path) -> str:
+    """Of a file, read piece by piece.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise _changed(path) from error
 
 
 def _sha256(content: bytes) -> str:
@@ -362,30 +375,48 @@ def _holds(path: Path, text: str) -> bool:
         return False
 
 
-def _selection_rows(answers: Slice, catalog: Catalog) -> Iterator[dict[str, Any]]:
-    for place, query in enumerate(answers.queries):
-        row: dict[str, Any] = {"query": query}
-        if query in answers.errors:
-            row["error"] = answers.errors[query]
-        trace = answers.candidates.notes_of(query)
-        if trace:
-            row["trace"] = [note.as_dict() for note in trace]
-        row["items"] = [
-            offered.as_dict()
-            for offered in offered_rows(catalog, answers.candidates, answers.candidates.rows(place), chosen=True)
-        ]
-        yield row
+def _write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
+    for answers in part.answers.blocks():
+        alike = continuing(answers.candidates)
+        for place, query in enumerate(answers.queries):
+            row: dict[str, Any] = {"query": query}
+            if query in answers.errors:
+                row["error"] = answers.errors[query]
+            trace = answers.candidates.notes_of(query)
+            if trace:
+                row["trace"] = [note.as_dict() for note in trace]
+            row["items"] = list(_offered(catalog, answers.candidates, place, alike))
+            stream.write(f"{dump_json(row)}\n".encode())
 
 
-def _metric_rows(part: Part) -> Iterator[dict[str, Any]]:
+def _offered(catalog: Catalog, table: Candidates, place: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
+    """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
+    span = table.rows(place)
+    rows = np.flatnonzero(table.chosen[span]) + span.start
+    first = np.flatnonzero(~alike[rows])
+    ends = np.append(first[1:], len(rows))
+    long = ends - first >= _MANY
+    kept = np.ones(len(rows), dtype=np.bool_)
+    for begin, end in zip(first[long].tolist(), ends[long].tolist(), strict=True):
+        kept[begin + 1 : end] = False
+    lengths = dict(zip(first[long].tolist(), (ends - first)[long].tolist(), strict=True))
+    for at, one in zip(np.flatnonzero(kept).tolist(), offered_at(catalog, table, rows[kept]), strict=True):
+        told = one.as_dict()
+        if at in lengths:
+            last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
+            told = {"id": told.pop("id"), "to": last, "items": lengths[at], **told}
+        yield told
+
+
+def _write_metrics(part: Part, _catalog: Catalog, stream: BinaryIO) -> None:
     columns = {name: values.tolist() for name, values in part.metrics.items()}
     for place, query in enumerate(part.answers.queries):
         values = {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}
-        yield {"query": query, "values": values}
+        stream.write(f"{dump_json({'query': query, 'values': values})}\n".encode())
 
 
-_FILES: dict[str, Callable[[Part, Catalog], bytes]] = {
-    "answers.npz": lambda part, _catalog: part.answers.to_bytes(timed=False),
-    "selections.jsonl": lambda part, catalog: dump_jsonl(_selection_rows(part.answers, catalog)).encode(),
-    "metrics.jsonl": lambda part, _catalog: dump_jsonl(_metric_rows(part)).encode(),
+_FILES: dict[str, Callable[[Part, Catalog, BinaryIO], None]] = {
+    "answers.zip": lambda part, _catalog, stream: write_blocks(part.answers.blocks(), stream),
+    "selections.jsonl": _write_selections,
+    "metrics.jsonl": _write_metrics,
 }

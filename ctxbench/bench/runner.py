@@ -18,7 +18,7 @@ from ctxbench.bench.preparing import Prepared
 from ctxbench.bench.progress import Progress, silent
 from ctxbench.bench.provenance import described, git_commit, versions
 from ctxbench.bench.results import FORMAT, RunFolder
-from ctxbench.bench.slices import Slice
+from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
@@ -115,7 +115,7 @@ class _Timings:
         self._folder = os.path.relpath(experiment_folder, store.path)
         self._parts: dict[str, Any] = {}
 
-    def add(self, dataset: str, selector: str, answers: Slice) -> None:
+    def add(self, dataset: str, selector: str, answers: StoredAnswers) -> None:
         seconds = answers.seconds[~np.isnan(answers.seconds)]
         if len(seconds):
             p50, p95 = np.percentile(seconds, [50, 95]).tolist()

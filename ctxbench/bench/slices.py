@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ctxbench.core.arrays import FloatArray, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, starts
 from ctxbench.core.candidates import SHOWN, Candidates, stacked
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.core.notes import Note
@@ -47,6 +47,14 @@ class Slice:
     seconds: FloatArray
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    def blocks(self) -> Iterator[Slice]:
+        """The answers a block at a time, which is all at once; `StoredAnswers` have more than one."""
+        yield self
+
+    def joined(self) -> Slice:
+        """All answers at once."""
+        return self
+
     def only(self, places: Sequence[int]) -> Slice:
         """The answers at some places, in the order of `places`; the notes stay those of all."""
         queries = tuple(self.queries[place] for place in places)
@@ -61,16 +69,25 @@ class Slice:
         )
 
     def to_bytes(self, *, timed: bool) -> bytes:
-        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in."""
+        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in.
+
+        Where most rows continue the one above (see `continuing`), only the first of each run is written, and how long
+        it is: what offers the whole catalog takes a row for each query, not one for each item.
+        """
         table = self.candidates
         arrays: dict[str, np.ndarray[Any, Any]] = {"start": table.start}
+        first = np.flatnonzero(~continuing(table))
+        if len(first) > len(table) // 2:
+            first = np.arange(len(table))
+        else:
+            arrays["run"] = _small(np.diff(first, append=len(table)))
         whole = bool(table.whole.all() and (table.tokens < 0).all())
         for name in Candidates.row_arrays():
             if whole and name in SHOWN:
                 continue
-            array = getattr(table, name)
+            array = getattr(table, name)[first]
             arrays[name] = array if name == "score" else _small(array)
-        arrays |= {f"column:{name}": column for name, column in table.columns.items()}
+        arrays |= {f"column:{name}": column[first] for name, column in table.columns.items()}
         if timed:
             arrays["seconds"] = self.seconds
         meta = {
@@ -91,18 +108,28 @@ class Slice:
         return stream.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: Path) -> Slice:
-        """Read what `to_bytes` made; `path` is named where it is damaged.
+    def from_bytes(cls, data: bytes, path: Path, *, rows: bool = True) -> Slice:
+        """Read what `to_bytes` made.
+
+        Args:
+            data: the bytes.
+            path: is named where they are damaged.
+            rows: False leaves the candidates out, which is faster.
 
         Raises:
-            StorageError: it is.
+            StorageError: they are damaged.
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+                arrays = {name: stored[name] for name in stored.files if rows or name in ("meta", "seconds")}
             meta = json.loads(arrays.pop("meta").tobytes())
             queries = tuple(meta["queries"])
             seconds = arrays.pop("seconds", np.full(len(queries), np.nan))
+            if not rows:
+                arrays |= {name: np.empty(0) for name in Candidates.row_arrays()}
+                arrays["start"] = np.zeros(len(queries) + 1, dtype=np.int64)
+            if "run" in arrays:
+                _unrolled(arrays, arrays.pop("run").astype(np.int64))
             columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
             arrays.setdefault("tier", arrays["origin"])  # as versions did that had no rank step behind an expansion
             for name, all_of_it in zip(SHOWN, (0, -1, -1), strict=True):
@@ -138,6 +165,32 @@ def _only(table: Candidates, places: Sequence[int]) -> Candidates:
     arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
     columns = {name: column[rows] for name, column in table.columns.items()}
     return Candidates(start=start, rules=table.rules, columns=columns, notes=table.notes, **arrays)
+
+
+def continuing(table: Candidates) -> BoolArray:
+    """Whether a row is the one above with the next item of the catalog, and nothing else changed; shape (n_rows,)."""
+    same = np.zeros(len(table), dtype=np.bool_)
+    same[1:] = (table.request[1:] == table.request[:-1]) & (table.item[1:] == table.item[:-1] + 1)
+    for name in Candidates.row_arrays():
+        if name != "item":
+            same[1:] &= _equal(getattr(table, name))
+    for column in table.columns.values():
+        same[1:] &= _equal(column)
+    return same
+
+
+def _equal(array: np.ndarray[Any, Any]) -> BoolArray:
+    """Whether each value but the first is that before it; NaN is equal to NaN."""
+    equal: BoolArray = array[1:] == array[:-1]
+    return equal | (np.isnan(array[1:]) & np.isnan(array[:-1])) if array.dtype.kind == "f" else equal
+
+
+def _unrolled(arrays: dict[str, np.ndarray[Any, Any]], run: np.ndarray[Any, Any]) -> None:
+    """Make rows of runs, in place; `run` is how many rows each of them has."""
+    for name in arrays:
+        if name != "start":
+            arrays[name] = np.repeat(arrays[name].astype(np.int64) if name == "item" else arrays[name], run)
+    arrays["item"] += np.arange(len(arrays["item"])) - np.repeat(np.cumsum(run) - run, run)
 
 
 def joined_slices(slices: Sequence[Slice]) -> Slice:

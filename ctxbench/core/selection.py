@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import SHOWN, Candidates, Mode, Origin
 from ctxbench.core.items import Catalog
 from ctxbench.core.notes import Note
@@ -128,9 +129,13 @@ def _selection(query: str, catalog: Catalog, candidates: Candidates, rows: slice
 
 def offered_rows(catalog: Catalog, candidates: Candidates, rows: slice, *, chosen: bool) -> tuple[Offered, ...]:
     """The rows of one request that were chosen, or those that were not, in the one order."""
-    wanted = np.flatnonzero(candidates.chosen[rows] == chosen) + rows.start
+    return offered_at(catalog, candidates, np.flatnonzero(candidates.chosen[rows] == chosen) + rows.start)
+
+
+def offered_at(catalog: Catalog, candidates: Candidates, rows: IntArray) -> tuple[Offered, ...]:
+    """Some rows of the table, by their numbers, shape (n,)."""
     names = ("item", "score", "mode", "origin", "out", "query_chunk", "item_chunk", "via_item", *SHOWN)
-    columns = [getattr(candidates, name)[wanted].tolist() for name in names]
+    columns = [getattr(candidates, name)[rows].tolist() for name in names]
     ids, rules = catalog.ids, candidates.rules
     return tuple(
         Offered(

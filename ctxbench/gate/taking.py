@@ -316,7 +316,7 @@ def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, se
         items=items,
         disabled=disabled,
         queries=queries,
-        answers=TableAnswers(dataset.catalog, part.answers, errors=part.answers.errors),
+        answers=TableAnswers(dataset.catalog, part.answers.joined(), errors=part.answers.errors),
         metrics={parse_metric(name): values for name, values in part.metrics.items()},
         identity=identity,
         source=str(store.path),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +20,7 @@ from ctxbench.bench.metrics import Grade
 from ctxbench.bench.results import Part
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners
-from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
+from ctxbench.core.candidates import Candidates, Mode, Origin, place_among, stacked
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
@@ -56,6 +56,12 @@ class Labels:
         code = request * max(n_items, 1) + found.item
         order = np.argsort(code)
         return cls(max(n_items, 1), code[order], found.grade[order], found.group[order])
+
+    def between(self, first: int, n_queries: int) -> Labels:
+        """The labels of some queries that follow each other, the first of them as query 0."""
+        ends = np.searchsorted(self.code, np.array([first, first + n_queries]) * self.n_items)
+        rows = slice(int(ends[0]), int(ends[1]))
+        return Labels(self.n_items, self.code[rows] - first * self.n_items, self.grade[rows], self.group[rows])
 
     @property
     def request(self) -> IntArray:
@@ -100,6 +106,11 @@ class _Frame:
     labels: Labels
     tokens: IntArray
     whole: IntArray
+
+    def only(self, first: int, n_queries: int) -> _Frame:
+        """The same of some queries that follow each other."""
+        labels = self.labels.between(first, n_queries)
+        return replace(self, labels=labels, whole=self.whole[first : first + n_queries])
 
     @classmethod
     def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
@@ -232,70 +243,116 @@ def _queries(queries: Sequence[DatasetQuery], labels: Labels) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What the page tells of the answers of one selector to some queries: figures, and the rows that it lists.
+
+    Attributes:
+        table: the rows listed.
+        rank: of each in the ranking, from 1; 0 = it is of the session. Shape (n_rows,).
+        enough: whether enough is shown of it, shape (n_rows,).
+        items, tokens, missed, false, whole, found: by query, shape (n_queries,): items added and what they cost, needs
+            that are not met, useless items of queries that need nothing, whether all that there is was added, and
+            candidates that are not of the session.
+    """
+
+    table: Candidates
+    rank: IntArray
+    enough: BoolArray
+    items: IntArray
+    tokens: IntArray
+    missed: IntArray
+    false: IntArray
+    whole: IntArray
+    found: IntArray
+
+    @classmethod
+    def of(cls, table: Candidates, frame: _Frame, *, first: int) -> _Told:
+        """Read some answers; `frame` is that of their queries, `first` the place of the first of them."""
+        labels, n = frame.labels, table.n_requests
+        known = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+        code = table.request * labels.n_items + table.item
+        session = table.origin == Origin.SESSION
+        added = table.chosen & ~session
+        enough = enough_shown(frame.dataset, table, first=first)
+        needed, met = labels.met(code[table.chosen & enough], n)
+        useless = added & ~(np.isin(code, known) & enough)
+        n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
+        whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
+        keep = np.isin(code, known) | session
+        keep |= table.chosen & (place_among(table, added) < MOST_CHOSEN) & ~whole[table.request]
+        keep |= ~table.chosen & (place_among(table, ~table.chosen) < NEAREST)
+        return cls(
+            table=table.taken(keep),
+            rank=_ranks(table, code, labels.n_items)[keep],
+            enough=enough[keep],
+            items=n_added,
+            tokens=np.bincount(table.request[added], table.prices(frame.tokens)[added], n).astype(np.int64),
+            missed=needed - met,
+            false=np.where(needed == 0, np.bincount(table.request[useless], minlength=n), 0),
+            whole=whole.astype(np.int64),
+            found=np.bincount(table.request[~session], minlength=n).astype(np.int64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Told]) -> _Told:
+        """One behind the other."""
+        arrays = {
+            name: np.concatenate([getattr(one, name) for one in parts]) for name in vars(parts[0]) if name != "table"
+        }
+        return cls(table=stacked([one.table for one in parts]), **arrays)
+
+
 def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pairs) -> dict[str, Any]:
     """The answers of one selector: figures by query, and the rows that the page lists."""
-    labels = frame.labels
-    table, n = part.answers.candidates, len(part.answers.queries)
-    code = table.request * labels.n_items + table.item
-    added = table.chosen & (table.origin != Origin.SESSION)
-    enough = enough_shown(frame.dataset, table)
-    needed, met = labels.met(code[table.chosen & enough], n)
-    useless = added & ~(np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)) & enough)
-    false = np.where(needed == 0, np.bincount(table.request[useless], minlength=n), 0)
+    parts, first = [], 0
+    for block in part.answers.blocks():
+        n = block.candidates.n_requests
+        parts.append(_Told.of(block.candidates, frame.only(first, n), first=first))
+        first += n
+    told = _Told.joined(parts)
     position = {query: str(i) for i, query in enumerate(part.answers.queries)}
-    n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
-    whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
-    spent = np.bincount(table.request[added], table.prices(frame.tokens)[added], n).astype(np.int64)
+    notes = {query: told.table.notes_of(query) for query in position} if told.table.notes else {}
     return {
         "name": part.selector,
         "scored": part.answers.scored,
         "ranked": part.answers.ranked,
         "errors": {position[query]: text for query, text in part.answers.errors.items()},
-        "trace": {position[query]: list(map(str, notes)) for query in position if (notes := table.notes_of(query))},
+        "trace": {position[query]: list(map(str, found)) for query, found in notes.items() if found},
         "chunking": _chunking(part, frame.dataset, chunkings),
-        "items": _column(n_added.tolist()),
-        "tokens": _column(spent.tolist()),
-        "missed": _column((needed - met).tolist()),
-        "false": _column(false.tolist()),
-        "whole": _column(whole.astype(np.int64).tolist()),
-        **_rows(part, frame, code, whole, enough, pairs),
+        "items": _column(told.items.tolist()),
+        "tokens": _column(told.tokens.tolist()),
+        "missed": _column(told.missed.tolist()),
+        "false": _column(told.false.tolist()),
+        "whole": _column(told.whole.tolist()),
+        **_rows(part, frame, told, pairs),
     }
 
 
-def _rows(
-    part: Part, frame: _Frame, code: IntArray, whole: BoolArray, enough: BoolArray, pairs: _Pairs
-) -> dict[str, Any]:
+def _rows(part: Part, frame: _Frame, told: _Told, pairs: _Pairs) -> dict[str, Any]:
     """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
-    table, n = part.answers.candidates, len(part.answers.queries)
-    n_items = frame.labels.n_items
+    table, n, n_items = told.table, told.table.n_requests, frame.labels.n_items
     known = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
-    rank = _ranks(table, code, n_items)
-    session = table.origin == Origin.SESSION
-    keep = np.isin(code, known) | session
-    keep |= table.chosen & (place_among(table, table.chosen & ~session) < MOST_CHOSEN) & ~whole[table.request]
-    out = ~table.chosen
-    keep |= out & (place_among(table, out) < NEAREST)
-    absent = np.setdiff1d(known, code)
+    absent = np.setdiff1d(known, table.request * n_items + table.item)
     rules = ["" if rule is None else str(rule) for rule in table.rules]
-    reasons = _absences(part, frame, absent, rules)
-    kept = np.flatnonzero(keep)
-    request = np.concatenate([table.request[kept], absent // n_items])
+    reasons = _absences(part, frame, absent, rules, told.found)
+    request = np.concatenate([table.request, absent // n_items])
     order = np.argsort(request, kind="stable")
 
     def column(values: np.ndarray[Any, Any], missing: IntArray | int) -> np.ndarray[Any, Any]:
         joined: np.ndarray[Any, Any] = np.concatenate(
-            [values[kept], np.broadcast_to(np.asarray(missing, dtype=values.dtype), absent.shape)]
+            [values, np.broadcast_to(np.asarray(missing, dtype=values.dtype), absent.shape)]
         )[order]
         return joined
 
     score = np.full(len(table), np.nan) if not part.answers.scored else table.score
-    gone = np.concatenate([np.zeros(len(kept), dtype=np.int64), np.ones(len(absent), dtype=np.int64)])[order]
+    gone = np.concatenate([np.zeros(len(table), dtype=np.int64), np.ones(len(absent), dtype=np.int64)])[order]
     return {
         "rules": rules,
         "rows": np.bincount(request, minlength=n).tolist(),
         "item": column(table.item, absent % n_items).tolist(),
         "score": _scores(np.where(gone, np.nan, column(score, 0))),
-        "rank": _column(column(rank, 0).tolist()),
+        "rank": _column(column(told.rank, 0).tolist()),
         "out": _column(column(table.out, reasons).tolist()),
         "mode": _column(column(table.mode, int(Mode.AGENT)).tolist()),
         "query_chunk": _column(column(table.query_chunk, -1).tolist()),
@@ -305,7 +362,7 @@ def _rows(
         "from": _column(column(table.shown_from, 0).tolist()),
         "to": _column(column(table.shown_to, -1).tolist()),
         "price": _column(column(table.tokens, -1).tolist()),
-        "enough": _column(column(enough.astype(np.int64), 1).tolist()),
+        "enough": _column(column(told.enough.astype(np.int64), 1).tolist()),
     }
 
 
@@ -327,12 +384,16 @@ def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
     return rank
 
 
-def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str]) -> IntArray:
-    """Why labelled items are no candidates: places in `rules`, to which the sentences are added, shape (n_absent,)."""
-    found = np.bincount(
-        part.answers.candidates.request[part.answers.candidates.origin != Origin.SESSION],
-        minlength=len(part.answers.queries),
-    )
+def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str], found: IntArray) -> IntArray:
+    """Why labelled items are no candidates: places in `rules`, to which the sentences are added, shape (n_absent,).
+
+    Args:
+        part: the answers.
+        frame: what they are read against.
+        absent: the items, as codes `query * n_items + item`, shape (n_absent,).
+        rules: what may keep a row out, in words.
+        found: how many candidates each query has beside those of the session, shape (n_queries,).
+    """
     most, places = int(found.max(initial=0)), []
     for code in absent.tolist():
         request, position = divmod(code, frame.labels.n_items)

@@ -114,7 +114,7 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     alike: dict[tuple[_View, str], list[Part]] = {}
     bounds: dict[tuple[str, _View], list[Bound]] = {}
     for part in parts:
-        if not part.answers.scored or not _differ(part.answers.candidates):
+        if not part.answers.scored or not _differ(part):
             continue
         views = [_View("score")]
         for bound in bounds_of(described.get(part.selector, {})):
@@ -122,7 +122,7 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
             views += [view] if view not in views else []
             bounds.setdefault((part.selector, view), []).append(bound)
         for view in views:
-            alike.setdefault((view, _digest(part.answers.candidates, view.quantity)), []).append(part)
+            alike.setdefault((view, _digest(part, view.quantity)), []).append(part)
     groups = []
     for (view, _), same in alike.items():
         scores = _scores(same[0], labels, view, types)
@@ -135,13 +135,17 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     return tuple(sorted(groups, key=lambda group: not group.thresholds))
 
 
-def _digest(table: Candidates, quantity: str) -> str:
+def _digest(part: Part, quantity: str) -> str:
     """A hash of what every item of every query scores, whatever else is in the table."""
-    value = _quantity(table, quantity)
-    rows = np.flatnonzero(~np.isnan(value))
-    rows = rows[np.lexsort((table.item[rows], table.request[rows]))]
-    arrays = (table.request[rows], table.item[rows], value[rows])
-    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    digest = hashlib.sha256()
+    for block in part.answers.blocks():
+        table = block.candidates
+        value = _quantity(table, quantity)
+        rows = np.flatnonzero(~np.isnan(value))
+        rows = rows[np.lexsort((table.item[rows], table.request[rows]))]
+        for array in (table.request[rows], table.item[rows], value[rows]):
+            digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _searched(table: Candidates) -> FloatArray:
@@ -150,11 +154,17 @@ def _searched(table: Candidates) -> FloatArray:
     return np.where(table.ranked, table.score, before)
 
 
-def _differ(table: Candidates) -> bool:
+def _differ(part: Part) -> bool:
     """Whether the search gave scores that are not all the same."""
-    scores = _searched(table)
-    scores = scores[~np.isnan(scores)]
-    return len(scores) > 0 and bool(scores.min() < scores.max())
+    first = math.nan
+    for block in part.answers.blocks():
+        scores = _searched(block.candidates)
+        scores = scores[~np.isnan(scores)]
+        if len(scores):
+            first = float(scores[0]) if math.isnan(first) else first
+            if np.any(scores != first):
+                return True
+    return False
 
 
 def _quantity(table: Candidates, quantity: str) -> FloatArray:
@@ -174,7 +184,23 @@ def _quantity(table: Candidates, quantity: str) -> FloatArray:
 
 
 def _scores(part: Part, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
-    table, n = part.answers.candidates, len(part.answers.queries)
+    found, first = [], 0
+    for block in part.answers.blocks():
+        found.append(_scores_of(block.candidates, labels.between(first, block.candidates.n_requests), view, types))
+        first += block.candidates.n_requests
+    return _Scores(
+        required=np.concatenate([one.required for one in found]),
+        unseen=sum(one.unseen for one in found),
+        other=np.concatenate([one.other for one in found]),
+        idle=np.concatenate([one.idle for one in found]),
+        idle_queries=sum(one.idle_queries for one in found),
+        best=np.concatenate([one.best for one in found]),
+    )
+
+
+def _scores_of(table: Candidates, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
+    """Those of some queries; `labels` are theirs."""
+    n = table.n_requests
     value = _quantity(table, view.quantity)
     looked_at = ~np.isnan(value)
     required = labels.with_grade(Grade.REQUIRED)

@@ -95,7 +95,7 @@ def equal(left, right):
 def test_a_part_is_read_back_with_exact_values(tmp_path):
     folder, part = saved(tmp_path)
     read = folder.load("d", "s")
-    assert equal(read.answers, part.answers)
+    assert equal(read.answers.joined(), part.answers)
     assert (read.key, read.unavailable, read.notes) == ("k", {"RR": "no ranking"}, {"unstable": 3})
     assert list(read.metrics) == ["completeness", "tokens"]
     assert read.metrics["tokens"].tolist() == [1 / 3, 12.0]
@@ -138,7 +138,7 @@ def test_a_part_is_had_only_under_its_own_key(tmp_path):
     assert not folder.has("e", "s", "k")
 
 
-@pytest.mark.parametrize("name", ["part.json", "answers.npz", "selections.jsonl", "metrics.jsonl"])
+@pytest.mark.parametrize("name", ["part.json", "answers.zip", "selections.jsonl", "metrics.jsonl"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "changed", "list"])
 def test_a_damaged_part_is_not_had_and_does_not_load(name, damage, tmp_path):
     folder, _ = saved(tmp_path)
@@ -170,7 +170,7 @@ def test_a_run_of_the_format_before_is_read_and_one_before_that_is_not(tmp_path)
     folder.write("manifest.json", {"format": 2})
     assert folder.read("manifest.json") == {"format": 2}
     folder.write("manifest.json", {"format": 1})
-    with pytest.raises(StorageError, match="has format 1, this version reads 3; run again"):
+    with pytest.raises(StorageError, match="has format 1, this version reads 4; run again"):
         folder.read("manifest.json")
 
 
@@ -248,8 +248,9 @@ def test_slices_wait_until_the_part_is_whole(tmp_path):
     assert folder.slice_numbers("d", "s", "k", queries=IDS) == {0, 1}
     assert folder.slices("d", "s").queries == ("q1", "q2", "q3")
     assert folder.slices("d", "s").notes == {"late": 1}
-    assert folder.stored("d", "s", "k", ["q3"]).queries == ("q3",)
-    assert folder.stored("d", "s", "other", ["q3"]) is None
+    assert folder.stored("d", "s", "k").only(["q3", "q1"]).queries == ("q3", "q1")
+    assert folder.stored("d", "s", "k").only(["q3", "q4"]) is None
+    assert folder.stored("d", "s", "other") is None
 
 
 @pytest.mark.parametrize("number", [10, 1_000_000])
@@ -328,7 +329,7 @@ def test_the_lock_clears_away_what_a_killed_process_left(tmp_path):
     left = [tmp_path / "d" / ".s.1-0123abcd.tmp", tmp_path / "d" / "t+partial" / ".0.1-0123abcd.tmp",
             tmp_path / ".manifest.json.1-0123abcd.tmp"]  # fmt: skip
     left[0].mkdir()
-    (left[0] / "answers.npz").write_bytes(b"half")
+    (left[0] / "answers.zip").write_bytes(b"half")
     left[1].write_bytes(b"half")
     left[2].write_bytes(b"half")
     own = tmp_path / "src" / ".build.tmp" / "a"  # whoever runs into a folder of theirs keeps what is in it

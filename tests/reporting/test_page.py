@@ -246,7 +246,7 @@ def test_an_item_that_is_not_available_says_so(made_run) -> None:
     object.__setattr__(dataset, "queries", (narrowed,))  # a dataset refuses labels that nothing could meet
     try:
         empty = replace(
-            parts[0], answers=replace(parts[0].answers, candidates=type(parts[0].answers.candidates).empty(1))
+            parts[0], answers=replace(parts[0].answers.joined(), candidates=Candidates.empty(1))
         )
         data = dataset_payload(dataset, [empty], made_run.tokens["small"])
     finally:
@@ -298,7 +298,7 @@ def test_what_an_expansion_brought_in_stands_behind_what_was_found_and_names_the
         query_chunk=np.array([0, 0]),
         item_chunk=np.array([0, 1]),
     )
-    answers = replace(part.answers, candidates=table)
+    answers = replace(part.answers.joined(), candidates=table)
     (selector,) = dataset_payload(dataset, [replace(part, answers=answers)], made_run.tokens["desk"])["selectors"]
     n = selector["rows"][0]
     shown = zip(selector["item"], column(selector["rank"], n), column(selector["via"], n), strict=False)
@@ -312,10 +312,10 @@ def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:
         made_run.datasets["small"], catalog=Catalog(items), labels=(replace(label, item=items[7].key),)
     )  # fmt: skip
     part = made_run.folder.load("small", "semantic/normal")
-    table = type(part.answers.candidates).build(
+    table = Candidates.build(
         1, np.zeros(200, dtype=np.int64), np.arange(200), score=np.zeros(200, dtype=np.float64)
     )
-    answers = replace(part.answers, candidates=table, ranked=False)
+    answers = replace(part.answers.joined(), candidates=table, ranked=False)
     data = dataset_payload(dataset, [replace(part, answers=answers)], np.ones(200, dtype=np.int64))
     (selector,) = data["selectors"]
     assert selector["whole"] == {"all": 1}

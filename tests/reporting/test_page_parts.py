@@ -21,11 +21,12 @@ def run(tmp_path: Path) -> MadeRun:
     """A run of which the first query is shown the beginning of what it requires, beside a note."""
     made = make_run(tmp_path)
     part, dataset = made.folder.load("desk", "semantic/normal"), made.datasets["desk"]
-    table = part.answers.candidates
+    whole = part.answers.joined()
+    table = whole.candidates
     rows = (table.request == 0) & (table.item == dataset.catalog.position("reference:Schema"))
     assert (rows & table.chosen).sum() == 1
     shown = table.showing(rows, np.array([0]), np.array([9]), np.array([4])).noted(NOTE)
-    made.folder.save(replace(part, answers=replace(part.answers, candidates=shown)), dataset.catalog)
+    made.folder.save(replace(part, answers=replace(whole, candidates=shown)), dataset.catalog)
     made.folder.write("manifest.json", manifest(made.datasets))
     return made
 

@@ -161,7 +161,7 @@ def test_an_expansion_is_held_against_the_scores_of_what_it_brought_in(made_run)
     part = made_run.folder.load("desk", "semantic/normal")
     at = {item.name: position for position, item in enumerate(made_run.datasets["desk"].catalog)}
     table = brought_in(
-        part.answers.candidates,
+        part.answers.joined().candidates,
         np.array([0, 0, 1]),
         np.array([at["API"], at["weather"], at["query"]]),  # query had been found, and stood out
         score=np.array([0.8, 0.76, 0.9]),
@@ -169,7 +169,7 @@ def test_an_expansion_is_held_against_the_scores_of_what_it_brought_in(made_run)
         mode=np.full(3, int(Mode.EXPANSION)),
         via_item=np.array([at["Schema"], at["Schema"], at["drop"]]),
     )
-    part = replace(part, answers=replace(part.answers, candidates=table))
+    part = replace(part, answers=replace(part.answers.joined(), candidates=table))
     described = {"semantic/normal": about(standard(0.7, 2), "expansion")}
     whole, brought = score_groups(made_run.datasets["desk"], [part], described)
     assert brought.title == "score of what expansions brought in"

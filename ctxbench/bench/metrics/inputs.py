@@ -72,6 +72,15 @@ class Judgments:
         """The number of queries, those without labels included."""
         return len(self.start) - 1
 
+    def of(self, queries: slice) -> Judgments:
+        """The labels of some queries that follow each other."""
+        start = self.start[queries.start : queries.stop + 1]
+        rows = slice(int(start[0]), int(start[-1]))
+        via = None if self.via is None else self.via[rows]
+        return Judgments(
+            start=start - start[0], item=self.item[rows], grade=self.grade[rows], group=self.group[rows], via=via
+        )
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Offered:

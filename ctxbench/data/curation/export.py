@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -31,6 +31,7 @@ import numpy as np
 from ctxbench.bench.metrics.inputs import DEPTH, Grade
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.slices import Slice
+from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
@@ -266,7 +267,7 @@ def _card(dataset: Dataset) -> dict[str, Any]:
     return {**card, "hash": dataset.hash}
 
 
-def _answers(dataset: Dataset, run: Path) -> dict[str, Slice]:
+def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
     """The answers of every selector of a run on this dataset, by selector.
 
     Raises:
@@ -284,20 +285,21 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice]:
     return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
 
 
-def _run(dataset: Dataset, selector: str, answers: Slice) -> str:
+def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str:
     """The rankings of one selector, best first, to `DEPTH`, without what the session holds."""
-    table, ids, tag = answers.candidates, dataset.catalog.ids, file_name(selector).replace(" ", "%20")
-    lines = []
+    tag = file_name(selector).replace(" ", "%20")
+    return _marked("".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block)))
+
+
+def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
+    table = answers.candidates
     for place, query in enumerate(answers.queries):
         rows = np.arange(table.start[place], table.start[place + 1])
         held = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
         found = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
         ranking = [item for item in found if item not in held][:DEPTH]
-        lines += [
-            f"{query} Q0 {ids[item]} {rank} {len(ranking) - rank + 1} {tag}\n"
-            for rank, item in enumerate(ranking, start=1)
-        ]
-    return _marked("".join(lines))
+        for rank, item in enumerate(ranking, start=1):
+            yield f"{query} Q0 {ids[item]} {rank} {len(ranking) - rank + 1} {tag}\n"
 
 
 def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:

@@ -308,7 +308,7 @@ def test_a_run_comes_back_as_answers_with_the_same_ranking(make, tmp_path, monke
     exported = export_dataset(data, tmp_path / "out", form="trec", run=folder)
     answers, odd = answers_of_run(read_run(tmp_path / "out" / exported.runs["bm25"]), data.judged(), keep=3)
     assert not odd["ranked documents that the dataset does not hold"]
-    table = RunFolder(folder).load("graded", "bm25").answers.candidates
+    table = RunFolder(folder).load("graded", "bm25").answers.joined().candidates
     for place, answer in enumerate(answers):
         expected = [data.catalog.ids[item] for item in table.item[table.rows(place)]]
         assert [row["id"] for row in answer["ranking"]] == expected

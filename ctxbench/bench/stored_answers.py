@@ -1,0 +1,128 @@
+"""Answers in files, read a block of queries at a time, so that memory does not grow with the queries."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ctxbench.bench.slices import DAMAGE, Slice, joined_slices
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import StorageError
+from ctxbench.fileio import read_bytes
+
+SUFFIX = ".slice"  # behind the number of one in the folder of an unfinished part; an npz file behind its SHA-256
+_ONE = ".npz"  # the whole answers of a part as one block, as earlier versions wrote them
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredAnswers:
+    """Answers for all queries of a dataset, in order; all but the candidates, which are read as they are asked for.
+
+    Attributes:
+        path: of the file, or of the folder of an unfinished part.
+        queries, chunks, ranked, scored, errors, seconds, notes: as `Slice`, over all blocks. A block whose queries
+            all failed says nothing about rankings.
+    """
+
+    path: Path
+    queries: tuple[str, ...]
+    chunks: tuple[tuple[str, ...], ...]
+    ranked: bool
+    scored: bool
+    errors: Mapping[str, str]
+    seconds: FloatArray
+    notes: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> StoredAnswers:
+        """Open answers.
+
+        Raises:
+            StorageError: there are none, or they are damaged.
+        """
+        all_of_them = joined_slices(list(_blocks(path, rows=False)))
+        return cls(
+            path=path,
+            queries=all_of_them.queries,
+            chunks=all_of_them.chunks,
+            ranked=all_of_them.ranked,
+            scored=all_of_them.scored,
+            errors=all_of_them.errors,
+            seconds=all_of_them.seconds,
+            notes=all_of_them.notes,
+        )
+
+    def blocks(self) -> Iterator[Slice]:
+        """The answers, a block of queries at a time, in order.
+
+        Raises:
+            StorageError: the file was changed since it was opened.
+        """
+        for one in _blocks(self.path):
+            yield replace(one, ranked=self.ranked, scored=self.scored)
+
+    def joined(self) -> Slice:
+        """All answers at once, which takes the memory that all of them need."""
+        return replace(joined_slices(list(self.blocks())), notes=self.notes)
+
+    def only(self, queries: Sequence[str]) -> Slice | None:
+        """The answers to some queries, in the order of `queries`; None if one is not there."""
+        wanted, found = set(queries), []
+        for one in self.blocks() if wanted <= set(self.queries) else ():
+            places = [place for place, query in enumerate(one.queries) if query in wanted]
+            if places:
+                found.append(one.only(places))
+            if sum(len(few.queries) for few in found) == len(wanted):
+                joined = joined_slices(found)
+                place_of = {query: place for place, query in enumerate(joined.queries)}
+                return joined.only([place_of[query] for query in queries])
+        return None
+
+
+def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
+    """Write answers, a block at a time, as a zip file of npz files; equal blocks give equal bytes."""
+    with zipfile.ZipFile(stream, "w") as archive:
+        for number, one in enumerate(blocks):
+            archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), one.to_bytes(timed=False))
+
+
+def slice_bytes(answers: Slice) -> bytes:
+    """A finished slice of an unfinished part, behind its checksum."""
+    data = answers.to_bytes(timed=True)
+    return f"{hashlib.sha256(data).hexdigest()}\n".encode() + data
+
+
+def read_slice(path: Path, *, rows: bool = True) -> Slice:
+    """A slice of an unfinished part.
+
+    Raises:
+        StorageError: it is not as it was written.
+    """
+    digest, _, data = read_bytes(path).partition(b"\n")
+    if digest != hashlib.sha256(data).hexdigest().encode():
+        raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+    return Slice.from_bytes(data, path, rows=rows)
+
+
+def _blocks(path: Path, *, rows: bool = True) -> Iterator[Slice]:
+    """The blocks of a file or of an unfinished part, in order; without candidates if not `rows`.
+
+    Raises:
+        StorageError: one is damaged.
+    """
+    if path.is_dir():
+        for one in sorted(path.glob(f"*{SUFFIX}")):
+            yield read_slice(one, rows=rows)
+    elif path.suffix == _ONE:
+        yield Slice.from_bytes(read_bytes(path), path, rows=rows)
+    else:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for name in archive.namelist():
+                    yield Slice.from_bytes(archive.read(name), path, rows=rows)
+        except DAMAGE as error:
+            raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
