@@ -37,11 +37,12 @@ PARAMETERS = {
         {"depth": 3},
         {"chunks": {"windows": {"size": 5, "overlap": 2}}, "split_tools": True},
         {"over_queries": "mean", "over_chunks": "top", "top": 2},
+        {"bodies": True},
     ],
     "bm25": [
         {"k1": 0.0, "b": 1.0, "depth": 2},
         {"variant": "bm25+", "words": "plain", "stop": False, "stem": False, "server": False},
-        {"variant": "robertson"},
+        {"variant": "robertson", "bodies": True},
     ],
     "bm25f": [{"weights": {"name": 0.0}, "b": {"text": 0.0}, "k1": 0.0, "depth": 2}],
     "fuzzy": [{"threshold": 0.0, "near": 0.0, "fields": ["name", "description"], "depth": 2}],

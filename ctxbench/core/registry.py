@@ -292,3 +292,11 @@ def foreign_code(strategy: type) -> str | None:
 def parameters(step: Any) -> dict[str, Any]:
     """All parameters that a step was made with, defaults included."""
     return {f.name: getattr(step, f.name) for f in dataclasses.fields(step) if f.init}
+
+
+def told_parameters(step: Any) -> dict[str, Any]:
+    """The parameters that stand in a step's description: all but those that came `later` and are at their default."""
+    came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
+    return {
+        name: value for name, value in parameters(step).items() if name not in came_later or value != came_later[name]
+    }

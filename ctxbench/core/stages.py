@@ -122,12 +122,16 @@ class Step:
     call: Callable[..., Any]
 
     def describe(self) -> dict[str, Any]:
-        """Name, version and every parameter: what manifests, cache keys and labels are made from.
+        """Name, version and its parameters: what manifests, cache keys and labels are made from.
 
         A step that reads a file says in `content` what stood in it: the path alone would hide an edit. One that is not
         of ctxbench, or that uses a chunking rule which is not, says so in `code`.
         """
-        row = {"step": f"{self.kind}:{self.name}", "version": self.says("version"), **registry.parameters(self.call)}
+        row = {
+            "step": f"{self.kind}:{self.name}",
+            "version": self.says("version"),
+            **registry.told_parameters(self.call),
+        }
         also = {"code": registry.foreign_code(type(self.call)) or self.says("code"), "content": self.says("content")}
         return {**row, **{name: value for name, value in also.items() if value}}
 

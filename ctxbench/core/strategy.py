@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
+
+T = TypeVar("T")
+
+
+def later(default: T) -> T:
+    """A parameter that came after pipelines were stored: at its default no description holds it, so they stay valid."""
+    made: T = dataclasses.field(default=default, metadata={"later": True})
+    return made
 
 
 class Strategy:

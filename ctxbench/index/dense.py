@@ -27,8 +27,6 @@ from ctxbench.embedding.base import ModelError
 from ctxbench.index.versions import index_over
 
 T = TypeVar("T")
-OVER = ("type", "server", "name", "search_text")
-"""What the chunks of an item depend on, and what names it where one cannot be embedded."""
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
 
@@ -50,7 +48,7 @@ def dense_index(
         catalog,
         resources,
         ("dense", chunking, original),
-        over=OVER,
+        over=chunking.over,
         make=lambda: DenseIndex(catalog, chunker=chunking),
         extend=lambda old: old.extended(catalog),
     )

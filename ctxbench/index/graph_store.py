@@ -19,7 +19,7 @@ from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.stages import Resources
 from ctxbench.fileio import read_bytes, write_atomic
-from ctxbench.index.dense import OVER, dense_index
+from ctxbench.index.dense import dense_index
 from ctxbench.index.graph import Graph, GraphSpec, build_graph, update_graph
 from ctxbench.index.versions import index_over
 
@@ -71,7 +71,7 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
         last[:] = [make_graph(catalog, resources, spec, old=old, grown=True)]
         return last[0]
 
-    return index_over(catalog, resources, ("graph", spec), over=OVER, make=make, extend=extend)
+    return index_over(catalog, resources, ("graph", spec), over=DOCUMENTS.over, make=make, extend=extend)
 
 
 def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:

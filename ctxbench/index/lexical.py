@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.chunking.items import searched
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
@@ -48,8 +49,11 @@ class Bm25Index:
         variant: str = VARIANTS[0],
         rule: WordRule = PLAIN,
         server: bool = False,
+        bodies: bool = False,
     ) -> None:
-        self._settings: dict[str, Any] = {"k1": k1, "b": b, "variant": variant, "rule": rule, "server": server}
+        self._settings: dict[str, Any] = {
+            "k1": k1, "b": b, "variant": variant, "rule": rule, "server": server, "bodies": bodies
+        }  # fmt: skip
         self._rule = rule
         occurrences, length = self._read(catalog, first=0)
         self._score(occurrences, length)
@@ -66,7 +70,8 @@ class Bm25Index:
 
     def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
         """The words of some items, the first of them at position `first`, and how many each has."""
-        texts = [self._rule.words(_text(item, server=self._settings["server"])) for item in items]
+        searches = {name: self._settings[name] for name in ("server", "bodies")}
+        texts = [self._rule.words(_text(item, **searches)) for item in items]
         position = np.arange(first, first + len(texts), dtype=np.int64)
         occurrences = Occurrences.of(texts, item=position, field=np.zeros(len(texts), dtype=np.int64))
         return occurrences, np.array([len(text) for text in texts], dtype=np.float64)
@@ -116,15 +121,16 @@ def bm25_index(catalog: Catalog, resources: Resources, **settings: Any) -> Bm25I
         catalog,
         resources,
         ("bm25", *sorted(settings.items())),
-        over=("server", "search_text"),
+        over=("server", "search_text", *(("body",) if settings.get("bodies") else ())),
         make=lambda: Bm25Index(catalog, **settings),
         extend=lambda old: old.extended(catalog),
     )
     return index
 
 
-def _text(item: Item, *, server: bool) -> str:
-    return f"{item.server} {item.search_text}" if server and item.server else item.search_text
+def _text(item: Item, *, server: bool, bodies: bool) -> str:
+    text = searched(item, bodies=bodies)
+    return f"{item.server} {text}" if server and item.server else text
 
 
 def _idf(counts: Postings, variant: str) -> FloatArray:

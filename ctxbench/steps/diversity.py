@@ -18,7 +18,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
-from ctxbench.core.strategy import Strategy
+from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import dense_index
 
 
@@ -30,7 +30,7 @@ class Mmr(Strategy):
         n: items a request, >= 0.
         relevance: how much an item's score counts against its likeness to what is picked already, 0 to 1; 1 offers
             the first `n` of the ranking. The paper's lambda.
-        chunks, split_tools: how the retriever splits items, as its parameters of these names.
+        chunks, split_tools, bodies: how the retriever splits items, as its parameters of these names.
 
     The next item is that with the highest relevance x score - (1 - relevance) x its largest cosine with an item picked
     before; of equals the first in the ranking. Items are compared by the chunks that gave them their scores, an item
@@ -45,6 +45,7 @@ class Mmr(Strategy):
     relevance: float = 0.7
     chunks: str | Mapping[str, Any] = "paragraphs"
     split_tools: bool = False
+    bodies: bool = later(False)
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
     rule_words: ClassVar[Mapping[str, str]] = {
         "mmr": "not among the n={n} picked for relevance and diversity (relevance={relevance:g})"
@@ -60,7 +61,7 @@ class Mmr(Strategy):
     @cached_property
     def chunking(self) -> ItemChunking:
         """How items are split."""
-        return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools)
+        return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools, self.bodies)
 
     @property
     def code(self) -> str | None:
@@ -101,7 +102,7 @@ class Mmr(Strategy):
         if (wrong := np.flatnonzero(first + np.maximum(chunk, 0) >= end)).size:
             raise SelectorError(
                 f"mmr: item {catalog.ids[int(item[wrong[0]])]} has no chunk {int(chunk[wrong[0]])} by {self.chunks!r}; "
-                "give chunks and split_tools as they are given to the retriever"
+                "give chunks, split_tools and bodies as they are given to the retriever"
             )
         return _standing_for(matrix.vectors, first, end, chunk)
 

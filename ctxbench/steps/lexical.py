@@ -12,7 +12,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
-from ctxbench.core.strategy import Strategy
+from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.bm25f import Bm25fIndex, query_words
 from ctxbench.index.fields import FIELDS
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
@@ -39,6 +39,7 @@ class Bm25(Strategy):
         stop: whether common English words and single letters and digits are left out, unless nothing else is there.
         stem: whether English endings are taken off.
         server: whether a tool's server is searched.
+        bodies: whether the body of a skill is searched, too, which the model loads on demand.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
     one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight. The
@@ -54,6 +55,7 @@ class Bm25(Strategy):
     stop: bool = True
     stem: bool = True
     server: bool = True
+    bodies: bool = later(False)
     ranks: ClassVar[bool] = True
     version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
@@ -68,7 +70,7 @@ class Bm25(Strategy):
         """Score every request's chunks, taken together."""
         batch = query.batch
         rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
-        settings = {"k1": self.k1, "b": self.b, "variant": self.variant, "rule": rule, "server": self.server}
+        settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
         asked = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
         scores = [index.scores(words) for words in asked]

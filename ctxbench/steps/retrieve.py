@@ -19,7 +19,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.stages import Resources
-from ctxbench.core.strategy import Strategy
+from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
@@ -39,6 +39,7 @@ class Dense(Strategy):
         chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (the documents'), `marked`,
             `sentences`, `clauses`, `windows`, `whole`.
         split_tools: whether that rule splits tools, too; else a tool is one chunk.
+        bodies: whether the body of a skill is searched, too, which the model loads on demand.
         over_queries: how the scores of the request's chunks become one: `max`, `mean` (weighted by the chunks'
             weights), or `top`, the mean of the best `top` (of all there are, if fewer).
         over_chunks: likewise over the item's chunks, which comes first, for each of the request's chunks.
@@ -60,6 +61,7 @@ class Dense(Strategy):
     over_queries: Literal["max", "mean", "top"] = "max"
     over_chunks: Literal["max", "mean", "top"] = "max"
     top: int | None = None
+    bodies: bool = later(False)
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
     ranks: ClassVar[bool] = True
 
@@ -79,13 +81,13 @@ class Dense(Strategy):
         if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair):
             raise ParameterError(
                 "original answers as the documents' engine does, which splits items into paragraphs and pools by max; "
-                "leave chunks, split_tools, over_queries and over_chunks out"
+                "leave chunks, split_tools, bodies, over_queries and over_chunks out"
             )
 
     @cached_property
     def chunking(self) -> ItemChunking:
         """How items are split."""
-        return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools)
+        return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools, self.bodies)
 
     @cached_property
     def pooling(self) -> Pooling:

@@ -724,7 +724,9 @@ def test_sizes_are_those_of_the_part_that_is_there_also_of_a_noisy_selector(tmp_
     run_file(experiment(tmp_path, f"{own_entry}\n"), tmp_path / "run")
     run_file(experiment(tmp_path, f"{own_entry}\n  - {{selector: random, like: mine}}\n"), tmp_path / "run")
     assert len((tmp_path / "mine.log").read_text().split()) == 10
-    sizes = [offered_sizes(RunFolder(tmp_path / "run").load("tiny", name).answers.joined()) for name in ("mine", "random")]
+    sizes = [
+        offered_sizes(RunFolder(tmp_path / "run").load("tiny", name).answers.joined()) for name in ("mine", "random")
+    ]
     assert sizes[0].tolist() == sizes[1].tolist()
 
 

@@ -55,7 +55,10 @@ def write_dataset(folder: Path, *, items: int, queries: int, seed: int = 0) -> P
             asked = [word for item in needed for word in draw.sample(about[item], 4)]
             file.write(json.dumps({"_id": f"q{n}", "text": " ".join(asked), "split": "test"}) + "\n")
             labels.writelines(f"q{n}\t{ids[item]}\t2\n" for item in sorted(needed, key=ids.__getitem__))
-    (folder / "dataset.yaml").write_text("format: 1\nname: made\nversion: '1'\nlicence: Apache-2.0\nsource: drawn at random\nlabelling: by the draw\n", encoding="utf-8")
+    (folder / "dataset.yaml").write_text(
+        "format: 1\nname: made\nversion: '1'\nlicence: Apache-2.0\nsource: drawn at random\nlabelling: by the draw\n",
+        encoding="utf-8",
+    )
     return folder
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
 from ctxbench.bench.summary import summarise_run
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import StorageError
@@ -245,9 +246,7 @@ def test_an_item_that_is_not_available_says_so(made_run) -> None:
     narrowed = replace(query, request=replace(query.request, available=()))
     object.__setattr__(dataset, "queries", (narrowed,))  # a dataset refuses labels that nothing could meet
     try:
-        empty = replace(
-            parts[0], answers=replace(parts[0].answers.joined(), candidates=Candidates.empty(1))
-        )
+        empty = replace(parts[0], answers=replace(parts[0].answers.joined(), candidates=Candidates.empty(1)))
         data = dataset_payload(dataset, [empty], made_run.tokens["small"])
     finally:
         object.__setattr__(dataset, "queries", (query,))
@@ -312,9 +311,7 @@ def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:
         made_run.datasets["small"], catalog=Catalog(items), labels=(replace(label, item=items[7].key),)
     )  # fmt: skip
     part = made_run.folder.load("small", "semantic/normal")
-    table = Candidates.build(
-        1, np.zeros(200, dtype=np.int64), np.arange(200), score=np.zeros(200, dtype=np.float64)
-    )
+    table = Candidates.build(1, np.zeros(200, dtype=np.int64), np.arange(200), score=np.zeros(200, dtype=np.float64))
     answers = replace(part.answers.joined(), candidates=table, ranked=False)
     data = dataset_payload(dataset, [replace(part, answers=answers)], np.ones(200, dtype=np.int64))
     (selector,) = data["selectors"]
@@ -430,3 +427,21 @@ def test_a_score_on_an_edge_lies_in_the_bin_that_starts_there(made_run) -> None:
     assert (edges[0], edges[-1], len(edges)) == (0.0, 1.0, 51)
     assert group.required[edges.index(0.9)] == 1
     assert group.other[edges.index(0.7)] == 1
+
+
+def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None:
+    dataset, tokens = made_run.datasets["desk"], made_run.tokens["desk"]
+    at_once = [made_run.folder.load("desk", name) for name in made_run.folder.read("manifest.json")["selectors"]]
+    in_blocks = []
+    for number, part in enumerate(at_once):
+        path = tmp_path / f"{number}.zip"
+        with path.open("wb") as stream:
+            write_blocks((part.answers.joined().only([place]) for place in range(6)), stream)
+        in_blocks.append(replace(part, answers=StoredAnswers.read(path)))
+        assert len(list(in_blocks[-1].answers.blocks())) == 6
+    assert dataset_payload(dataset, in_blocks, tokens) == dataset_payload(dataset, at_once, tokens)
+    described = made_run.folder.read("manifest.json")["selectors"]
+    groups = [score_groups(dataset, parts, described) for parts in (at_once, in_blocks)]
+    told = [[(g.selectors, g.edges.tolist(), g.required, g.other, g.idle, g.sentences) for g in one] for one in groups]
+    assert told[0] == told[1]
+    assert told[0]

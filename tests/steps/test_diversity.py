@@ -140,7 +140,7 @@ class TestWhatStandsForAnItem:
         assert whole.asked == ["a\n\nd", "c", "d"]
 
     def test_a_chunk_that_the_rule_does_not_know_is_an_error(self):
-        with pytest.raises(SelectorError, match="item reference:a has no chunk 2 by 'paragraphs'; give chunks and"):
+        with pytest.raises(SelectorError, match="item reference:a has no chunk 2 by 'paragraphs'; give chunks, "):
             self.kept(2, Mmr(n=2))
 
     def test_chunks_that_cancel_each_other_are_like_nothing(self, monkeypatch):
