@@ -123,7 +123,9 @@ class Candidates:
 
     def _repeated(self) -> BoolArray:
         """True for a row whose item stands in its request already."""
-        keys = np.sort(self.request * (1 + int(self.item.max(initial=0))) + self.item)
+        keys = self.request * (1 + int(self.item.max(initial=0))) + self.item
+        if np.any(keys[1:] <= keys[:-1]):  # else they are in the order of the catalog, as a whole catalog is
+            keys = np.sort(keys)
         if not np.any(keys[1:] == keys[:-1]):  # as good as always; which row it is takes a slower sort
             return np.zeros(len(self.item), dtype=np.bool_)
         by_item = np.lexsort((self.item, self.request))
@@ -458,6 +460,11 @@ def _in_order(
 ) -> dict[str, object]:
     """Row arrays and columns, put in the one order, as arguments of `Candidates`."""
     permutation = order(request, arrays["tier"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
+    if np.all(permutation[1:] > permutation[:-1]):  # they are in order; copied, as they may be the caller's own
+        return {
+            **{name: array.copy() for name, array in arrays.items()},
+            "columns": {name: column.copy() for name, column in columns.items()},
+        }
     return {
         **{name: array[permutation] for name, array in arrays.items()},
         "columns": {name: column[permutation] for name, column in columns.items()},
