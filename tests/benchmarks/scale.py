@@ -11,13 +11,16 @@ import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+WATCH = (  # a process between, so that the peak is of this command and of no other
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+)
 WORDS = 4_000  # of the vocabulary; a text draws few of them often and most of them seldom
 NAMED = {
     "bm25": "{selector: bm25}",
@@ -68,13 +71,15 @@ def measure(folder: Path, selectors: list[str], *, dataset: Path, embedder: str 
     lines += [f"compare_to: {selectors[0]}", f"embedder: {embedder}", "tokens: chars/4"]
     (folder / "scale.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "ctxbench", "run", "scale.yaml", "--out", "run"]
+    environment = {**os.environ, "CTXBENCH_CACHE": str(folder / "cache")}
     begin = time.perf_counter()
-    subprocess.run(
-        command, cwd=folder, check=True, timeout=6 * 3600, env={**os.environ, "CTXBENCH_CACHE": str(folder / "cache")}
+    watched = [sys.executable, "-c", WATCH, *command]
+    done = subprocess.run(
+        watched, cwd=folder, check=True, timeout=6 * 3600, env=environment, stdout=subprocess.PIPE, text=True
     )
     return {
         "seconds": round(time.perf_counter() - begin, 1),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
+        "peak_mb": round(int(done.stdout.split()[-1]) / 1024),
         "run_mb": round(sum(one.stat().st_size for one in (folder / "run").rglob("*") if one.is_file()) / 1e6, 1),
     }
 
