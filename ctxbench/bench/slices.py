@@ -187,9 +187,8 @@ def _equal(array: np.ndarray[Any, Any]) -> BoolArray:
 
 def _unrolled(arrays: dict[str, np.ndarray[Any, Any]], run: np.ndarray[Any, Any]) -> None:
     """Make rows of runs, in place; `run` is how many rows each of them has."""
-    for name in arrays:
-        if name != "start":
-            arrays[name] = np.repeat(arrays[name].astype(np.int64) if name == "item" else arrays[name], run)
+    arrays |= {name: np.repeat(array, run) for name, array in arrays.items() if name != "start"}
+    arrays["item"] = arrays["item"].astype(np.int64)
     arrays["item"] += np.arange(len(arrays["item"])) - np.repeat(np.cumsum(run) - run, run)
 
 

@@ -430,9 +430,16 @@ class _Reader:
         seen: set[SpecFault] = set()
         spec: Any = made.spec
         whens = _whens(spec.get("refine"), ()) if isinstance(spec, Mapping) else ()
-        on = {str(name): True for _, name in whens if made.parameters[name].default is False}
+        switches = dict.fromkeys(str(name) for _, name in whens)
         cases = [("", {}), *((f"preset {name}: ", values) for name, values in presets.items())]
-        cases += [(f"with {name}: ", {name: True}) for name in on]
+        for name in switches:
+            default, ends = made.parameters[name].default, made.parameters[name].ends
+            on = made.parameters[name].choices or ends
+            cases += [
+                (f"with {_set_to(name, value)}: ", {name: value})
+                for value in on
+                if value != default and value is not False
+            ]
         for where, values in cases:
             try:
                 made.pipeline(made.with_defaults(values))
@@ -441,6 +448,11 @@ class _Reader:
                     if one not in seen:
                         self.fault(f"{where}{one.message}", "pipeline", *one.path)
                 seen |= set(error.faults)
+
+
+def _set_to(name: str, value: Value) -> str:
+    """A switch by its name; a number or a choice with its value."""
+    return name if value is True else f"{name} {value}"
 
 
 def _whens(steps: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:

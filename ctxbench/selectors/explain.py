@@ -17,7 +17,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.stages import Resources, Step
-from ctxbench.selectors.pairs import Chunkings
+from ctxbench.selectors.pairs import Chunkings, refining_steps
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
 from ctxbench.steps.retrieve import Nothing
@@ -150,8 +150,7 @@ def explain(
 
 def _fitted(pipeline: Pipeline) -> list[Probability]:
     """The steps of a pipeline that score by a fitted probability."""
-    calls = [step.call for step in pipeline.refine if isinstance(step, Step)]
-    return [call for call in calls if isinstance(call, Probability)]
+    return [step.call for step in refining_steps(pipeline.refine) if isinstance(step.call, Probability)]
 
 
 def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:

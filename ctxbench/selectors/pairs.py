@@ -35,7 +35,7 @@ class Chunkings:
         """Ask the steps of a pipeline."""
         retrieve = pipeline.retrieve
         sources = retrieve.sources if isinstance(retrieve, Merge) else {"": retrieve}
-        expansions = (step.chunking for step in _single(pipeline.refine) if step.expands)
+        expansions = (step.chunking for step in refining_steps(pipeline.refine) if step.expands)
         return cls._told({name: step.chunking for name, step in sources.items()}, expansions)
 
     @classmethod
@@ -97,11 +97,11 @@ class Chunkings:
         )
 
 
-def _single(steps: Iterable[Step | ByDomain]) -> Iterator[Step]:
+def refining_steps(steps: Iterable[Step | ByDomain]) -> Iterator[Step]:
     """The refining steps, those inside `by_domain` as well."""
     for step in steps:
         if isinstance(step, ByDomain):
             for own in step.domains.values():
-                yield from _single(own)
+                yield from refining_steps(own)
         else:
             yield step

@@ -233,6 +233,19 @@ pipeline:
         found = faults(self.OWN.replace(old, new))
         assert (line, message) in [(at, what[: len(message)]) for at, what in found]
 
+    def test_what_is_wrong_with_a_step_is_said_where_a_number_or_a_choice_switches_it_on(self, faults):
+        found = faults(
+            self.OWN.replace("when: cap", "when: most")
+            .replace("tokens: $most", "tokens: -1")
+            .replace(", needs: cap", "")
+        )
+        assert [what for _, what in found if what.startswith("with most 1: ")]
+        how = "how: {default: none, choices: {none: {most: 9}, all: {most: 5}}}"
+        chosen = self.OWN.replace("cap: {default: false}", how).replace("when: cap", "when: how")
+        chosen = chosen.replace("most: {default: 9, range: [1, 99], needs: cap}", "most: {range: [1, 99]}")
+        found = faults(chosen.replace("tokens: $most", "tokens: $most, skap: 1"))
+        assert [what for _, what in found if what.startswith("with how all: ")]
+
     def test_a_step_that_is_there_for_a_number_is_there_where_that_is_not_its_default(self, read):
         found = read(
             self.OWN.replace("when: cap", "when: most")
