@@ -1,7 +1,10 @@
 """ctxbench tests what a context selector offers an AI agent's model, and at what price in tokens.
 
-What a strategy or a plugin of your own is written with stands here, whatever module it lives in; `dir(ctxbench)` lists
-it. Nothing is loaded before it is asked for.
+For notebooks and programs: `load`, `dataset` and `catalog` give what is asked about, `evaluate` holds selectors against
+labels, of which `pipeline` and `answers` make some, and `select` answers one request.
+
+What a strategy or a plugin of your own is written with stands here, too, whatever module it lives in; `dir(ctxbench)`
+lists it. Nothing is loaded before it is asked for.
 """
 
 # Nothing is imported here: a command sets up what Ctrl-C does before it loads anything.
@@ -40,6 +43,16 @@ if TYPE_CHECKING:
     from ctxbench.core.stages import Resources as Resources
     from ctxbench.core.strategy import Strategy as Strategy
     from ctxbench.index.ranked import ranked_by as ranked_by
+    from ctxbench.library.data import Data as Data
+    from ctxbench.library.data import catalog as catalog
+    from ctxbench.library.data import dataset as dataset
+    from ctxbench.library.data import load as load
+    from ctxbench.library.evaluation import Results as Results
+    from ctxbench.library.evaluation import answers as answers
+    from ctxbench.library.evaluation import evaluate as evaluate
+    from ctxbench.library.evaluation import pipeline as pipeline
+    from ctxbench.library.selection import Selected as Selected
+    from ctxbench.library.selection import select as select
 
 __version__ = "0.1.0"
 
@@ -58,6 +71,9 @@ _MODULES = {
     "core.stages": ("Resource", "Resources"),
     "core.strategy": ("Strategy",),
     "index.ranked": ("ranked_by",),
+    "library.data": ("Data", "catalog", "dataset", "load"),
+    "library.evaluation": ("Results", "answers", "evaluate", "pipeline"),
+    "library.selection": ("Selected", "select"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - all of them are texts

@@ -75,7 +75,7 @@ class Experiment:
     Attributes:
         name: of the run folder and the report.
         about: what it is to settle; may be empty.
-        path: the file.
+        path: the file; None where it was made in Python.
         base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
         datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
         split: whose queries are asked, in every dataset; empty = all.
@@ -90,7 +90,7 @@ class Experiment:
 
     name: str
     about: str
-    path: Path
+    path: Path | None
     base: Path
     datasets: tuple[str, ...]
     selectors: tuple[SelectorSpec, ...]
@@ -199,14 +199,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
     for named in beside:
-        if named == ORACLE:
-            specs.append(_oracle_spec(named))
-            continue
-        found, preset = find_definition(named)
-        values = found.values(preset)
-        maker = _pipeline_maker(named, found.pipeline(values))
-        about = found.about if preset is None else found.abouts[preset]
-        specs.append(SelectorSpec(named, maker, about, found.in_force(values)))
+        specs.append(shipped_spec(named, name=named))
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -410,13 +403,32 @@ class _Reader(YamlForm):
         pipeline = Pipeline.of(rooted(entry["pipeline"], self.path.parent))
         if len(self.faults) > before:
             return []
-        return [SelectorSpec(str(name), _pipeline_maker(str(name), pipeline), "")]
+        return [pipeline_spec(str(name), pipeline)]
 
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
         from ctxbench.selectors.external import external_from_config  # slow to import
 
         made = external_from_config(entry, base=self.path.parent)
         return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
+
+
+def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
+    """A shipped selector, given as `name` or `name/preset`, or one of a definition in a file.
+
+    Raises:
+        UserError: it is unknown or faulty.
+    """
+    if selector == ORACLE:
+        return _oracle_spec(name)
+    found, preset = find_definition(selector)
+    values = found.values(preset)
+    about = found.about if preset is None else found.abouts[preset]
+    return SelectorSpec(name, _pipeline_maker(name, found.pipeline(values)), about, found.in_force(values))
+
+
+def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
+    """A pipeline of the user's."""
+    return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
 
 
 def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:

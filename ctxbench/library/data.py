@@ -1,0 +1,233 @@
+"""Datasets for notebooks: opened by name, or made of frames, and shown as frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.rows import read_query
+from ctxbench.data.datasets.store import open_dataset
+from ctxbench.sources.catalogs import read_item
+from ctxbench.sources.rows import Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
+
+_LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A labelled dataset, and its parts as frames.
+
+    Attributes:
+        dataset: as commands and selectors take it.
+    """
+
+    dataset: Dataset
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.dataset.name
+
+    @cached_property
+    def items(self) -> pd.DataFrame:
+        """The catalog, one row an item in its order: `id`, `type`, `server`, `name`, and what else any item has."""
+        rows = ({"id": item.id, "type": item.type, **_plain(item.as_row())} for item in self.dataset.catalog)
+        return _frame(rows, ["id", "type", "server", "name", "description", "text"])
+
+    @cached_property
+    def queries(self) -> pd.DataFrame:
+        """The requests, one row each: `query`, `text`, `split`, and what else any of them has."""
+        rows = ({"query": query.id, **_plain(query.as_row())} for query in self.dataset.queries)
+        return _frame(rows, ["query", "text", "split"])
+
+    @cached_property
+    def labels(self) -> pd.DataFrame:
+        """The labels: `query`, `item`, `grade` (2 required, 1 helpful, 0 not), `via`, `alternatives`, `quote`."""
+        rows = (
+            {
+                "query": label.query,
+                "item": label.item.id,
+                "grade": label.grade,
+                "via": label.via,
+                "alternatives": label.alternatives,
+                "quote": label.quote,
+            }
+            for label in self.dataset.labels
+        )
+        return _frame(rows, ["query", "item", "grade", "via", "alternatives", "quote"])
+
+    def __repr__(self) -> str:
+        return repr(self.dataset)
+
+
+def load(name: str | Path) -> Data:
+    """Open a dataset by its name or its folder.
+
+    Args:
+        name: as `ctxbench data list` lists it, or a folder that holds a `dataset.yaml`. What an installed package
+            provides is imported the first time.
+
+    Returns:
+        The dataset, with `items`, `queries` and `labels` as frames.
+
+    Raises:
+        UserError: there is none of this name, or it is faulty.
+
+    Example:
+        >>> ds = ctxbench.load("datasets/smoke")
+        >>> ds.items.columns[:4].tolist(), len(ds.queries)
+        (['id', 'type', 'server', 'name'], 30)
+    """
+    return Data(open_dataset(name))
+
+
+def catalog(rows: Rows) -> Catalog:
+    """A catalog of rows: dicts, or a frame, with `name` and what else an item has (`server`, `description` ...).
+
+    Args:
+        rows: one an item, in the order that breaks ties; without `type` (and `id`) an item is a tool. A missing value
+            (None, NaN) is as if the column were not there.
+
+    Raises:
+        InputError: rows are no items, or two are the same: all faults, by row from 0.
+
+    Example:
+        >>> len(ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}]))
+        1
+    """
+    faults: list[Fault] = []
+    items: dict[ItemKey, Item] = {}
+    for row in _rows(rows, "items", ("name",), faults):
+        fields = dict(row.data)
+        item_id = fields.pop("id", None) or fields.pop("_id", None)
+        key = ItemKey(str(fields.get("type", "tool")), fields.get("server"), str(fields["name"]))
+        row.data = {**fields, "_id": item_id or key.id}
+        item = read_item(row)
+        if item is not None and items.setdefault(item.key, item) is not item:
+            row.fault(f"item {item.id!r} occurs twice; identities must differ")
+    if faults:
+        raise InputError(faults, subject="the catalog")
+    return Catalog(items.values())
+
+
+def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "mine") -> Data:
+    """A dataset of frames or rows, without a file.
+
+    Args:
+        items: as for `catalog`.
+        queries: `query` (the id), `text`, and if wanted `split` (else `test`) and what else `queries.jsonl` may hold.
+        labels: `query`, `item` (an id, or the name of an item that no other has), and if wanted `grade` (else 2,
+            required), `via`, `alternatives` and `quote`. A query without any needs `needs: "nothing"` in `queries`,
+            or nothing is measured on it.
+        name: what tables call it.
+
+    Raises:
+        InputError: rows are faulty, or labels name what is not there: all of them.
+
+    Example:
+        >>> ds = ctxbench.dataset(
+        ...     [{"name": "area"}, {"name": "root"}],
+        ...     [{"query": "q1", "text": "the area of a triangle"}],
+        ...     [{"query": "q1", "item": "area"}],
+        ... )
+        >>> ds.labels["item"].tolist()
+        ['tool:area']
+    """
+    found = items if isinstance(items, Catalog) else catalog(items)
+    faults: list[Fault] = []
+    asked = []
+    for row in _rows(queries, "queries", ("query", "text"), faults):
+        fields = dict(row.data)
+        row.data = {"split": "test", **fields, "_id": str(fields.pop("query"))}
+        row.data.pop("query", None)
+        one = read_query(row, {})
+        asked += [] if one is None else [one]
+    named: dict[str, list[ItemKey]] = {}
+    for item in found:
+        named.setdefault(item.name, []).append(item.key)
+        named[item.id] = [item.key]
+    told = []
+    for row in _rows(labels, "labels", ("query", "item"), faults):
+        row.refuse_unknown(_LABEL)
+        known = named.get(str(row.data["item"]), [])
+        if len(known) != 1:
+            what = f"{len(known)} items have the name" if known else "no item has the id or name"
+            close = "; give the id" if known else suggest(str(row.data["item"]), named)
+            row.fault(f"{what} {row.data['item']!r} (query {row.data['query']!r}){close}")
+            continue
+        more = {name: row.take(name, str, "") for name in _LABEL[3:] if name in row.data}
+        try:
+            told.append(Label(str(row.data["query"]), known[0], row.take("grade", int, 2), **more))
+        except ParameterError as error:
+            row.fault(str(error))
+    if faults:
+        raise InputError(faults, subject=f"dataset {name}")
+    return Data(Dataset(name=name, version="1", catalog=found, queries=tuple(asked), labels=tuple(told)))
+
+
+def _rows(rows: Rows, what: str, needs: tuple[str, ...], faults: list[Fault]) -> Iterator[Row]:
+    """Rows of a frame or of dicts that have all that they need; what is wrong with others goes to `faults`.
+
+    Raises:
+        InputError: it is no frame and no rows, or a column is missing.
+    """
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
+        lacking = [
+            name for name in needs if name not in rows.columns and not (name == "query" and "_id" in rows.columns)
+        ]
+        if lacking:
+            known = ", ".join(map(str, rows.columns)) or "none"
+            raise InputError([Fault(f"{what}: column {lacking[0]!r} is missing; the columns are {known}")])
+        rows = rows.to_dict("records")
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        raise ParameterError(f"{what} must be a frame or a list of dicts, got {type(rows).__name__}")
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise ParameterError(f"{what}: row {number} must be a dict, got {row!r:.60}")
+        given = {str(name): _python(value) for name, value in row.items()}
+        reading = Row(
+            {name: value for name, value in given.items() if value is not None},
+            faults,
+            Path(f"{what}, row {number}"),
+            0,
+        )
+        lacking = [name for name in needs if name not in reading.data]
+        for name in lacking:
+            reading.fault(f"{name!r} is missing")
+        if not lacking:
+            yield reading
+
+
+def _python(value: Any) -> Any:
+    """A cell as a value of Python's own; None where it is missing."""
+    value = value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
+    value = value.tolist() if hasattr(value, "tolist") and not isinstance(value, str) else value
+    if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a file without its `_id`."""
+    return {name: value for name, value in row.items() if name != "_id"}
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
+    import pandas as pd
+
+    made = pd.DataFrame(list(rows))
+    return made[[*(name for name in columns if name in made), *(name for name in made if name not in columns)]]

@@ -1,0 +1,428 @@
+"""Selectors held against labels, from Python: the same run that `ctxbench run` makes, and its results as frames."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.bench.config import DEFAULT_METRICS, Experiment, SelectorSpec, pipeline_spec, shipped_spec
+from ctxbench.bench.metrics import Grade, parse_metric
+from ctxbench.bench.preparing import prepare
+from ctxbench.bench.progress import Progress, nothing_said, silent
+from ctxbench.bench.results import RunFolder
+from ctxbench.bench.runner import run
+from ctxbench.bench.stats import compare_metric, correct
+from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary, summarise_run
+from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.selection import Offered, offered_rows
+from ctxbench.core.stages import Resources
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.library.data import Data, load
+from ctxbench.reporting.tables import comparison_table
+from ctxbench.selectors.base import Selector
+from ctxbench.selectors.callable import CallableSource
+from ctxbench.selectors.external import External, FileSelector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxbench.bench.results import Part
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A file of answers, one line a query; see `answers`."""
+
+    path: Path
+
+
+def answers(path: str | Path) -> Recorded:
+    """Answers that were recorded in a file, as a selector for `evaluate`.
+
+    Args:
+        path: one JSON object a line: `{"query": ..., "items": [...]}`, as `ctxbench score` takes it.
+    """
+    return Recorded(Path(path))
+
+
+def pipeline(
+    retrieve: Any,
+    *,
+    analyse: Any = "sentences",
+    refine: Sequence[Any] = (),
+    format: Any = None,  # noqa: A002
+) -> Pipeline:
+    """A pipeline of registered steps, as a selector for `evaluate`.
+
+    Args:
+        retrieve: how candidates are found: a name (`"bm25"`), `{name: parameters}`, or `{"merge": {source: ...}}`.
+        analyse: how a request becomes chunks.
+        refine: what ranks, cuts and expands them, in order.
+        format: how the prompt is made; None = as usual.
+
+    Raises:
+        PipelineError: a step or a parameter is unknown, or steps do not fit together: all faults.
+
+    Example:
+        >>> len(ctxbench.pipeline("bm25", refine=[{"first": {"n": 5}}]).refine)
+        1
+    """
+    spec = {"analyse": analyse, "retrieve": retrieve, "refine": list(refine)}
+    return Pipeline.of(spec if format is None else {**spec, "format": format})
+
+
+def evaluate(
+    data: Data | str | Path | Sequence[Data | str | Path],
+    selectors: Mapping[str, Any] | Sequence[str],
+    *,
+    baseline: str | None = None,
+    split: str = "",
+    sample: int = 0,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    embedder: str = "minilm",
+    tokens: str = "o200k",
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: Progress = silent,
+) -> Results:
+    """Ask selectors about every query of one or several datasets, and measure what they offer.
+
+    Args:
+        data: datasets, or their names.
+        selectors: by the name that tables give them: a shipped selector (`"semantic/documents"`, or the path of a
+            definition), a `pipeline`, recorded `answers`, a function of the request and the items that returns the ids
+            chosen (`function(request, items)`, both as dicts), or an object with `describe` and `select`. A list of
+            shipped selectors names them by themselves.
+        baseline: the selector that the others are compared with; None = the first.
+        split: whose queries are asked; empty = all.
+        sample: how many of these at most, drawn by groups; 0 = all.
+        metrics: names, such as `R@5`.
+        embedder: its name, such as `minilm`.
+        tokens: what counts prompt tokens, such as `o200k`.
+        seed: of the resampling in statistics, and of the sample.
+        out: the run folder, which `ctxbench report` shows, too, and which the next call goes on with; None = one that
+            goes with the results.
+        progress: told about every slice of queries.
+
+    Returns:
+        The results; in a notebook they show themselves as a table.
+
+    Raises:
+        UserError: something is unknown or does not suit the datasets: all faults at once.
+
+    Example:
+        >>> ds = ctxbench.load("datasets/smoke")
+        >>> res = ctxbench.evaluate(ds, ["bm25", "everything"], embedder="hashing", tokens="chars/4")
+        >>> res.to_frame()["completeness"].round(2).tolist()
+        [0.62, 1.0]
+    """
+    several = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
+    datasets = {one.name: one.dataset for one in (one if isinstance(one, Data) else load(one) for one in several)}
+    if len(datasets) < len(several):
+        raise ParameterError("two of the datasets have one name; give one another")
+    named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
+    if not named:
+        raise ParameterError("selectors is empty; name at least one")
+    if baseline is not None and baseline not in named:
+        raise UnknownNameError("baseline", baseline, named)
+    experiment = Experiment(
+        name="evaluate",
+        about="",
+        path=None,
+        base=Path(),
+        datasets=tuple(datasets),
+        selectors=tuple(_spec(name, given) for name, given in named.items()),
+        metrics=tuple(metrics),
+        embedder=embedder,
+        tokens=tokens,
+        seed=seed,
+        compare_to=baseline or next(iter(named)),
+        split=split,
+        sample=sample,
+    )
+
+    def opening(name: str, **_: Any) -> Dataset:
+        return datasets[name]
+
+    prepared = prepare(experiment, notify=nothing_said, opening=opening)
+    folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
+    results = Results(folder, {name: one.judged() for name, one in prepared.datasets.items()})
+    if out is None:
+        weakref.finalize(results, shutil.rmtree, folder.parent, ignore_errors=True)
+    run(prepared, folder, progress=progress)
+    return results
+
+
+def _spec(name: str, given: Any) -> SelectorSpec:
+    """What a user gave as a selector, as an experiment has it.
+
+    Raises:
+        UserError: it is none.
+    """
+    if isinstance(given, str):
+        return shipped_spec(given, name=name)
+    if isinstance(given, Pipeline | Mapping):
+        return pipeline_spec(name, given if isinstance(given, Pipeline) else Pipeline.of(given))
+    if isinstance(given, Recorded):
+        return _outside(name, FileSelector(given.path, name=name))
+    if hasattr(given, "select") and hasattr(given, "describe"):
+        return _outside(name, given)
+    if callable(given):
+        return _outside(name, External(CallableSource(given), name=name))
+    raise ParameterError(
+        f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
+        f"describe and select; got {type(given).__name__}"
+    )
+
+
+def _outside(name: str, selector: Selector) -> SelectorSpec:
+    def make(_resources: Resources, _memo: MutableMapping[str, Any]) -> Selector:
+        return selector
+
+    return SelectorSpec(name, make, "a selector of the user's", outside=True)
+
+
+class Results:
+    """What selectors offered, and what that is worth.
+
+    Attributes:
+        folder: the run folder, as `ctxbench run` makes it.
+        datasets: by name, what was asked.
+    """
+
+    def __init__(self, folder: Path, datasets: Mapping[str, Dataset]) -> None:
+        """Take a run.
+
+        Args:
+            folder: of the run.
+            datasets: as they were run, by name.
+        """
+        self.folder = folder
+        self.datasets = datasets
+        self._run = RunFolder(folder)
+        self._parts: dict[tuple[str, str], Part] = {}
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """The figures that reports are made of."""
+        return summarise_run(self._run)
+
+    @property
+    def selectors(self) -> list[str]:
+        """Their names, in order."""
+        return list(self.summary.manifest["selectors"])
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics, in the order asked."""
+        return list(self.summary.manifest["experiment"]["metrics"])
+
+    def to_frame(self, *, intervals: bool = False) -> pd.DataFrame:
+        """The mean of every metric, one row a selector (and dataset, if there are several).
+
+        Args:
+            intervals: with `... low` and `... high` of the 95% interval behind each, and what the baseline's comparison
+                says: `... difference`, its own interval, and `... p`, Holm-corrected.
+
+        Returns:
+            Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
+        """
+        import pandas as pd
+
+        rows = {
+            (one.dataset, selector.selector): _figures(selector, intervals=intervals)
+            for one in self.summary.datasets
+            for selector in one.selectors
+        }
+        made = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
+        return made if len(self.summary.datasets) > 1 else made.droplevel("dataset")
+
+    def per_query(self) -> pd.DataFrame:
+        """Every metric by query, one row a dataset, selector and query; NaN where it does not apply to the query."""
+        import pandas as pd
+
+        frames = []
+        for dataset in self.datasets:
+            for selector in self.selectors:
+                part = self._part(dataset, selector)
+                frame = pd.DataFrame({name: part.metrics[name] for name in part.metrics})
+                frame.insert(0, "query", list(part.answers.queries))
+                frame.insert(0, "selector", selector)
+                frame.insert(0, "dataset", dataset)
+                frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def compare(self, selector: str, baseline: str | None = None, *, metrics: Sequence[str] = HEADLINE) -> pd.DataFrame:
+        """One selector beside another on the same queries.
+
+        Args:
+            selector: whose difference is told.
+            baseline: from what; None = the run's.
+            metrics: names; the p-values are Holm-corrected over these (and the datasets).
+
+        Returns:
+            One row a dataset and metric: `difference`, `low`, `high`, `p`, `told_apart`, `higher`, `lower`, `equal` (in
+            queries), `n`, and `needed`, how many queries would tell such a difference apart.
+
+        Raises:
+            UnknownNameError: there is no such selector or metric.
+        """
+        import pandas as pd
+
+        base = self.summary.compare_to if baseline is None else baseline
+        found = {}
+        for dataset in self.datasets:
+            one, other = (self._part(dataset, name) for name in (base, selector))
+            for name in metrics:
+                if name not in one.metrics or name not in other.metrics:
+                    raise UnknownNameError("metric", name, one.metrics)
+                metric = parse_metric(name)
+                sides = ({metric: part.metrics[name]} for part in (one, other))
+                found[dataset, name] = compare_metric(metric, *sides, seed=self._seed)
+        rows = [
+            {
+                "dataset": dataset,
+                "metric": name,
+                "difference": one.difference,
+                "low": one.interval.low,
+                "high": one.interval.high,
+                "p": one.p_holm,
+                "told_apart": bool(one.distinguishable),
+                "higher": one.higher,
+                "lower": one.lower,
+                "equal": one.equal,
+                "n": one.n,
+                "needed": one.needed,
+            }
+            for (dataset, name), one in correct(found).items()
+        ]
+        return pd.DataFrame(rows)
+
+    def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
+        """Every candidate of a query: what was offered, and by which rule the others stayed out.
+
+        Args:
+            query: its id.
+            selector: its name.
+            dataset: where several have such a query.
+
+        Returns:
+            One row a candidate, in the selector's order, then what the query needs that is no candidate: `item`,
+            `offered`, `score`, `grade` (2 required, 1 helpful, 0 irrelevant, NaN not labelled), `rule`, `mode`,
+            `origin`, `via`.
+
+        Raises:
+            UnknownNameError: there is no such query or selector.
+        """
+        import pandas as pd
+
+        name = self._with_query(query) if dataset is None else dataset
+        asked = self.datasets[name]
+        found = self._part(name, selector).answers
+        block = next(block for block in found.blocks() if query in block.queries)
+        rows = block.candidates.rows(block.queries.index(query))
+        grades = {label.item.id: int(label.grade) for label in asked.labels_of(query)}
+        told: list[tuple[bool, Offered]] = []
+        for chosen in (True, False):
+            told += [(chosen, one) for one in offered_rows(asked.catalog, block.candidates, rows, chosen=chosen)]
+        listed = [
+            {
+                "item": one.id,
+                "offered": chosen,
+                "score": one.score,
+                "grade": grades.get(one.id),
+                "rule": "" if one.rule is None else str(one.rule),
+                "mode": one.mode,
+                "origin": one.origin,
+                "via": one.via,
+            }
+            for chosen, one in told
+        ]
+        there = {one.id for _, one in told}
+        listed += [
+            {"item": item, "offered": False, "grade": grade, "rule": "no candidate"}
+            for item, grade in grades.items()
+            if item not in there and grade > Grade.IRRELEVANT
+        ]
+        columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
+        return pd.DataFrame(listed, columns=columns)
+
+    def to_latex(self, **given: Any) -> str:
+        """The table as LaTeX, with intervals; `given` goes to pandas' `Styler.to_latex`."""
+        style = _told(self.summary).style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
+        return str(style.to_latex(**{"hrules": True, **given}))
+
+    def _repr_html_(self) -> str:
+        return str(_told(self.summary).to_html(index=False, border=0))
+
+    def __repr__(self) -> str:
+        return str(_told(self.summary).to_string(index=False))
+
+    @property
+    def _seed(self) -> int:
+        return int(self.summary.manifest["experiment"]["seed"])
+
+    def _part(self, dataset: str, selector: str) -> Part:
+        if selector not in self.selectors:
+            raise UnknownNameError("selector", selector, self.selectors)
+        if (dataset, selector) not in self._parts:
+            self._parts[dataset, selector] = self._run.load(dataset, selector)
+        return self._parts[dataset, selector]
+
+    def _with_query(self, query: str) -> str:
+        """The dataset that has the query, if one alone has it."""
+        found = [name for name, one in self.datasets.items() if any(query == asked.id for asked in one.queries)]
+        if len(found) > 1:
+            raise ParameterError(f"query {query!r} is in {', '.join(found)}; say which by `dataset`")
+        if not found:
+            raise UnknownNameError(
+                "query", query, [asked.id for one in self.datasets.values() for asked in one.queries]
+            )
+        return found[0]
+
+
+def _figures(one: SelectorSummary, *, intervals: bool) -> dict[str, float]:
+    row: dict[str, float] = {"errors": one.errors, "queries": one.queries}
+    for name, found in one.estimates.items():
+        row[name] = found.value
+        if intervals:
+            row |= {f"{name} low": found.interval.low, f"{name} high": found.interval.high}
+    for name, against in one.against.items() if intervals else ():
+        row |= {
+            f"{name} difference": against.difference,
+            f"{name} difference low": against.interval.low,
+            f"{name} difference high": against.interval.high,
+            f"{name} p": against.p_holm,
+        }
+    return row
+
+
+def _told(summary: RunSummary) -> pd.DataFrame:
+    """The table that the console shows, as texts: means with intervals, and `*` where the baseline is told apart."""
+    import pandas as pd
+
+    frames = [_table(summary, one) for one in summary.datasets]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _table(summary: RunSummary, one: DatasetSummary) -> pd.DataFrame:
+    import pandas as pd
+
+    table = comparison_table(summary, one)
+    rows = []
+    for row in table.rows:
+        cells = {}
+        for column in table.columns:
+            cell, difference = row.cells[column.key], row.differences.get(column.key)
+            mark = "*" if difference is not None and difference.told else ""
+            unit = " %" if column.unit == "%" else ""
+            cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
+        rows.append({"dataset": one.dataset, "selector": row.selector, **cells})
+    return pd.DataFrame(rows)

@@ -1,0 +1,141 @@
+"""One request from Python: what a selector offers for it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Request
+from ctxbench.embedding.names import open_embedder
+from ctxbench.index.resources import local_resources
+from ctxbench.library.data import Data
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.explain import Explained, Explanation, explain
+from ctxbench.tokens import open_counter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """What a request was offered.
+
+    Attributes:
+        explanation: all that `ctxbench select` tells.
+    """
+
+    explanation: Explanation
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of what is offered, in order."""
+        return [one.offered.id for one in self.explanation.chosen]
+
+    @property
+    def tokens(self) -> int:
+        """The prompt tokens of what the selector added."""
+        return self.explanation.prompt_tokens
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """What the model would be sent, as `role` and `content`, without tools."""
+        return [{"role": role, "content": content} for role, content in self.explanation.prompt.messages]
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions of the tools offered: `name`, `description`, `inputSchema`."""
+        return list(self.explanation.prompt.tools)
+
+    def to_frame(self, *, near: int = 0) -> pd.DataFrame:
+        """What is offered, and the `near` best of what stayed out.
+
+        Returns:
+            One row an item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk` and
+            `item_chunk` (the texts that gave the score).
+        """
+        import pandas as pd
+
+        rows = [_row(one, offered=True) for one in self.explanation.chosen]
+        rows += [_row(one, offered=False) for one in self.explanation.left_out[:near]]
+        columns = ["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame(near=5).to_html(index=False, border=0))
+
+    def __repr__(self) -> str:
+        return f"Selected({self.ids}, {self.tokens} tokens)"
+
+
+def select(
+    text: str,
+    items: Catalog | Data,
+    *,
+    selector: str | Pipeline | None = None,
+    history: Sequence[tuple[str, str]] = (),
+    embedder: str = "minilm",
+    tokens: str = "o200k",
+    **parameters: Any,
+) -> Selected:
+    """What a selector offers for one request.
+
+    Args:
+        text: the request.
+        items: what it chooses from.
+        selector: a shipped selector, such as `learned/normal`, the path of a definition, or a pipeline; None =
+            `learned`, or with `topK`, `topN` or `includeScore` the documents' search, `semantic`.
+        history: the messages before, as (role, content).
+        embedder: its name, such as `minilm`.
+        tokens: what counts prompt tokens, such as `o200k`.
+        **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the documents.
+
+    Raises:
+        UserError: the selector, a parameter, the embedder or the counter is unknown or out of range.
+
+    Example:
+        >>> tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
+        >>> ctxbench.select("area of a triangle", tools, selector="bm25", n=1, tokens="chars/4").ids
+        ['tool:area']
+    """
+    from ctxbench.cache import cache_dir
+    from ctxbench.core.requests import Message
+
+    request = Request(id="select", text=text, history=tuple(Message(role, content) for role, content in history))
+    made = _pipeline(selector, parameters)
+    resources = local_resources(open_embedder(embedder), open_counter(tokens, cache=cache_dir()))
+    catalog = items.dataset.there if isinstance(items, Data) else items
+    return Selected(explain(made, catalog, request, resources, live=True))
+
+
+def _pipeline(selector: str | Pipeline | None, parameters: dict[str, Any]) -> Pipeline:
+    if isinstance(selector, Pipeline):
+        if parameters:
+            raise ParameterError(f"a pipeline holds its own parameters; leave {', '.join(parameters)} out")
+        return selector
+    chosen = selector or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
+    definition, preset = find_definition(chosen)
+    given = {
+        _SHORT[name] if name not in definition.parameters and _SHORT.get(name) in definition.parameters else name: value
+        for name, value in parameters.items()
+    }
+    return definition.pipeline(definition.values(preset, given))
+
+
+def _row(one: Explained, *, offered: bool) -> dict[str, Any]:
+    return {
+        "item": one.offered.id,
+        "offered": offered,
+        "score": one.offered.score,
+        "tokens": one.tokens,
+        "mode": one.offered.mode,
+        "rule": "" if one.offered.rule is None else str(one.offered.rule),
+        "query_chunk": one.query_chunk,
+        "item_chunk": one.item_chunk,
+    }

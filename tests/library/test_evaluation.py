@@ -1,0 +1,203 @@
+"""Evaluation from Python is the run of the command: the same values, the same figures, to the last digit."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ctxbench
+from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.results import RunFolder
+from ctxbench.bench.runner import run
+from ctxbench.bench.summary import summarise_run
+from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
+
+ROOT = Path(__file__).parents[2]
+SMOKE = ROOT / "datasets" / "smoke"
+CHEAP = {"embedder": "hashing", "tokens": "chars/4"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def results():
+    return ctxbench.evaluate(SMOKE, {"docs": "semantic/documents", "words": "bm25"}, baseline="words", **CHEAP)
+
+
+def test_the_figures_are_those_of_the_command(results, tmp_path):
+    (tmp_path / "e.yaml").write_text(
+        f"name: evaluate\ndatasets: [{SMOKE}]\nembedder: hashing\ntokens: chars/4\ncompare_to: words\nselectors:\n"
+        "  - {selector: semantic, preset: documents, name: docs}\n  - {selector: bm25, name: words}\n",
+        encoding="utf-8",
+    )
+    run(open_experiment(tmp_path / "e.yaml"), tmp_path / "run")
+    command = summarise_run(RunFolder(tmp_path / "run"))
+    assert results.summary.as_dict()["datasets"] == command.as_dict()["datasets"]
+    frame = results.to_frame(intervals=True)
+    for one in command.datasets[0].selectors:
+        for name, found in one.estimates.items():
+            told = frame.loc[one.selector, [name, f"{name} low", f"{name} high"]]
+            assert told.tolist() == pytest.approx(
+                [found.value, *found.interval[:2]]
+                if isinstance(found.interval, tuple)
+                else [found.value, found.interval.low, found.interval.high],
+                rel=0,
+                abs=0,
+                nan_ok=True,
+            )
+    for name in ("docs", "words"):
+        path = RunFolder(tmp_path / "run").part_path("smoke", name)
+        for file in ("answers.zip", "metrics.jsonl", "selections.jsonl"):
+            assert (path / file).read_bytes() == (
+                RunFolder(results.folder).part_path("smoke", name) / file
+            ).read_bytes()
+
+
+def test_values_by_query_are_those_of_the_run_folder(results):
+    frame = results.per_query()
+    for name in ("docs", "words"):
+        lines = (RunFolder(results.folder).part_path("smoke", name) / "metrics.jsonl").read_text().splitlines()
+        own = frame[frame["selector"] == name]
+        for (_, row), line in zip(own.iterrows(), map(json.loads, lines), strict=True):
+            assert row["query"] == line["query"]
+            values = {key: None if np.isnan(row[key]) else row[key] for key in line["values"]}
+            assert values == line["values"]
+
+
+def test_a_comparison_is_that_of_the_report(results):
+    (summary,) = [one for one in results.summary.datasets[0].selectors if one.selector == "docs"]
+    rows = results.compare("docs").set_index("metric")
+    for name, found in summary.against.items():
+        assert (rows.loc[name, "difference"], rows.loc[name, "p"]) == (found.difference, found.p_holm)
+        assert (rows.loc[name, "low"], rows.loc[name, "high"]) == (found.interval.low, found.interval.high)
+    turned = results.compare("words", "docs").set_index("metric")
+    assert turned["difference"].tolist() == [-one for one in rows["difference"]]
+
+
+def test_functions_pipelines_and_answers_are_selectors(tmp_path):
+    def first_two(request, items):
+        return [item["_id"] for item in items if item.get("include", "agent") == "agent"][: len(request["text"]) and 2]
+
+    ids = [query.id for query in ctxbench.load(SMOKE).dataset.queries]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"query": one, "items": []}) + "\n" for one in ids))
+    ds = ctxbench.dataset(
+        [{"name": name} for name in ("area", "root", "mail")],
+        [{"query": "q1", "text": "area"}, {"query": "q2", "text": "mail"}],
+        [{"query": "q1", "item": "area"}, {"query": "q2", "item": "mail"}],
+    )
+    words = ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])
+    found = ctxbench.evaluate(ds, {"two": first_two, "words": words}, **CHEAP)
+    assert found.to_frame()["completeness"].to_dict() == {"two": 0.5, "words": 1.0}
+    assert found.explain("q2", "two")[["item", "offered", "grade"]].values.tolist()[-1] == ["tool:mail", False, 2.0]
+    none = ctxbench.evaluate(SMOKE, {"none": ctxbench.answers(tmp_path / "a.jsonl")}, **CHEAP)
+    assert none.to_frame()["completeness"].tolist()[0] < 0.5
+
+
+def test_a_function_that_changes_what_it_is_given_or_fails_is_an_error_of_its_queries():
+    def greedy(_request, items):
+        items.clear()
+        return []
+
+    def failing(request, _items):
+        raise KeyError(request["id"])
+
+    found = ctxbench.evaluate(SMOKE, {"greedy": greedy, "failing": failing, "bm25": "bm25"}, **CHEAP)
+    assert found.to_frame()["errors"].tolist() == [30, 30, 0]
+
+
+def test_two_datasets_stand_one_below_the_other(results):
+    other = ctxbench.dataset(
+        [{"name": "area"}], [{"query": "s001", "text": "area"}], [{"query": "s001", "item": "area"}]
+    )
+    both = ctxbench.evaluate([SMOKE, other], ["bm25", "everything"], **CHEAP)
+    assert both.to_frame().index.tolist() == [(d, s) for d in ("smoke", "mine") for s in ("bm25", "everything")]
+    assert both.to_frame().loc[("smoke", "bm25"), "tokens"] == results.to_frame().loc["words", "tokens"]
+    with pytest.raises(ParameterError, match="query 's001' is in smoke, mine; say which by `dataset`"):
+        both.explain("s001", "bm25")
+    assert both.explain("s001", "bm25", dataset="mine")["item"].tolist() == ["tool:area"]
+
+
+def test_it_shows_itself_as_a_table(results):
+    html, latex, text = results._repr_html_(), results.to_latex(), repr(results)
+    for shown in (html, text):
+        assert "complete %" in shown
+        assert "docs" in shown
+    assert r"complete \%" in latex
+    assert latex.startswith(r"\begin{tabular}")
+
+
+def test_a_run_folder_of_ones_own_is_gone_on_with(tmp_path):
+    asked = []
+
+    def count(request, _items):
+        asked.append(request["id"])
+        return []
+
+    first = ctxbench.evaluate(SMOKE, ["bm25"], out=tmp_path / "run", **CHEAP)
+    again = ctxbench.evaluate(SMOKE, {"bm25": "bm25", "count": count}, out=tmp_path / "run", **CHEAP)
+    assert first.folder == again.folder == tmp_path / "run"
+    assert len(asked) == 30
+
+
+@pytest.mark.parametrize(
+    ("selectors", "given", "error", "message"),
+    [
+        ({}, {}, ParameterError, "selectors is empty"),
+        ({"a": 3}, {}, ParameterError, "selector 'a' must be the name of a shipped one, a pipeline, answers"),
+        (["bm26"], {}, UnknownNameError, "bm26"),
+        (["bm25"], {"baseline": "bm2"}, UnknownNameError, "unknown baseline 'bm2'; did you mean 'bm25'"),
+        (["bm25"], {"metrics": ["R@"]}, InputError, "R@"),
+        (["bm25"], {"split": "tst"}, InputError, "tst"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_said_at_once(selectors, given, error, message):
+    with pytest.raises(error, match=message):
+        ctxbench.evaluate(SMOKE, selectors, **CHEAP, **given)
+
+
+def test_unknown_selectors_and_metrics_of_results_are_named(results):
+    with pytest.raises(UnknownNameError, match="unknown selector 'doc'"):
+        results.explain("s001", "doc")
+    with pytest.raises(UnknownNameError, match="unknown metric 'R@9'"):
+        results.compare("docs", metrics=["R@9"])
+    with pytest.raises(UnknownNameError, match="unknown query 's999'"):
+        results.explain("s999", "docs")
+
+
+def test_selecting_is_what_the_command_tells(capsys):
+    tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
+    found = ctxbench.select("area of a triangle", tools, topK=20, topN=1, includeScore=0.7, **CHEAP)
+    assert found.ids == ["tool:area"]
+    assert found.tools[0]["name"] == "area"
+    assert found.to_frame(near=5)[["item", "offered"]].values.tolist() == [["tool:area", True], ["tool:mail", False]]
+    assert found.tokens > 0
+    with pytest.raises(ParameterError, match="topQ"):
+        ctxbench.select("area", tools, selector="semantic", topQ=3, **CHEAP)
+    with pytest.raises(ParameterError, match="a pipeline holds its own parameters; leave n out"):
+        ctxbench.select("area", tools, selector=ctxbench.pipeline("bm25"), n=3, **CHEAP)
+
+
+@pytest.mark.parametrize("module", ["data", "evaluation", "selection"])
+def test_the_examples_of_docstrings_are_true(module):
+    found = importlib.import_module(f"ctxbench.library.{module}")
+    ran = doctest.testmod(found, extraglobs={"ctxbench": ctxbench})
+    assert ran.attempted > 0
+    assert ran.failed == 0
+
+
+def test_importing_loads_no_library():
+    code = "import sys, ctxbench; print(sorted({'numpy', 'pandas', 'yaml'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
