@@ -201,3 +201,18 @@ def test_importing_loads_no_library():
     code = "import sys, ctxbench; print(sorted({'numpy', 'pandas', 'yaml'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_the_readme_shows_runs():
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = text.split("## From Python")[1].split("```python\n")[1].split("```")[0]
+    for old, new in (
+        ('"bfcl-simple"', repr(str(SMOKE))),
+        ('split="test"', 'split="test", embedder="hashing"'),
+        ("includeScore=0.7", 'includeScore=0.7, embedder="hashing"'),
+    ):
+        assert shown.count(old) == 1
+        shown = shown.replace(old, new)
+    names: dict = {}
+    exec(shown, names)  # noqa: S102 - our own README
+    assert list(names["res"].to_frame().index) == ["docs", "mine", "words"]
