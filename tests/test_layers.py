@@ -30,8 +30,8 @@ LAYERS = (
         "data.datasets.dataset data.datasets.sampling data.datasets.rows data.datasets.files "
         "data.datasets.reading data.datasets.writing data.importers data.datasets.store data.datasets "
         "data.fetching data.labelling.exposure data.labelling.weights data.labelling.regrading "
-        "data.labelling.answers data.traces data.usage bench.provenance bench.slices bench.stored_answers bench.evidence "
-        "bench.results data.curation bench.preparing bench.summary bench.dataset_run bench.runner "
+        "data.labelling.answers data.traces data.usage bench.provenance bench.slices bench.stored_answers "
+        "bench.evidence bench.results data.curation bench.preparing bench.summary bench.dataset_run bench.runner "
         "bench.latency data.labelling data tune.sweep bench tune gate"
     ),
     "reporting",

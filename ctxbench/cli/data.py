@@ -11,6 +11,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.console import say
 from ctxbench.core.errors import InputError
+from ctxbench.jsonio import dump_json
 from ctxbench.visible import quoted
 
 if TYPE_CHECKING:
@@ -57,7 +58,13 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
 def _show_query(dataset: Dataset, *, as_json: bool) -> None:
     query = dataset.queries[0]
     labels: list[dict[str, Any]] = [
-        {"id": label.item.id, "grade": label.grade, "via": label.via, "alternatives": label.alternatives}
+        {
+            "id": label.item.id,
+            "grade": label.grade,
+            "via": label.via,
+            "alternatives": label.alternatives,
+            **({"quote": label.quote} if label.quote else {}),
+        }
         for label in dataset.labels_of(query.id)
     ]
     if as_json:
@@ -65,10 +72,16 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
         return
     say(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
     say(*quoted(query.request.text))
+    asked = {name: query.as_row().get(name) for name in ("workspace", "user", "time", "only", "available", "scope")}
+    for name, value in asked.items():
+        if value is not None:
+            say(f"  {name} {value if isinstance(value, str) else dump_json(value)}")
     grades = {2: "required", 1: "helpful", 0: "irrelevant"}
     for label in labels:
         group = f", one of {label['alternatives']}" if label["alternatives"] else ""
         say(f"  {grades[label['grade']]:<10} {label['id']} ({label['via']}{group})")
+        if "quote" in label:
+            say(f"             of which it needs: {label['quote']}")
     if query.needs_nothing:
         say("  needs nothing")
 

@@ -127,6 +127,9 @@ class Item:
             raise ParameterError(
                 f"include must be one of {', '.join(INCLUDE_MODES)}, got {self.include!r} (item {self.id})"
             )
+        for name in ("workspace", "user"):
+            if getattr(self, name) == "":
+                raise ParameterError(f"{name} must not be empty; leave it out of what is everybody's (item {self.id})")
         if not (self.created is None and self.until is None and self.confidence is None):
             self._check_facts()
 

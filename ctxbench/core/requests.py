@@ -70,6 +70,8 @@ class Only:
                 instant(text or "1970-01-01")
             except ParameterError as error:
                 raise ParameterError(f"{name} {error}") from None
+        if self.since is not None and self.before is not None and instant(self.since) >= instant(self.before):
+            raise ParameterError(f"since ({self.since}) must be before before ({self.before}); nothing would be left")
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON, without what is not restricted."""
@@ -128,6 +130,11 @@ class Request:
     turn: int | None = None
     time: str | None = None
     only: Only | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("user", "workspace"):
+            if getattr(self, name) == "":
+                raise ParameterError(f"{name} must not be empty; leave it out where there is none (query {self.id!r})")
 
     def as_dict(self) -> dict[str, Any]:
         """The request as JSON, for selectors outside this process and for hashes."""

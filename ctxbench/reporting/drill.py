@@ -238,9 +238,20 @@ def _queries(queries: Sequence[DatasetQuery], labels: Labels) -> dict[str, Any]:
         "tags": _column([list(query.tags) for query in queries]),
         "available": _column([None if (a := q.request.available) is None else len(a) for q in queries]),
         "history": history,
+        "asked": {str(i): facts for i, query in enumerate(queries) if (facts := _asked(query))},
         "needs": needs,
         "helpful": helpful,
     }
+
+
+def _asked(query: DatasetQuery) -> list[str]:
+    """Whose request it is, when it was asked, and what its search is restricted to."""
+    request = query.request
+    said = [f"{name} {value}" for name in ("workspace", "user") if (value := getattr(request, name)) is not None]
+    said += [f"asked at {request.time}"] if request.time is not None else []
+    only = {} if request.only is None else request.only.as_dict()
+    named = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in only.items())
+    return [*said, *(f"only {name} {value}" for name, value in named)]
 
 
 @dataclass(frozen=True, eq=False)

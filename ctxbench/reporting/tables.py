@@ -13,11 +13,12 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit
 from ctxbench.selectors.parameters import shown
 
-_SHOWN = ("completeness", "tokens", "total_tokens", "items", "Comp", "wrong_siblings", "abstention")
+_SHOWN = ("completeness", "tokens", "total_tokens", "loaded_tokens", "items", "Comp", "wrong_siblings", "abstention")
 _SHORT = {
     "completeness": "complete",
     "tokens": "prompt tokens",
     "total_tokens": "in all",
+    "loaded_tokens": "with bodies",
     "items": "items",
     "wrong_siblings": "wrong siblings",
     "abstention": "empty when nothing needed",
@@ -187,11 +188,11 @@ def _column(metric: Metric, every_metric: bool) -> Column:
 
 
 def _tells(dataset: DatasetSummary, metric: Metric) -> bool:
-    """Whether a column says something: tokens with the session's do where a session holds any."""
-    if metric.name != "total_tokens":
+    """Whether a column says something: tokens with the session's, or with bodies, do where they are more."""
+    if metric.name not in ("total_tokens", "loaded_tokens"):
         return True
     values = [
-        [one.estimates[name].value for name in ("tokens", "total_tokens") if name in one.estimates]
+        [one.estimates[name].value for name in ("tokens", metric.name) if name in one.estimates]
         for one in dataset.selectors
     ]
     return any(len(pair) == 2 and pair[0] != pair[1] for pair in values)

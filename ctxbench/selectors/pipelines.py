@@ -14,7 +14,7 @@ from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule
-from ctxbench.core.stages import Resources
+from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.selectors.base import Answers, Selector
 
 
@@ -37,7 +37,7 @@ class PipelineSelector:
     def describe(self) -> dict[str, Any]:
         """Every step with its parameters, and the identities of the resources that the steps use."""
         steps = (self.pipeline.analyse, self.pipeline.retrieve, *self.pipeline.refine, self.pipeline.format)
-        uses = sorted({use for step in steps for use in step.uses})
+        uses = sorted({use for step in steps for use in step.uses} - {FORMAT})  # which the pipeline describes itself
         identities = {use: self.resources.identity(use) for use in uses}
         return {"pipeline": self.pipeline.describe(), "identities": identities}
 

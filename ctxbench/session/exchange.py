@@ -215,8 +215,8 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
         sent=row.take("sent", str, ""),
         warnings=row.each("warnings", read_text_value, expected="a text"),
         time=time,
-        workspace=row.optional("workspace", str),
-        user=row.optional("user", str),
+        workspace=row.filled("workspace"),
+        user=row.filled("user"),
     )
 
 

@@ -55,7 +55,7 @@ def read_session(path: Path | str, agent: Agent) -> Session:
         row.fault("field 'id' must not be empty", at="id")
     items = row.each("items", _item, expected='{"id", "mode"}, mode always or manual')
     removed = row.each("removed", read_key, expected="an item id")
-    workspace, user = row.optional("workspace", str), row.optional("user", str)
+    workspace, user = row.filled("workspace"), row.filled("user")
     if data.get("items") is None:
         fresh = Session.start(agent, name, workspace=workspace, user=user)
         items = tuple(item for item in fresh.items if item.key not in removed)

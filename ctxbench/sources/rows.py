@@ -73,6 +73,13 @@ class Row:
         """The value of a field, or None if it is absent, null or of another type (a fault)."""
         return None if self.data.get(name) is None else self.take(name, cast("type[T | None]", kind), None)
 
+    def filled(self, name: str) -> str | None:
+        """The text of a field, or None if it is absent or null; an empty one is a fault."""
+        value = self.optional(name, str)
+        if value == "":
+            self.fault(f"field {name!r} must not be empty; leave it out where there is none", at=name)
+        return value or None
+
     def number(self, name: str) -> float | None:
         """The value of a field as a number, or None if it is absent, null or no number (a fault)."""
         value = self.data.get(name)

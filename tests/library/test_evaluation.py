@@ -214,5 +214,5 @@ def test_what_the_readme_shows_runs():
         assert shown.count(old) == 1
         shown = shown.replace(old, new)
     names: dict = {}
-    exec(shown, names)  # noqa: S102 - our own README
+    exec(shown, names)
     assert list(names["res"].to_frame().index) == ["docs", "mine", "words"]

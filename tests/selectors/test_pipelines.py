@@ -115,3 +115,11 @@ def test_answers_may_lack_times():
     query = cut(1).select(BATCH.take([])).query
     answers = Answers(query=query, candidates=Candidates.empty(0), ranked=True, scored=True)
     assert answers.seconds is None
+
+
+def test_a_budget_of_the_whole_prompt_is_described_by_the_format_of_its_own_pipeline():
+    spec = {"analyse": "whole", "retrieve": "bm25", "refine": [{"budget": {"tokens": 50, "frame": True}}]}
+    selector = PipelineSelector("framed", Pipeline.of(spec), testing.mock_resources())
+    assert sorted(selector.describe()["identities"]) == ["tokens"]
+    batch = Batch.of(mock_catalog(), mock_requests())
+    assert len(selector.select(batch).candidates) > 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from ctxbench.core.errors import Fault, suggest
-from ctxbench.core.items import Item, ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Request
 from ctxbench.core.shown import quoted
 from ctxbench.core.times import instant
 from ctxbench.data.datasets.labels import DatasetQuery, Label
@@ -251,8 +252,16 @@ class _Queries(_Part):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
         for what, keys in _lists(query).items():
             there = what != "available"
-            for message in (*self.unknown_items(keys, _LISTS[what], there=there), *self.twice(keys)):
+            hidden = self._hidden(request, keys) if there else ()
+            for message in (*self.unknown_items(keys, _LISTS[what], there=there), *self.twice(keys), *hidden):
                 yield f"({what}) {message}"
+
+    def _hidden(self, request: Request, keys: Iterable[ItemKey]) -> Iterable[str]:
+        """What the query names and does not see."""
+        for key in keys:
+            item = self.contents.items.get(key)
+            if item is not None:
+                yield from (f"names {item.id!r}, which {why}" for why in unseen(request, item))
 
 
 class _Labels(_Part):
@@ -321,18 +330,10 @@ class _Labels(_Part):
         item, query = self.contents.items.get(label.item), self.query.get(label.query)
         if item is None or query is None or label.grade != 2:
             return
-        request = query.request
-        for what in ("workspace", "user"):
-            own, other = getattr(request, what), getattr(item, what)
-            if other is not None and own != other:
-                of = f"that of the query is {own!r}" if own is not None else "the query names none"
-                yield f"says required, but the item is of {what} {other!r}, and {of}; such a request never sees it"
-        time = None if request.time is None else instant(request.time)
-        if time is not None and item.created is not None and instant(item.created) > time:
-            yield f"says required, but the item was created ({item.created}) after the query was asked ({request.time})"
-        if item.until is not None and (time is None or time >= instant(item.until)):
-            asked = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
-            yield f"says required, but the item ended ({item.until}) and the query {asked}"
+        yield from (f"says required, but the item {why}" for why in unseen(query.request, item))
+        held = {one.key for one in query.request.session or ()}
+        if query.request.only is not None and item.key not in held and not query.request.only.of(Catalog([item]))[0]:
+            yield "says required, but what the query's `only` asks for leaves the item out; no search may offer it"
 
     def _reachable(self, query: DatasetQuery, members: Sequence[int]) -> Iterable[Fault]:
         """A fault if none of the items that would meet a requirement can ever be offered."""
@@ -364,6 +365,21 @@ class _Labels(_Part):
             message += "" if self._mended else self.mend
             self._mended = True
             yield Fault(message, *self.contents.place_label(members[0]))
+
+
+def unseen(request: Request, item: Item) -> Iterator[str]:
+    """Why a request does not see an item; nothing if it does (`Batch.visible`)."""
+    for what in ("workspace", "user"):
+        own, other = getattr(request, what), getattr(item, what)
+        if other is not None and own != other:
+            of = f"that of the query is {own!r}" if own is not None else "the query names none"
+            yield f"is of {what} {other!r}, and {of}; such a request never sees it"
+    time = None if request.time is None else instant(request.time)
+    if time is not None and item.created is not None and instant(item.created) > time:
+        yield f"was created ({item.created}) after the query was asked ({request.time})"
+    if item.until is not None and (time is None or time >= instant(item.until)):
+        asked = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
+        yield f"ended ({item.until}) and the query {asked}"
 
 
 def _searched(item: Item) -> bool:

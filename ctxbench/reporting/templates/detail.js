@@ -23,6 +23,7 @@ function requestPart(data, selector, query) {
   const facts = [queries.id[query], at(queries.split, query), ...at(queries.tags, query)];
   const available = at(queries.available, query);
   if (available !== null) facts.push(plural(available, "item") + " available");
+  facts.push(...(queries.asked[query] || []));
   const chunks = queryChunks(data, selector, query);
   const history = queries.history[query] || [];
   return make(

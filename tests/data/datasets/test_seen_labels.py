@@ -69,3 +69,41 @@ def test_a_label_of_what_its_query_sees_is_not(tmp_path):
 def test_faults_of_restrictions_are_told(tmp_path, only, said):
     with pytest.raises(InputError, match=rf"{said}.*\(.*queries.jsonl, line 1\)"):
         read_dataset(folder(tmp_path / "seen", {}, {"only": only}))
+
+
+@pytest.mark.parametrize("field", ["session", "removed", "explicit"])
+def test_what_a_query_names_and_never_sees_is_said_as_it_is(tmp_path, field):
+    place = folder(
+        tmp_path / "seen",
+        {"user": "bob"},
+        {"user": "ada", field: [{"id": "memory:m"} if field == "session" else "memory:m"]},
+    )
+    (place / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tmemory:m\t0\n")
+    said = rf"query 'q' \({field}\) names 'memory:m', which is of user 'bob', and that .* is 'ada'.*jsonl, line 1"
+    with pytest.raises(InputError, match=said):
+        read_dataset(place)
+
+
+def test_a_label_of_what_only_leaves_out_is_refused_unless_the_session_holds_it(tmp_path):
+    facts, only = {"conversation": "c1"}, {"only": {"conversation": "c2"}}
+    with pytest.raises(InputError, match="says required, but what the query's `only` asks for leaves the item out"):
+        read_dataset(folder(tmp_path / "seen", facts, only))
+    held = {**only, "session": [{"id": "memory:m", "mode": "manual"}]}
+    assert len(read_dataset(folder(tmp_path / "held", facts, held))) == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "query", "said"),
+    [
+        ({"user": ""}, {}, r"user must not be empty; leave it out of what is everybody's \(item memory:m\).*corpus"),
+        (
+            {},
+            {"workspace": ""},
+            r"field 'workspace' must not be empty; leave it out where there is none.*queries.jsonl, l",
+        ),
+        ({}, {"only": {"since": "2026-05-01", "before": "2026-04-01"}}, r"since \(2026-05-01\) must be before before"),
+    ],
+)
+def test_whose_it_is_and_what_is_searched_must_say_something(tmp_path, item, query, said):
+    with pytest.raises(InputError, match=said):
+        read_dataset(folder(tmp_path / "seen", item, query))
