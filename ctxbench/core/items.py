@@ -361,6 +361,9 @@ class Catalog(Sequence[Item]):
         return self._position.get(ItemKey.parse(key) if isinstance(key, str) else key)
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each item
+
+
 def _hashed(
     items: Sequence[Item], names: tuple[str, ...], digest: Any, *, n_items: int, before: _Prefix | None
 ) -> tuple[Any, _Prefix]:
@@ -375,6 +378,5 @@ def _hashed(
     """
     for item in items:
         row = [getattr(item, name) for name in names] if names else item.as_row()
-        text = json.dumps(row, ensure_ascii=True, separators=(",", ":"))  # a schema's order is sent, too
-        digest.update(text.encode("ascii") + b"\n")
+        digest.update(_COMPACT.encode(row).encode("ascii") + b"\n")  # a schema's order is sent, too
     return digest, _Prefix(n_items, digest.hexdigest(), before)

@@ -93,7 +93,7 @@ class Masks:
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
         """Whether the scope of each request has the item beside it, shape (n,)."""
         out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
-        for one in np.unique(scope).tolist():
+        for one in np.flatnonzero(np.bincount(scope)).tolist():  # np.unique would load numpy.ma, 15 ms of a check
             rows = scope == one
             out[rows] = self.shared[one][item[rows]]
         return out

@@ -8,6 +8,7 @@ import pytest
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
+from ctxbench.selectors import definitions
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin
@@ -76,6 +77,7 @@ class TestShipped:
         )
         for name in shipped():
             found = definition(name)
+            assert read_definition(definitions._SHIPPED / f"{name}.yaml") == found
             assert found.name == name
             for preset in (None, *found.presets):
                 found.pipeline(found.values(preset))
