@@ -19,19 +19,19 @@ from ctxbench.bench.results import FORMAT, Part, RunFolder, content_key
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.requests import Batch
+from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.base import Answers, Selector
 from ctxbench.selectors.external import FileSelector
-from ctxbench.selectors.pipelines import AsManyAs, offered_sizes
+from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items"),
     *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "wrong_siblings"),
 }
 SLICE = 64  # queries between two checkpoints, at most
-ROWS = 2_000_000  # candidates of one slice, where each query is offered the whole catalog
+ROWS = 2_000_000  # candidates of a slice, at most: what offers the whole catalog is asked about fewer queries at once
 
 
 class DatasetRun:
@@ -56,7 +56,6 @@ class DatasetRun:
         self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
         metrics = [str(metric) for metric in prepared.metrics]
         self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
-        self.slice = max(1, min(SLICE, ROWS // max(len(self.dataset.catalog), 1)))
         self._offered_by: dict[str, StoredAnswers | None] = {}
 
     def _key(self, selector: Selector, outside: bool) -> str:
@@ -96,23 +95,41 @@ class DatasetRun:
         if not wanted:
             return
         requests = self.dataset.requests()
-        parts = [requests[first : first + self.slice] for first in range(0, len(requests), self.slice)]
-        ids = [[request.id for request in part] for part in parts]
-        have = {
-            name: self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-            for name in wanted
-        }
+        have = {name: self._finished_slices(name, requests, fresh=fresh) for name in wanted}
         in_turn = sorted(wanted, key=self._takes_sizes)
-        for number, part in enumerate(parts):
-            missing = [name for name in in_turn if number not in have[name]]
-            if missing:
-                batch = Batch.of(self.dataset.catalog, part)
-                made: dict[str, Slice] = {}
-                for name in missing:
-                    made[name] = answered(self._select(name, batch, made), batch)
-                    self.store.add_slice(self.name, name, self.keys[name], number=number, answers=made[name])
+        for first in range(0, len(requests), SLICE):
+            part = requests[first : first + SLICE]
+            missing = {name: self._missing(name, first, len(part), have[name]) for name in in_turn}
+            batch = Batch.of(self.dataset.catalog, part) if any(missing.values()) else None
+            made: dict[str, Slice] = {}
+            for name, (start, size) in ((name, one) for name, several in missing.items() for one in several):
+                few = batch if batch is not None and size >= len(part) else None
+                few = few or Batch.of(self.dataset.catalog, requests[start : min(start + size, first + len(part))])
+                answers = answered(self._select(name, few, made), few)
+                self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
+                if few is batch:
+                    made[name] = answers
             self.memo.clear()
-            progress(self.name, number * self.slice + len(part), len(requests))
+            progress(self.name, first + len(part), len(requests))
+
+    def _finished_slices(self, name: str, requests: Sequence[Request], *, fresh: bool) -> set[int]:
+        """The slices that an unfinished part of a selector has."""
+        size = self._size(name)
+        ids = [[one.id for one in requests[first : first + size]] for first in range(0, len(requests), size)]
+        return self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
+
+    def _missing(self, name: str, first: int, n: int, have: set[int]) -> list[tuple[int, int]]:
+        """Where the slices of `n` queries from `first` on begin that a selector has not, with their size."""
+        size = self._size(name)
+        return [(start, size) for start in range(first, first + n, size) if start // size not in have]
+
+    def _size(self, name: str) -> int:
+        """Queries of a slice of a selector: `SLICE`, or of what may offer the whole catalog a part of it."""
+        selector, size = self.selectors[name], SLICE
+        if isinstance(selector, PipelineSelector) and selector.pipeline.retrieve.unlimited:
+            while size % 2 == 0 and size * len(self.dataset.catalog) > ROWS:
+                size //= 2
+        return size
 
     def _mended(self, name: str, known: StoredAnswers) -> StoredAnswers:
         """Answers that are there, with the failed queries asked again."""

@@ -149,6 +149,11 @@ class Step:
         return tuple(self.says("uses"))
 
     @property
+    def unlimited(self) -> bool:
+        """Whether a retriever may find the whole catalog, for all that it says."""
+        return self.says("depth") is None
+
+    @property
     def depths(self) -> tuple[int, ...]:
         """How many items a retriever ranks, if it says so."""
         depth = self.says("depth") if self.kind == "retrieve" else None
@@ -266,6 +271,11 @@ class Merge:
     def uses(self) -> tuple[str, ...]:
         """Those of all sources."""
         return tuple(use for step in self.sources.values() for use in step.uses)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether any source is."""
+        return any(step.unlimited for step in self.sources.values())
 
     @property
     def depths(self) -> tuple[int, ...]:

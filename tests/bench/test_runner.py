@@ -193,6 +193,24 @@ def test_slices_change_nothing(tmp_path, monkeypatch):
         assert one.joined().to_bytes(timed=False) == other.joined().to_bytes(timed=False)
 
 
+def test_what_offers_the_whole_catalog_is_asked_about_fewer_queries_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset_run, "SLICE", 4)
+    run_file(experiment(tmp_path), tmp_path / "plain")
+    items = len(open_experiment(experiment(tmp_path)).datasets["tiny"].catalog)
+    monkeypatch.setattr(dataset_run, "ROWS", 2 * items)
+    again = dataset_run.answered
+    asked = []
+    monkeypatch.setattr(dataset_run, "answered", lambda s, b: asked.append((s.name, len(b))) or again(s, b))
+    stopped = counted(dataset_run.answered, 9, KeyboardInterrupt(), after=True)
+    assert interrupted(experiment(tmp_path), tmp_path / "run", monkeypatch.context(), dataset_run, "answered", stopped)
+    run_file(experiment(tmp_path), tmp_path / "run")
+    assert [size for name, size in asked if name == "everything"] == [2] * 6, "one was stopped before it was kept"
+    assert [size for name, size in asked if name == "bm25"] == [4, 4, 2]
+    plain, run_in_parts = snapshot(tmp_path / "plain"), snapshot(tmp_path / "run")
+    differ = [name for name in plain if plain[name] != run_in_parts[name]]
+    assert differ == ["tiny/everything/answers.zip", "tiny/everything/part.json"]
+
+
 def test_the_order_of_selectors_changes_no_part(tmp_path):
     run_file(experiment(tmp_path), tmp_path / "one")
     entries = SELECTORS.strip().split("\n")
