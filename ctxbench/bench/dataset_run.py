@@ -15,10 +15,11 @@ from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
 from ctxbench.bench.preparing import Prepared
 from ctxbench.bench.progress import Progress
 from ctxbench.bench.provenance import code_hash, versions
-from ctxbench.bench.results import FORMAT, Part, RunFolder, content_key
+from ctxbench.bench.results import MEANING, Part, RunFolder, content_key
 from ctxbench.bench.slices import Slice, joined_slices
-from ctxbench.bench.stored_answers import StoredAnswers
+from ctxbench.bench.stored_answers import StoredAnswers, among
 from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import StorageError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
@@ -56,12 +57,12 @@ class DatasetRun:
         self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
         metrics = [str(metric) for metric in prepared.metrics]
         self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
-        self._offered_by: dict[str, StoredAnswers | None] = {}
+        self._offered_by: dict[str, StoredAnswers] = {}  # finished parts whose sizes others take
 
     def _key(self, selector: Selector, outside: bool) -> str:
         """Hash of everything that decides a selector's answers; for ours, code and libraries among it."""
         return content_key(
-            FORMAT,
+            MEANING,
             self.dataset.hash,
             [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
             selector.describe(),
@@ -97,18 +98,19 @@ class DatasetRun:
         requests = self.dataset.requests()
         have = {name: self._finished_slices(name, requests, fresh=fresh) for name in wanted}
         in_turn = sorted(wanted, key=self._takes_sizes)
+        likes = {one.like.name for one in map(self.selectors.get, wanted) if isinstance(one, AsManyAs)}
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
             missing = {name: self._missing(name, first, len(part), have[name]) for name in in_turn}
             batch = Batch.of(self.dataset.catalog, part) if any(missing.values()) else None
-            made: dict[str, Slice] = {}
+            made: dict[str, list[Slice]] = {}
             for name, (start, size) in ((name, one) for name, several in missing.items() for one in several):
                 few = batch if batch is not None and size >= len(part) else None
                 few = few or Batch.of(self.dataset.catalog, requests[start : min(start + size, first + len(part))])
                 answers = answered(self._select(name, few, made), few)
                 self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
-                if few is batch:
-                    made[name] = answers
+                if name in likes:
+                    made.setdefault(name, []).append(answers)
             self.memo.clear()
             progress(self.name, first + len(part), len(requests))
 
@@ -132,12 +134,14 @@ class DatasetRun:
         return size
 
     def _mended(self, name: str, known: StoredAnswers) -> StoredAnswers:
-        """Answers that are there, with the failed queries asked again."""
+        """Answers that are there, with the failed queries asked again; stopped, the next call goes on."""
         if not known.errors:
             return known
         request = {request.id: request for request in self.dataset.requests()}
-        self.store.slice_numbers(self.name, name, self.keys[name], queries=(), fresh=True)
-        for number, block in enumerate(known.blocks()):
+        key = f"{self.keys[name]} mended"
+        have = self.store.slice_numbers(self.name, name, key, queries=known.parts)
+        missing = [number for number in range(len(known.parts)) if number not in have]
+        for number, block in zip(missing, known.blocks(set(missing)), strict=True):
             told = replace(block, notes={} if number else known.notes)
             failed = [query for query in block.queries if query in block.errors]
             if failed:
@@ -147,13 +151,13 @@ class DatasetRun:
                 place_of = {query: place for place, query in enumerate(joined.queries)}
                 told = joined.only([place_of[query] for query in block.queries])
                 self.memo.clear()
-            self.store.add_slice(self.name, name, self.keys[name], number=number, answers=told)
+            self.store.add_slice(self.name, name, key, number=number, answers=told)
         return self.store.slices(self.name, name)
 
     def _takes_sizes(self, name: str) -> bool:
         return isinstance(self.selectors[name], AsManyAs)
 
-    def _select(self, name: str, batch: Batch, made: Mapping[str, Slice]) -> Selector:
+    def _select(self, name: str, batch: Batch, made: Mapping[str, Sequence[Slice]]) -> Selector:
         """The selector for a batch. Where it takes another's sizes, that one is not asked a second time.
 
         Args:
@@ -165,12 +169,12 @@ class DatasetRun:
         if not isinstance(selector, AsManyAs):
             return selector
         like = selector.like.name
-        if like in made:
-            return Sized(selector, made[like])
-        if like not in self._offered_by:
-            self._offered_by[like] = self.store.stored(self.name, like, self.keys[like])
-        known = self._offered_by[like]
-        stored = None if known is None else known.only(batch.ids)
+        stored = among(made.get(like, ()), batch.ids)
+        if stored is None:
+            known = self._offered_by.get(like) or self.store.stored(self.name, like, self.keys[like])
+            stored = None if known is None else known.only(batch.ids)
+            if known is not None and known.stamp is not None:  # an unfinished part still grows
+                self._offered_by[like] = known
         return selector if stored is None else Sized(selector, stored)
 
     @cached_property
@@ -203,6 +207,8 @@ class DatasetRun:
                 values.setdefault(metric, []).append(found)
             lacking = unavailable(metrics, evidence)
             first += len(block.queries)
+        if first != len(self.labels.ids):
+            raise StorageError(f"{answers.path} has answers to {first} of {len(self.labels.ids)} queries; run again")
         return {metric: np.concatenate(found) for metric, found in values.items()}, lacking
 
     def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:

@@ -63,23 +63,23 @@ class Labels:
             body_tokens=_body_tokens(catalog, count),
         )
 
-    def evidence(self, answers: Slice, *, first: int = 0) -> Evidence:
+    def evidence(self, answers: Slice, *, first: int | None = None) -> Evidence:
         """Join labels and answers.
 
         Args:
-            answers: for queries of the dataset that follow each other, in its order.
-            first: the place of the first of them in the dataset.
+            answers: for all queries of the dataset, or some that follow each other, in its order.
+            first: the place of the first of them in the dataset; None = they are all.
 
         Raises:
             InputError: the answers are not those of these queries.
         """
-        asked = slice(first, first + len(answers.queries))
+        asked = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
         if self.ids[asked] != answers.queries:
             fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
             raise InputError([fault])
         table = answers.candidates
         ranked, items = table.ranking()
-        enough, chosen = enough_shown(self.dataset, table, first=first), table.chosen
+        enough, chosen = enough_shown(self.dataset, table, first=asked.start), table.chosen
         return Evidence(
             judgments=self.dataset.judgments.of(asked),
             offered=Offered(

@@ -46,6 +46,7 @@ _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
 FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
 _READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
+MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
 _ANSWERS = ("answers.zip", "answers.npz")
 _MANY = 20  # items of the catalog, one behind the other and alike, that `selections.jsonl` tells as first and last
 
@@ -338,7 +339,7 @@ def _sha256_of(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise _changed(path) from error
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; run the experiment again") from error
 
 
 def _sha256(content: bytes) -> str:

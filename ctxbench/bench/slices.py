@@ -180,8 +180,9 @@ def continuing(table: Candidates) -> BoolArray:
 
 
 def _equal(array: np.ndarray[Any, Any]) -> BoolArray:
-    """Whether each value but the first is that before it; NaN is equal to NaN."""
-    equal: BoolArray = array[1:] == array[:-1]
+    """Whether each value but the first is that before it, -0.0 not being 0.0; NaN is equal to NaN."""
+    bits = np.ascontiguousarray(array).view(np.int64)
+    equal: BoolArray = bits[1:] == bits[:-1]
     return equal | (np.isnan(array[1:]) & np.isnan(array[:-1])) if array.dtype.kind == "f" else equal
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,11 +25,15 @@ class StoredAnswers:
 
     Attributes:
         path: of the file, or of the folder of an unfinished part.
+        parts: the ids of the queries of each block.
+        stamp: what tells the file from one that took its place; None of a folder.
         queries, chunks, ranked, scored, errors, seconds, notes: as `Slice`, over all blocks. A block whose queries
             all failed says nothing about rankings.
     """
 
     path: Path
+    parts: tuple[tuple[str, ...], ...]
+    stamp: tuple[int, ...] | None
     queries: tuple[str, ...]
     chunks: tuple[tuple[str, ...], ...]
     ranked: bool
@@ -44,9 +49,13 @@ class StoredAnswers:
         Raises:
             StorageError: there are none, or they are damaged.
         """
-        all_of_them = joined_slices(list(_blocks(path, rows=False)))
+        stamp = _stamp(path)
+        heads = list(_blocks(path, rows=False))
+        all_of_them = joined_slices(heads)
         return cls(
             path=path,
+            parts=tuple(one.queries for one in heads),
+            stamp=stamp,
             queries=all_of_them.queries,
             chunks=all_of_them.chunks,
             ranked=all_of_them.ranked,
@@ -56,13 +65,20 @@ class StoredAnswers:
             notes=all_of_them.notes,
         )
 
-    def blocks(self) -> Iterator[Slice]:
+    def blocks(self, wanted: Container[int] | None = None) -> Iterator[Slice]:
         """The answers, a block of queries at a time, in order.
 
+        Args:
+            wanted: the numbers of the blocks; None = all.
+
         Raises:
-            StorageError: the file was changed since it was opened.
+            StorageError: they were changed since they were opened.
         """
-        for one in _blocks(self.path):
+        numbers = [number for number in range(len(self.parts)) if wanted is None or number in wanted]
+        found = _blocks(self.path, wanted=wanted) if _stamp(self.path) == self.stamp else iter(())
+        for number, one in itertools.zip_longest(numbers, found):
+            if number is None or one is None or one.queries != self.parts[number]:
+                raise StorageError(f"{self.path} was changed while it was read; do the same again")
             yield replace(one, ranked=self.ranked, scored=self.scored)
 
     def joined(self) -> Slice:
@@ -71,16 +87,20 @@ class StoredAnswers:
 
     def only(self, queries: Sequence[str]) -> Slice | None:
         """The answers to some queries, in the order of `queries`; None if one is not there."""
-        wanted, found = set(queries), []
-        for one in self.blocks() if wanted <= set(self.queries) else ():
-            places = [place for place, query in enumerate(one.queries) if query in wanted]
-            if places:
-                found.append(one.only(places))
-            if sum(len(few.queries) for few in found) == len(wanted):
-                joined = joined_slices(found)
-                place_of = {query: place for place, query in enumerate(joined.queries)}
-                return joined.only([place_of[query] for query in queries])
-        return None
+        wanted = set(queries)
+        if not wanted <= set(self.queries):
+            return None
+        holding = {number for number, part in enumerate(self.parts) if not wanted.isdisjoint(part)}
+        return among(list(self.blocks(holding)), queries)
+
+
+def among(slices: Sequence[Slice], queries: Sequence[str]) -> Slice | None:
+    """The answers to some queries among slices, in the order of `queries`; None if one is not there."""
+    wanted = set(queries)
+    few = [one.only([place for place, query in enumerate(one.queries) if query in wanted]) for one in slices]
+    joined = joined_slices(few)
+    place_of = {query: place for place, query in enumerate(joined.queries)}
+    return joined.only([place_of[query] for query in queries]) if wanted <= place_of.keys() else None
 
 
 def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
@@ -108,21 +128,31 @@ def read_slice(path: Path, *, rows: bool = True) -> Slice:
     return Slice.from_bytes(data, path, rows=rows)
 
 
-def _blocks(path: Path, *, rows: bool = True) -> Iterator[Slice]:
-    """The blocks of a file or of an unfinished part, in order; without candidates if not `rows`.
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; run again") from error
+    return None if path.is_dir() else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _blocks(path: Path, *, rows: bool = True, wanted: Container[int] | None = None) -> Iterator[Slice]:
+    """The blocks of a file or of an unfinished part, in order: all or those `wanted`, without candidates if not `rows`.
 
     Raises:
         StorageError: one is damaged.
     """
     if path.is_dir():
-        for one in sorted(path.glob(f"*{SUFFIX}")):
-            yield read_slice(one, rows=rows)
+        for number, one in enumerate(sorted(path.glob(f"*{SUFFIX}"))):
+            if wanted is None or number in wanted:
+                yield read_slice(one, rows=rows)
     elif path.suffix == _ONE:
         yield Slice.from_bytes(read_bytes(path), path, rows=rows)
     else:
         try:
             with zipfile.ZipFile(path) as archive:
-                for name in archive.namelist():
-                    yield Slice.from_bytes(archive.read(name), path, rows=rows)
+                for number, name in enumerate(archive.namelist()):
+                    if wanted is None or number in wanted:
+                        yield Slice.from_bytes(archive.read(name), path, rows=rows)
         except DAMAGE as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.chunking.items import ItemChunking, searched
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Item
 from ctxbench.gate.altered import NONE
@@ -86,17 +86,18 @@ def lost_words(change: Change, compared: Compared) -> str:
     if before is None or after is None or before.row is None or after.row is None or held is None:
         return ""
     retriever = next((one for one in compared.steps[0] or () if "chunks" in one.values), None)
+    bodies = any(one.values.get("bodies") for one in compared.steps[0] or ())
     try:
-        chunking = DOCUMENTS if retriever is None else ItemChunking.described(retriever.values) or DOCUMENTS
+        chunking = ItemChunking(bodies=bodies) if retriever is None else ItemChunking.described(retriever.values)
     except UserError:  # a plugin's rule that is not installed here
         return ""
     old, new = _item(before.row), _item(after.row)
-    chunks = () if old is None else chunking(old)
+    chunks = () if old is None or chunking is None else chunking(old)
     if new is None or (held.pair is not None and held.pair.item_chunk >= len(chunks)):
         return ""
-    now = " ".join(new.search_text.split())
-    searched = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
-    gone = [one for chunk in searched for one in query_chunks(chunk) if " ".join(one.split()) not in now]
+    now = " ".join(searched(new, bodies=bodies).split())
+    looked_at = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
+    gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
     asked = _words(compared.head.queries[change.query].text)
     best = max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="")
     found = " ".join(best.split())

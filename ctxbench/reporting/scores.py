@@ -137,15 +137,16 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
 
 def _digest(part: Part, quantity: str) -> str:
     """A hash of what every item of every query scores, whatever else is in the table."""
-    digest = hashlib.sha256()
+    digests, first = [hashlib.sha256() for _ in range(3)], 0
     for block in part.answers.blocks():
         table = block.candidates
         value = _quantity(table, quantity)
         rows = np.flatnonzero(~np.isnan(value))
         rows = rows[np.lexsort((table.item[rows], table.request[rows]))]
-        for array in (table.request[rows], table.item[rows], value[rows]):
+        for digest, array in zip(digests, (table.request[rows] + first, table.item[rows], value[rows]), strict=True):
             digest.update(array.tobytes())
-    return digest.hexdigest()
+        first += table.n_requests
+    return " ".join(digest.hexdigest() for digest in digests)
 
 
 def _searched(table: Candidates) -> FloatArray:

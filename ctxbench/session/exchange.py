@@ -244,7 +244,7 @@ def read_message(value: Any) -> Message:
 
 def content_hash(item: Item) -> str:
     """Tells what an item says, to the model and to a search, from anything else that it might say."""
-    return text_hash(json.dumps([item.prompt_text, item.search_text]))
+    return text_hash(json.dumps([item.prompt_text, item.search_text, *filter(None, [item.body])]))
 
 
 def prompt_hash(prompt: Prompt) -> str:

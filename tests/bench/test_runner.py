@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import json
 import multiprocessing
@@ -30,6 +31,7 @@ from ctxbench.data.labelling.weights import write_weights
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.reporting.tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes
+from ctxbench.steps.retrieve import Everything
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 SELECTORS = """
@@ -209,6 +211,66 @@ def test_what_offers_the_whole_catalog_is_asked_about_fewer_queries_at_once(tmp_
     plain, run_in_parts = snapshot(tmp_path / "plain"), snapshot(tmp_path / "run")
     differ = [name for name in plain if plain[name] != run_in_parts[name]]
     assert differ == ["tiny/everything/answers.zip", "tiny/everything/part.json"]
+
+
+def test_one_whose_sizes_are_taken_is_asked_once_however_few_queries_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset_run, "SLICE", 4)
+    monkeypatch.setattr(dataset_run, "ROWS", 50)
+    asked = []
+    select = Everything.__call__
+    monkeypatch.setattr(Everything, "__call__", lambda s, q, r: asked.append(len(q.batch)) or select(s, q, r))
+    selectors = "\n  - {selector: everything}\n  - {selector: random, like: everything}\n"
+    run_file(experiment(tmp_path, selectors), tmp_path / "run")
+    assert sum(asked) == 10
+    sizes = [
+        offered_sizes(RunFolder(tmp_path / "run").load("tiny", n).answers.joined()) for n in ("everything", "random")
+    ]
+    assert sizes[0].tolist() == sizes[1].tolist()
+
+
+def test_a_mend_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        f"from pathlib import Path\n\ndef mine(request):\n    with open({str(tmp_path / 'log')!r}, 'a') as log:\n"
+        f"        log.write('asked')\n    if Path({str(tmp_path / 'down')!r}).exists():\n"
+        "        raise OSError('down')\n"
+        "    return []\n"
+    )
+    path = experiment(tmp_path, "\n  - {callable: 'mine.py:mine', send: nothing, name: mine}\n  - {selector: bm25}\n")
+    (tmp_path / "down").touch()
+    assert run_file(path, tmp_path / "run").errors == {"tiny, mine": 10}
+    (tmp_path / "down").unlink()
+    (tmp_path / "log").unlink()
+    answered = counted(dataset_run.answered, 3, KeyboardInterrupt())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
+    assert run_file(path, tmp_path / "run").errors == {}
+    assert (tmp_path / "log").read_text() == "asked" * 10
+    run_file(path, tmp_path / "whole")
+    one, other = (RunFolder(tmp_path / run).load("tiny", "mine") for run in ("run", "whole"))
+    assert one.notes == other.notes
+    assert one.answers.joined().to_bytes(timed=False) == other.answers.joined().to_bytes(timed=False)
+
+
+def test_answers_of_a_selector_outside_are_taken_over_from_the_version_before(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        f"def none(request):\n    with open({str(tmp_path / 'log')!r}, 'a') as log:\n        log.write('asked')\n"
+        "    return []\n"
+    )
+    path = experiment(tmp_path, "\n  - {callable: 'mine.py:none', send: nothing, name: mine}\n")
+    run_file(path, tmp_path / "run")
+    assert (tmp_path / "log").read_text() == "asked" * 10
+    part = RunFolder(tmp_path / "run").part_path("tiny", "mine")
+    data = RunFolder(tmp_path / "run").load("tiny", "mine").answers.joined().to_bytes(timed=False)
+    (part / "answers.npz").write_bytes(data)
+    (part / "answers.zip").unlink()
+    marker = json.loads((part / "part.json").read_text())
+    del marker["files"]["answers.zip"], marker["checksum"]
+    marker["files"]["answers.npz"] = hashlib.sha256(data).hexdigest()
+    RunFolder(tmp_path / "run").write(
+        "tiny/mine/part.json", {**marker, "format": 3, "values_key": "of another version"}
+    )
+    assert run_file(path, tmp_path / "run").made == 1
+    assert (tmp_path / "log").read_text() == "asked" * 10, "they are measured again, and asked for no more"
+    assert (part / "answers.zip").exists()
 
 
 def test_the_order_of_selectors_changes_no_part(tmp_path):

@@ -149,6 +149,37 @@ def test_what_is_no_file_of_answers_is_one_error(content, tmp_path):
         StoredAnswers.read(path)
 
 
+def test_answers_that_change_while_they_are_read_are_an_error(tmp_path):
+    table = Candidates.build(3, np.array([0, 1, 2]), np.array([1, 2, 0]), score=np.array([0.5, 0.4, 0.3]))
+    path = tmp_path / "answers.zip"
+    found = stored(slice_of(table), path)
+    stored(slice_of(table), tmp_path / "other.zip")
+    (tmp_path / "other.zip").replace(path)
+    with pytest.raises(StorageError, match=r"answers\.zip was changed while it was read; do the same again"):
+        found.joined()
+    path.unlink()
+    with pytest.raises(StorageError, match=r"cannot read .*answers\.zip: No such file or directory; run again"):
+        found.joined()
+
+
+def test_only_the_blocks_that_are_asked_for_are_read(tmp_path, monkeypatch):
+    table = Candidates.build(3, np.array([0, 1, 2]), np.array([1, 2, 0]), score=np.array([0.5, 0.4, 0.3]))
+    found = stored(slice_of(table), tmp_path / "answers.zip")
+    read = []
+    from_bytes = Slice.from_bytes
+    monkeypatch.setattr(Slice, "from_bytes", lambda *a, **k: read.append(1) or from_bytes(*a, **k))
+    assert found.only(["q2"]).candidates.item.tolist() == [0]
+    assert len(read) == 1
+
+
+def test_minus_zero_is_not_zero(tmp_path):
+    table = Candidates.build(1, np.zeros(4, np.int64), np.arange(4), score=np.zeros(4))
+    column = np.array([0.0, -0.0, 0.0, -0.0])
+    made = slice_of(table.with_columns(of=column))
+    read = Slice.from_bytes(made.to_bytes(timed=False), tmp_path / "a.npz").candidates.columns["of"]
+    assert np.signbit(read).tolist() == [False, True, False, True]
+
+
 def saved(tmp_path, answers, catalog):
     part = Part(dataset="d", selector="s", key="k", answers=answers, metrics={"tokens": np.zeros(len(answers.queries))})
     RunFolder(tmp_path).save(part, catalog)

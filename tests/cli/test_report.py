@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from ctxbench.bench.results import FORMAT
+
 
 @pytest.fixture
 def ran(cli, experiment, place):
@@ -58,7 +60,7 @@ def test_a_dataset_beside_the_experiment_is_found_again(cli, place, tiny, tmp_pa
         ("tiny/bm25/part.json", None, "tiny/bm25/part.json"),
         ("tiny/bm25/part.json", "{}", "is damaged"),
         ("tiny/bm25/metrics.jsonl", "", "was changed or is damaged"),
-        ("tiny/bm25/answers.npz", "", "was changed or is damaged"),
+        ("tiny/bm25/answers.zip", "", "was changed or is damaged"),
     ],
 )
 def test_what_is_damaged_is_named(cli, ran, place, name, content, message):
@@ -83,9 +85,9 @@ def test_a_number_that_was_edited_is_an_error(cli, ran, place, name):
 
 def test_a_run_of_another_format_is_not_guessed_at(cli, ran, place):
     path = place / "runs" / "small" / "manifest.json"
-    path.write_text(path.read_text().replace('"format": 3', '"format": 99'))
+    path.write_text(path.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
     done = cli("report", "runs/small")
-    assert done.err == "error: runs/small/manifest.json has format 99, this version reads 3; run again\n"
+    assert done.err == f"error: runs/small/manifest.json has format 99, this version reads {FORMAT}; run again\n"
 
 
 def test_a_run_as_markdown_is_the_same_from_run_and_report(cli, experiment, place):

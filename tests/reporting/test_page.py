@@ -445,3 +445,6 @@ def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None
     told = [[(g.selectors, g.edges.tolist(), g.required, g.other, g.idle, g.sentences) for g in one] for one in groups]
     assert told[0] == told[1]
     assert told[0]
+    twin = replace(in_blocks[0], selector="twin")
+    (alike,) = [g for g in score_groups(dataset, [at_once[0], twin], described) if not g.title]
+    assert alike.selectors == (at_once[0].selector, "twin"), "the same scores in other blocks are the same"
