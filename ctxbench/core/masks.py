@@ -107,7 +107,7 @@ class Masks:
         wanted = np.arange(len(self)) if requests is None else np.flatnonzero(requests)
         out = np.zeros(self.n_items, dtype=np.bool_)
         own = np.diff(self.start)[wanted] > 0 if self.facts is None else np.ones(len(wanted), dtype=np.bool_)
-        whole = np.unique(self.scope[wanted[~own]])
+        whole = np.flatnonzero(np.bincount(self.scope[wanted[~own]]))
         for scope in whole.tolist():
             out |= self.shared[scope]
         for request in wanted[own & ~np.isin(self.scope[wanted], whole)].tolist():
