@@ -16,7 +16,7 @@ from ctxbench.bench.preparing import Prepared
 from ctxbench.bench.progress import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import MEANING, Part, RunFolder, content_key
-from ctxbench.bench.slices import Slice, joined_slices
+from ctxbench.bench.slices import Slice
 from ctxbench.bench.stored_answers import StoredAnswers, among
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import StorageError
@@ -102,11 +102,11 @@ class DatasetRun:
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
             missing = {name: self._missing(name, first, len(part), have[name]) for name in in_turn}
-            batch = Batch.of(self.dataset.catalog, part) if any(missing.values()) else None
+            batch = Batch.of(self.dataset.catalog, part if any(missing.values()) else ())
             made: dict[str, list[Slice]] = {}
-            for name, (start, size) in ((name, one) for name, several in missing.items() for one in several):
-                few = batch if batch is not None and size >= len(part) else None
-                few = few or Batch.of(self.dataset.catalog, requests[start : min(start + size, first + len(part))])
+            for name, (start, size) in ((name, one) for name, slices in missing.items() for one in slices):
+                several = requests[start : start + size]
+                few = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
                 answers = answered(self._select(name, few, made), few)
                 self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
                 if name in likes:
@@ -147,9 +147,7 @@ class DatasetRun:
             if failed:
                 kept = told.only([place for place, query in enumerate(block.queries) if query not in block.errors])
                 batch = Batch.of(self.dataset.catalog, [request[query] for query in failed])
-                joined = joined_slices([kept, answered(self._select(name, batch, {}), batch)])
-                place_of = {query: place for place, query in enumerate(joined.queries)}
-                told = joined.only([place_of[query] for query in block.queries])
+                told = among([kept, answered(self._select(name, batch, {}), batch)], block.queries) or told
                 self.memo.clear()
             self.store.add_slice(self.name, name, key, number=number, answers=told)
         return self.store.slices(self.name, name)

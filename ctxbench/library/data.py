@@ -151,8 +151,8 @@ def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "
     asked = []
     for row in _rows(queries, "queries", ("query", "text"), faults):
         fields = dict(row.data)
-        row.data = {"split": "test", **fields, "_id": str(fields.pop("query"))}
-        row.data.pop("query", None)
+        query_id = str(fields.pop("query"))
+        row.data = {"split": "test", **fields, "_id": query_id}
         one = read_query(row, {})
         asked += [] if one is None else [one]
     named: dict[str, list[ItemKey]] = {}
@@ -185,9 +185,7 @@ def _rows(rows: Rows, what: str, needs: tuple[str, ...], faults: list[Fault]) ->
         InputError: it is no frame and no rows, or a column is missing.
     """
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        lacking = [
-            name for name in needs if name not in rows.columns and not (name == "query" and "_id" in rows.columns)
-        ]
+        lacking = [name for name in needs if name not in rows.columns]
         if lacking:
             known = ", ".join(map(str, rows.columns)) or "none"
             raise InputError([Fault(f"{what}: column {lacking[0]!r} is missing; the columns are {known}")])

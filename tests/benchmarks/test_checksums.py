@@ -10,8 +10,6 @@ import random
 import statistics
 import time
 
-import pytest
-
 from ctxbench.checked_rows import CheckedRows
 
 ROWS = 8_000
@@ -25,12 +23,6 @@ class UncheckedRows(CheckedRows):
     def _fits(self, key: object, value: object, checksum: object) -> bool:
         del key, value, checksum
         return True
-
-
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
 
 
 def test_checked_rows_beside_unchecked_ones(benchmark, tmp_path):

@@ -30,12 +30,6 @@ DESK = Path(__file__).parents[1] / "fixtures" / "desk"
 
 
 @pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
-@pytest.fixture(autouse=True)
 def offline(monkeypatch, tmp_path):
     monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))

@@ -22,12 +22,6 @@ ITEMS, CHUNKS, TOPICS, DIMENSIONS = 1_000, 3, 60, 384
 ROUNDS = 300
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 class Synthetic:
     """Resources whose texts lie around topics: `topic.number` is near its topic's vector."""
 

@@ -49,12 +49,6 @@ main(["check", GATE])
 
 
 @pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
-@pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
     """A folder and a cache of its own, no network, and compiled modules, as an installed program has them."""
     monkeypatch.chdir(tmp_path)

@@ -25,12 +25,6 @@ ITEMS, CHUNKS, TOPICS, DIMENSIONS = 5_000, 3, 600, 384
 ROUNDS = 3
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 def vectors(seed, chunks):
     """Unit vectors around topics: those of one topic have a cosine of about 0.8."""
     generator = np.random.default_rng(seed)

@@ -32,12 +32,6 @@ STEPS = {"dense": Dense(), "bm25": Bm25(), "bm25f": Bm25f(), "fuzzy": Fuzzy()}
 CASES = [("dense", 1, 25), ("dense", 3, 25), ("bm25", 3, 5), ("bm25f", 3, 3), ("fuzzy", 3, 5)]  # step, chunks, rounds
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 class Memory(LocalResources):
     """Vectors of the length that the default model makes, by the text alone; no text is embedded twice."""
 

@@ -18,12 +18,6 @@ from tests.benchmarks.test_growing_catalogs import ASKED, ITEMS, Memory, item, t
 SOURCES = {"dense": "dense", "bm25": "bm25", "fuzzy": "fuzzy"}
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 @pytest.mark.parametrize("names", [("dense", "bm25"), ("dense", "bm25", "fuzzy")])
 def test_side_by_side_beside_one_after_the_other(benchmark, names):
     merge = {"merge": {name: SOURCES[name] for name in names}, "seconds": 60}

@@ -44,12 +44,6 @@ print((vector / np.linalg.norm(vector)).shape)
 
 
 @pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
-@pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
     """A cache of its own, no network, and compiled modules, as an installed program has them."""
     monkeypatch.setenv("CTXBENCH_OFFLINE", "1")

@@ -12,12 +12,6 @@ from tests.benchmarks.scale import measure, write_dataset
 ITEMS, QUERIES = 4_000, 1_000
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 @pytest.mark.parametrize("selectors", [["bm25", "dense"], ["everything", "bm25"]])
 def test_memory_beside_that_of_fewer_queries(benchmark, selectors, tmp_path):
     found = {}

@@ -19,12 +19,6 @@ CHUNKS, QUERY_CHUNKS, DIMENSIONS = 10_000, 3, 384
 ROUNDS = 50
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 def unit(generator, n):
     vectors = generator.standard_normal((n, DIMENSIONS)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

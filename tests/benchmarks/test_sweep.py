@@ -46,12 +46,6 @@ POLICY = Policy(
 K, N, SCORE = Counts("K", tuple(range(1, 101))), Counts("N", tuple(range(1, 51))), Span("s", 0.0, 1.0)
 
 
-@pytest.fixture(autouse=True)
-def asked_for(request):
-    if not request.config.getoption("benchmark_only"):
-        pytest.skip("timings are taken with --benchmark-only")
-
-
 @pytest.fixture(scope="module")
 def labels() -> Labels:
     """1 to 3 required items a query, drawn from 500."""
