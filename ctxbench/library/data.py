@@ -32,9 +32,11 @@ class Data:
 
     Attributes:
         dataset: as commands and selectors take it.
+        source: the name or folder that it was opened by; empty = it is in memory alone.
     """
 
     dataset: Dataset
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -91,7 +93,7 @@ def load(name: str | Path) -> Data:
         >>> ds.items.columns[:4].tolist(), len(ds.queries)
         (['id', 'type', 'server', 'name'], 30)
     """
-    return Data(open_dataset(name))
+    return Data(open_dataset(name), str(name))
 
 
 def catalog(rows: Rows) -> Catalog:

@@ -107,8 +107,8 @@ def evaluate(
         embedder: its name, such as `minilm`.
         tokens: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
-        out: the run folder, which `ctxbench report` shows, too, and which the next call goes on with; None = one that
-            goes with the results.
+        out: the run folder, which the next call goes on with, and `ctxbench report` shows, too, unless a dataset is in
+            memory alone; None = one that goes with the results.
         progress: told about every slice of queries.
 
     Returns:
@@ -124,8 +124,9 @@ def evaluate(
         [0.62, 1.0]
     """
     several = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
-    datasets = {one.name: one.dataset for one in (one if isinstance(one, Data) else load(one) for one in several)}
-    if len(datasets) < len(several):
+    opened = [one if isinstance(one, Data) else load(one) for one in several]
+    datasets = {one.source or one.name: one.dataset for one in opened}
+    if len({one.name for one in opened}) < len(opened):
         raise ParameterError("two of the datasets have one name; give one another")
     named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
     if not named:

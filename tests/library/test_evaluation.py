@@ -17,6 +17,7 @@ from ctxbench.bench.preparing import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import summarise_run
+from ctxbench.cli.commands import report_run
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
 
 ROOT = Path(__file__).parents[2]
@@ -138,7 +139,7 @@ def test_it_shows_itself_as_a_table(results):
     assert latex.startswith(r"\begin{tabular}")
 
 
-def test_a_run_folder_of_ones_own_is_gone_on_with(tmp_path):
+def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys):
     asked = []
 
     def count(request, _items):
@@ -149,6 +150,9 @@ def test_a_run_folder_of_ones_own_is_gone_on_with(tmp_path):
     again = ctxbench.evaluate(SMOKE, {"bm25": "bm25", "count": count}, out=tmp_path / "run", **CHEAP)
     assert first.folder == again.folder == tmp_path / "run"
     assert len(asked) == 30
+    assert RunFolder(first.folder).read("manifest.json")["datasets"]["smoke"]["reference"].endswith("datasets/smoke")
+    report_run(tmp_path / "run", markdown=None, as_json=True)
+    assert json.loads(capsys.readouterr().out)["datasets"]["smoke"]["queries"] == 30
 
 
 @pytest.mark.parametrize(
