@@ -10,7 +10,7 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
 # The fast tests: a minute or two, enough to find what another Python or older dependencies break.
-TOGETHER := core chunking embedding features index session sources steps data/curation data/datasets tune/calibrating
+TOGETHER := core chunking embedding features index session sources steps data/curation data/datasets tuning/calibrating
 LONGER := $(addprefix tests/,test_damaged_cache.py test_gate_end_to_end.py test_large_requests.py test_layers.py \
 	test_notebooks.py test_own_datasets.py test_testing.py test_time_limits.py test_tokens.py test_yamlio.py \
 	chunking/test_rules.py chunking/test_sentences.py embedding/test_kills.py embedding/test_minilm.py \
@@ -19,7 +19,7 @@ LONGER := $(addprefix tests/,test_damaged_cache.py test_gate_end_to_end.py test_
 	steps/test_tool_rules.py)
 FAST := $(filter-out $(LONGER),$(wildcard tests/test_*.py $(TOGETHER:%=tests/%/test_*.py))) tests/cli/test_main.py \
 	$(addprefix tests/,gate/test_gate_checking.py gate/test_gate_file.py bench/test_config.py bench/test_metrics.py \
-	bench/test_results.py bench/test_stats.py bench/test_summary.py tune/test_choosing.py)
+	bench/test_results.py bench/test_stats.py bench/test_summary.py tuning/test_choosing.py)
 # Tests start many processes: without compiled files each would compile the package anew. A test's module is one
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal

@@ -16,7 +16,7 @@ from ctxbench.core.errors import ParameterError
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.calibrations import Fit
-    from ctxbench.tune.calibrating.measuring import FoldFigures
+    from ctxbench.tuning.calibrating.measuring import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -52,21 +52,20 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
 
     Raises:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
-        UserError: as of `ctxbench.tune.calibrating.fitting.fit`.
+        UserError: as of `ctxbench.tuning.calibrating.fitting.fit`.
     """
     from ctxbench.cache import cache_dir
     from ctxbench.calibrations import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.embedding.names import open_embedder
-    from ctxbench.embedding.store import VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.tokens import open_counter
-    from ctxbench.tune.calibrating.examples import examples, labelled
-    from ctxbench.tune.calibrating.fitting import fit
-    from ctxbench.tune.calibrating.measuring import measure
+    from ctxbench.tuning.calibrating.examples import examples, labelled
+    from ctxbench.tuning.calibrating.fitting import fit
+    from ctxbench.tuning.calibrating.measuring import measure
 
     if asked.what not in KINDS:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
@@ -87,7 +86,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         names = [dataset.name for dataset in opened]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
-        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
+        vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:
             fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split)

@@ -44,13 +44,11 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
             )
     else:
         from ctxbench.embedding.names import open_embedder
-        from ctxbench.embedding.store import VectorStore
-        from ctxbench.embedding.vectors import Vectors
+        from ctxbench.embedding.vectors import open_vectors
 
         with embedding_progress() as embedding:
             opened = open_embedder(embedder)
-            store = VectorStore(opened.identity)
-            vectors = Vectors(opened, store, progress=embedding)
+            vectors = open_vectors(opened, progress=embedding)
             found = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
     if as_json:
         print_json(found.as_dict())

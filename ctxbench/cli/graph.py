@@ -25,8 +25,7 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     """
     from ctxbench.cache import cache_dir
     from ctxbench.embedding.names import open_embedder
-    from ctxbench.embedding.store import VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.graph_store import made_from, make_graph, read_graph, write_graph
     from ctxbench.index.resources import LocalResources
     from ctxbench.tokens import open_counter
@@ -38,7 +37,7 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         raise StorageError(f"{out} is not written over: {error}. Delete it, or name another file with --out") from error
     model = open_embedder(embedder)
     with progress() as shown:
-        vectors = Vectors(model, VectorStore(model.identity), progress=partial(shown, "embedding texts"))
+        vectors = open_vectors(model, progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         graph = make_graph(items, resources, spec, old=old)
     write_graph(out, graph)

@@ -70,16 +70,13 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
     from ctxbench.cache import cache_dir
     from ctxbench.data.labelling.pool import SELECTORS, make_pool, open_selectors
     from ctxbench.embedding.names import open_embedder
-    from ctxbench.embedding.store import VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.tokens import open_counter
 
     opened = open_embedder(embedder)
     with progress() as shown:
-        vectors = Vectors(
-            opened, VectorStore(opened.identity), progress=lambda done, total: shown("embedding texts", done, total)
-        )
+        vectors = open_vectors(opened, progress=lambda done, total: shown("embedding texts", done, total))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         chosen = open_selectors(selectors or SELECTORS, resources)
         try:

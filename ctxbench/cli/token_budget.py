@@ -87,13 +87,12 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     from ctxbench.cli.select import find_catalog
     from ctxbench.core.requests import Batch
     from ctxbench.embedding.names import open_embedder
-    from ctxbench.embedding.store import VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.definitions import find_definition, is_file
     from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
     from ctxbench.tokens import open_counter
-    from ctxbench.tune.token_budget import budget_setting, read_requests
+    from ctxbench.tuning.token_budget import budget_setting, read_requests
 
     if not (math.isfinite(asked.tokens) and asked.tokens > 0):
         raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
@@ -105,7 +104,7 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     catalog = find_catalog(asked.catalog)
     embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
     with progress() as shown:
-        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=partial(shown, "embedding texts"))
+        vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
         found = budget_setting(
             definition,
             definition.values(preset),

@@ -14,8 +14,8 @@ from ctxbench.console import is_plain, say
 from ctxbench.core.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
-    from ctxbench.tune.opening import Ready
-    from ctxbench.tune.results import Contender, DatasetTuning, Outcome, Tuning
+    from ctxbench.tuning.opening import Ready
+    from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def tune_presets(
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
     from ctxbench.reporting.tuning import console_table, write_markdown, write_report
-    from ctxbench.tune.own_fits import fit_files, open_fitted
-    from ctxbench.tune.policy_file import read_policies
-    from ctxbench.tune.presets import write_presets_of
-    from ctxbench.tune.tuner import tune
+    from ctxbench.tuning.own_fits import fit_files, open_fitted
+    from ctxbench.tuning.policy_file import read_policies
+    from ctxbench.tuning.presets import write_presets_of
+    from ctxbench.tuning.tuner import tune
 
     markdown = places.markdown
     with progress() as shown:
@@ -154,7 +154,7 @@ def _contender(one: Contender) -> dict[str, Any]:
 def _outcome(dataset: DatasetTuning, one: Outcome) -> dict[str, Any]:
     from ctxbench.bench.summary import comparison_dict
     from ctxbench.reporting.tuning.advice import advice
-    from ctxbench.tune.presets import policy_block, verdict_block
+    from ctxbench.tuning.presets import policy_block, verdict_block
 
     chosen = one.recommended
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.bench.summary import DatasetSummary, RunSummary
+from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
@@ -42,9 +43,12 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
     for words in dict.fromkeys(_words(step.values) for step in steps if (step.kind, step.name) == ("retrieve", "bm25")):
         yield f"* Words of BM25: {words}."
-    if _holds(manifest["selectors"], "embedder"):
+    used = _embedders(manifest["selectors"])
+    if EMBEDDER in used:
         model = manifest["embedder"]
         yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
+    for name in sorted(used - {EMBEDDER}):
+        yield f"* Embeddings of steps that name an embedder: `{_said(name.partition(':')[2])}`."
     yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
     if sample := manifest["experiment"].get("sample"):
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
@@ -55,11 +59,13 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield f"* `{wording.named(name)}`: {_said(about)}{f' ({wording.named(values)})' if values else ''}."
 
 
-def _holds(described: Any, key: str) -> bool:
-    """Whether an object with this key stands in what is described, at any depth."""
+def _embedders(described: Any) -> set[str]:
+    """The embedders among the resources that selectors say they use, at any depth."""
     if isinstance(described, Mapping):
-        return key in described or any(_holds(one, key) for one in described.values())
-    return isinstance(described, list) and any(_holds(one, key) for one in described)
+        own = described.get("identities")
+        named = {name for name in own if kind_of(name) == EMBEDDER} if isinstance(own, Mapping) else set()
+        return named.union(*map(_embedders, described.values()))
+    return set().union(*map(_embedders, described)) if isinstance(described, list) else set()
 
 
 def _words(step: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ class Spot:
         text: its label.
         reach: how far its whiskers reach; the point itself where it has none.
         boxes: what it takes.
+        width: of its label; 0 = of as many letters as it has.
     """
 
     x: float
@@ -38,6 +39,7 @@ class Spot:
     text: str
     reach: Box
     boxes: Sequence[Box]
+    width: float = 0.0
 
 
 def placed(spots: Sequence[Spot], frame: Frame, *, beside: Sequence[Box] = ()) -> list[Label]:
@@ -51,7 +53,7 @@ def placed(spots: Sequence[Spot], frame: Frame, *, beside: Sequence[Box] = ()) -
     taken = [*beside, *(box for spot in spots for box in spot.boxes)]
     out = []
     for spot in spots:
-        size = len(spot.text) * LETTER
+        size = spot.width or len(spot.text) * LETTER
         fitting = [label for label in _labels(spot) if _inside(_box(label, size), frame)] or _labels(spot)[:1]
         met = [sum(_meet(_box(label, size), other) for other in taken) for label in fitting]
         label = fitting[met.index(min(met))]

@@ -28,11 +28,11 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.tokens import open_counter
-from ctxbench.tune.calibrating.examples import Examples, examples
-from ctxbench.tune.calibrating.fitting import fit_pooled
-from ctxbench.tune.sides import Side
-from ctxbench.tune.token_budget import Prices
-from ctxbench.tune.uncut import found_by
+from ctxbench.tuning.calibrating.examples import Examples, examples
+from ctxbench.tuning.calibrating.fitting import fit_pooled
+from ctxbench.tuning.sides import Side
+from ctxbench.tuning.token_budget import Prices
+from ctxbench.tuning.uncut import found_by
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

@@ -19,7 +19,7 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import open_counter
-from ctxbench.tune.calibrating.fitting import fit
+from ctxbench.tuning.calibrating.fitting import fit
 from ctxbench.yamlio import load_yaml
 
 HERE = Path(__file__).parents[1]

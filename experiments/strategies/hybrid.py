@@ -33,7 +33,7 @@ from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.tokens import open_counter
-from ctxbench.tune.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
+from ctxbench.tuning.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
 
 ROOT = Path(__file__).parents[2]
 BAR = ("livemcpbench", "metatool-single", "metatool-multi", "toollens", "locomo", "bfcl-live", "datasets/workbench")

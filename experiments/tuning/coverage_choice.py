@@ -22,13 +22,13 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.selectors.parameters import Value
-from ctxbench.tune.limits import measures_of
-from ctxbench.tune.optima import Optimum
-from ctxbench.tune.policies import Constraint, Policy
-from ctxbench.tune.sweep.families import Counts, FixedK, Span, StandardMargin
-from ctxbench.tune.sweep.ladders import Ladders
-from ctxbench.tune.sweep.measures import Measure
-from ctxbench.tune.sweep.sweeping import sweep
+from ctxbench.tuning.limits import measures_of
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.sweep.families import Counts, FixedK, Span, StandardMargin
+from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.sweeping import sweep
 
 Cuts: TypeAlias = FixedK | StandardMargin
 

@@ -40,12 +40,12 @@ from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition
 from ctxbench.tokens import open_counter
-from ctxbench.tune.limits import COMPLETENESS, TOKENS
-from ctxbench.tune.optima import Optimum
-from ctxbench.tune.policies import Constraint, Policy
-from ctxbench.tune.sweep.lines import Measure
-from ctxbench.tune.sweep.reuse import single
-from ctxbench.tune.together import CommonSettings, sweep_together
+from ctxbench.tuning.limits import COMPLETENESS, TOKENS
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.sweep.reuse import single
+from ctxbench.tuning.together import CommonSettings, sweep_together
 
 DATASETS = ("workbench", "freight")
 BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults

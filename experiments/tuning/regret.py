@@ -35,9 +35,9 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.tokens import open_counter
-from ctxbench.tune.calibrating.fitting import fit_pool, shipped_fit
-from ctxbench.tune.choosing import choose
-from ctxbench.tune.limits import (
+from ctxbench.tuning.calibrating.fitting import fit_pool, shipped_fit
+from ctxbench.tuning.choosing import choose
+from ctxbench.tuning.limits import (
     CAUTION,
     COMPLETENESS,
     DEAR,
@@ -46,16 +46,16 @@ from ctxbench.tune.limits import (
     limits_of,
     measures_of,
 )
-from ctxbench.tune.optima import Optimum
-from ctxbench.tune.policies import Constraint, Policy
-from ctxbench.tune.policy_file import SelectorEntry
-from ctxbench.tune.sides import ALL, TUNING, Side
-from ctxbench.tune.sweep.ladders import Ladders
-from ctxbench.tune.sweep.measures import Measure
-from ctxbench.tune.sweep.needs import needed_types
-from ctxbench.tune.sweep.pairing import Pairing
-from ctxbench.tune.sweep.sweeping import sweep
-from ctxbench.tune.tunables import Swept, Tunable, coarse
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.policy_file import SelectorEntry
+from ctxbench.tuning.sides import ALL, TUNING, Side
+from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.needs import needed_types
+from ctxbench.tuning.sweep.pairing import Pairing
+from ctxbench.tuning.sweep.sweeping import sweep
+from ctxbench.tuning.tunables import Swept, Tunable, coarse
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments" / "learned"))

@@ -25,13 +25,13 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.steps.cut import Standard
-from ctxbench.tune.optima import Optimum
-from ctxbench.tune.policies import Constraint, Policy
-from ctxbench.tune.sweep.families import Counts, Span, StandardMargin
-from ctxbench.tune.sweep.keepers import Front
-from ctxbench.tune.sweep.ladders import Ladders
-from ctxbench.tune.sweep.measures import Measure
-from ctxbench.tune.sweep.sweeping import sweep
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tuning.sweep.keepers import Front
+from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.sweeping import sweep
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20

@@ -13,7 +13,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.datasets.writing import write_dataset
-from ctxbench.tune.work import Work
+from ctxbench.tuning.work import Work
 
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]

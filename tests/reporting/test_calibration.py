@@ -18,8 +18,8 @@ from ctxbench.reporting.calibration import (
     silence_table,
     trade_table,
 )
-from ctxbench.tune.calibrating.examples import Examples
-from ctxbench.tune.calibrating.trials import Silence, SilenceTrial
+from ctxbench.tuning.calibrating.examples import Examples
+from ctxbench.tuning.calibrating.trials import Silence, SilenceTrial
 
 NEEDS = np.array([True, True, False, False])
 MADE = Examples(

@@ -6,7 +6,7 @@ from ctxbench.bench.stats import Comparison
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.texts import COMPLETENESS, TOKENS
-from ctxbench.tune.results import Contender, DatasetTuning, Outcome
+from ctxbench.tuning.results import Contender, DatasetTuning, Outcome
 
 
 def advice(dataset: DatasetTuning, outcome: Outcome) -> str:

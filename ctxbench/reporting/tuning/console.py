@@ -11,7 +11,7 @@ from ctxbench.reporting.tuning.advice import advice
 from ctxbench.reporting.tuning.tables import reading
 from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.reporting.wording import said
-from ctxbench.tune.results import DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures

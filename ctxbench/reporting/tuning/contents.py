@@ -10,7 +10,7 @@ from ctxbench.reporting.tuning import figures, tables, texts
 from ctxbench.reporting.tuning.advice import advice
 from ctxbench.reporting.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Text
 from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, TOKENS
-from ctxbench.tune.results import DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
 
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
 _SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."

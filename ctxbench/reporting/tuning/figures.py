@@ -29,7 +29,7 @@ from ctxbench.reporting.tuning.geometry import (
 from ctxbench.reporting.tuning.tables import compared
 from ctxbench.reporting.tuning.texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tune.results import (
+from ctxbench.tuning.results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,

@@ -10,7 +10,7 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.document import Cell, Table
 from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
-from ctxbench.tune.results import Contender, DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
 
 MANY = 20  # so many requests made worse are named
 _SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)

@@ -9,8 +9,8 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.reporting import wording
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tune.policies import Policy
-from ctxbench.tune.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Contender, Outcome
+from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Contender, Outcome
 
 COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}

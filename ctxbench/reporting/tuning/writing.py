@@ -10,7 +10,7 @@ from ctxbench.reporting.tuning.contents import document
 from ctxbench.reporting.tuning.document import Document
 from ctxbench.reporting.tuning.markdown import markdown
 from ctxbench.reporting.tuning.page import page
-from ctxbench.tune.results import Tuning
+from ctxbench.tuning.results import Tuning
 
 _FIGURES = "figures"
 

@@ -14,8 +14,8 @@ import pytest
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.tune.policies import Constraint, Policy
-from ctxbench.tune.results import (
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,
@@ -29,7 +29,7 @@ from ctxbench.tune.results import (
     Tuning,
     Worse,
 )
-from ctxbench.tune.verdicts import Said, Verdict
+from ctxbench.tuning.verdicts import Said, Verdict
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"

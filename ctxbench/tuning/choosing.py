@@ -1,0 +1,193 @@
+"""Choosing by a policy among competing selectors: what is recommended, or why nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import Evidence, Offered, evaluate
+from ctxbench.selectors.parameters import Value, shown
+from ctxbench.tuning.limits import COMPLETENESS, measures_of
+from ctxbench.tuning.optima import FEWEST, Found, Optimum
+from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.sweep.lines import REACH, Measure
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choice:
+    """What a policy came to.
+
+    Attributes:
+        selector: the name of the selector that is recommended; empty where the default is kept.
+        found: its setting; None where the default is kept.
+        reason: why the default is kept, as a sentence without its end; empty where something is recommended.
+        needed: about how many more labels of the same kinds would do, from and to; None = more are unlikely to help,
+            or something is recommended.
+        answered: whether the labels can say anything of the policy at all.
+        settings: how many were compared.
+    """
+
+    selector: str = ""
+    found: Found | None = None
+    reason: str = ""
+    needed: tuple[int, int] | None = None
+    answered: bool = True
+    settings: int = 0
+
+
+def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
+    """What policies ask for that the labels cannot answer: a metric that applies to no query.
+
+    Args:
+        policies: as read.
+        labels: of the queries that decide.
+
+    Returns:
+        By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
+    """
+    asked = dict.fromkeys(measure.metric for measure in measures_of(policies))
+    nothing = np.zeros(0, dtype=np.int64)
+    start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
+    evidence = Evidence(
+        judgments=labels.dataset.judgments,
+        offered=Offered(start=start, item=nothing, origin=nothing),
+        rankings=None,
+        item_tokens=labels.item_tokens,
+        body_tokens=labels.body_tokens,
+        kinship=labels.kinship,
+        pool=labels.pool,
+    )
+    lacking = {metric for metric, values in evaluate(asked, evidence).items() if np.isnan(values).all()}
+    found = {}
+    for policy in policies:
+        for metric in dict.fromkeys(
+            [policy.objective, *(one.metric for one in policy.constraints), COMPLETENESS.metric]
+        ):
+            if metric in lacking and policy.name not in found:
+                found[policy.name] = f"the labels cannot say: {metric} applies to none of {len(labels.dataset)} queries"
+    return found
+
+
+def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
+    """The best of what competing selectors reach; of equals that of the earlier selector.
+
+    The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
+    fewer than `FEWEST` queries: then it is said how many more labels would do.
+
+    Args:
+        policy: what all optima were kept by.
+        optima: by name of the selector, in order; every one has seen all settings of its selector.
+    """
+    settings = sum(optimum.settings for optimum in optima.values())
+    met = {name: optimum for name, optimum in optima.items() if optimum.found is not None}
+    enough = {name: optimum for name, optimum in met.items() if not _few(optimum)}
+    if enough:
+        name = _best(enough)
+        return Choice(selector=name, found=enough[name].found, settings=settings)
+    near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
+    if met:
+        name = _best(met)
+        return Choice(reason=_few_queries(met[name]), needed=met[name].needed(), settings=settings)
+    if near and not _never(optima):
+        name = min(near, key=lambda one: near[one].shortage)
+        return Choice(reason=_wide(near[name], name), needed=near[name].needed(), settings=settings)
+    return Choice(reason=_unreachable(policy, optima), settings=settings)
+
+
+def _never(optima: Mapping[str, Optimum]) -> bool:
+    """Whether some constraint is kept by no setting even by its mean, so that no number of labels would help."""
+    limits = next(iter(optima.values())).limits
+    reached = [_reached(optima, which, beside=False) for which, limit in enumerate(limits) if limit.asked]
+    return any(one is None or not one.enough for one in reached)
+
+
+def setting_text(selector: str, values: Mapping[str, Value]) -> str:
+    """A setting as messages say it: `semantic with contextTopK 20, contextTopN 5`."""
+    listed = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+    return f"{selector} with {listed}" if listed else selector
+
+
+def _best(optima: Mapping[str, Optimum]) -> str:
+    """The first name of those whose best is beaten by none."""
+    names = list(optima)
+    best = names[0]
+    for name in names[1:]:
+        if optima[name].beats(optima[best]):
+            best = name
+    return best
+
+
+def _few(optimum: Optimum) -> list[Measure]:
+    """The measures that apply to too few queries."""
+    found = optimum.found
+    return [] if found is None else [one for one in optimum.concerned if found.n[one] < FEWEST]
+
+
+def _few_queries(optimum: Optimum) -> str:
+    measure = _few(optimum)[0]
+    n = optimum.found.n[measure] if optimum.found is not None else 0
+    return f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {FEWEST}"
+
+
+def _wide(optimum: Optimum, selector: str) -> str:
+    """What the nearest setting keeps by its means alone."""
+    found = optimum.nearest
+    if found is None:
+        return ""
+    missed = []
+    for limit in (optimum.limits[place] for place in found.missed):
+        if not limit.asked:
+            missed.append(f"not beyond doubt: {limit.text}")
+            continue
+        mean, side = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
+        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {side} end of what is likely is"
+        missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
+    return f"the nearest is {setting_text(selector, found.short)}: {'; '.join(missed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """The best that competitors come to on one constraint: its mean as the constraint counts, and by what."""
+
+    told: float
+    by: str
+    enough: bool
+
+
+def _unreachable(policy: Policy, optima: Mapping[str, Optimum]) -> str:
+    """Which constraint nothing meets even by its mean, or which do not go together."""
+    limits = next(iter(optima.values())).limits[: len(policy.constraints)]
+    for which, limit in enumerate(limits):
+        best = _reached(optima, which, beside=False)
+        if best is None:
+            where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
+            return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
+        if not best.enough:
+            return f"no setting reaches {limit.text}: the best reachable is {best.told:.4g}, by {best.by}"
+    aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
+    kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.asked]
+    for which, limit in enumerate(limits):
+        best = _reached(optima, which, beside=True)
+        if best is not None and not best.enough:
+            rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
+            what = f"{limit.measure} comes to {best.told:.4g} at best, by {best.by}"
+            return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
+    together = " and ".join([limit.text for limit in limits] + kept)
+    return f"no setting that keeps {together} has {aim} than the default"
+
+
+def _reached(optima: Mapping[str, Optimum], which: int, *, beside: bool) -> _Reached | None:
+    """The best of all competitors, of equals that of the first; None if there is none."""
+    best: _Reached | None = None
+    for name, optimum in optima.items():
+        limit, found = optimum.limits[which], optimum.reach(which)[1 if beside else 0]
+        if found is None:
+            continue
+        mean = found.means[limit.measure]
+        told = limit.told(mean)
+        if best is None or limit.sign * told > limit.sign * best.told:
+            best = _Reached(told, setting_text(name, found.short), bool(limit.reached(np.array([mean]))[0]))
+    return best

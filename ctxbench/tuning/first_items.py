@@ -1,0 +1,57 @@
+"""A recommended setting against the first n items of the base's ranking at equal prompt tokens.
+
+A tuned fixed number of items meets a policy with something to spare, since one item more is a large step. Between two
+numbers the comparison is with the one or the other by lot, so that neither side has more tokens to spend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.bench.equal_tokens import LENGTHS, AtTokens, Curve, at_equal_tokens
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import correct
+from ctxbench.tuning.contending import Measured
+from ctxbench.tuning.sides import Side
+from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.uncut import Uncut
+
+_COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
+
+
+def first_items_curve(uncut: Uncut, side: Side) -> Curve:
+    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked."""
+    ladders = Ladders.of(uncut.answers.candidates, side.labels, (_COMPLETENESS, _TOKENS))
+    values = [
+        [ladders.values(measure, np.minimum(ladders.sizes, n)) for n in LENGTHS] for measure in (_COMPLETENESS, _TOKENS)
+    ]
+    return Curve(*(np.stack(each) for each in values))
+
+
+def at_own_tokens(chosen: Mapping[str, Measured], curve: Curve, side: Side, *, seed: int) -> dict[str, AtTokens]:
+    """Recommended settings against the curve, each at its own mean tokens; Holm-corrected together.
+
+    Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
+
+    Args:
+        chosen: by policy, measured on the split of `side`.
+        curve: on the same queries.
+        side: the split.
+        seed: of the sign flips.
+
+    Returns:
+        By policy; one that failed on a query, which then has no tokens, is left out.
+    """
+    found: dict[str, AtTokens] = {}
+    for policy, one in chosen.items():
+        complete, tokens = (one.by_query[side.split][measure.metric] for measure in (_COMPLETENESS, _TOKENS))
+        if not np.isnan(tokens).any():
+            found[policy] = at_equal_tokens(complete, tokens, curve, groups=side.group, seed=seed)
+    corrected = correct(
+        {policy: replace(one.comparison, p=one.p_groups) for policy, one in found.items() if one.comparison is not None}
+    )
+    return {policy: replace(one, comparison=corrected.get(policy)) for policy, one in found.items()}

@@ -1,0 +1,260 @@
+"""What a recommended setting must keep: the constraints of a policy, and what holds whatever the policy asks.
+
+* A constraint `of: base` is held by paired differences to the base: the mean difference less `CAUTION` standard errors
+  must reach the target. So many since the best of many settings looks better than it is. Other constraints are held by
+  the unfavourable end of their interval. Both have the same `room`, where they are about shares; `USED` of it is used.
+* What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
+* Prompt tokens are at most `DEAR` times the base's, unless the setting is more complete beyond doubt.
+* Of the completeness of the base, and of that of the queries which need an item type, `KEPT` is kept; of a type that
+  fewer than `FEW_LABELS` queries need, as much of the required items of this type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ctxbench.bench.metrics import Metric
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.errors import ParameterError
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.settings import POWERS, Settings
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.ties import slack
+
+COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
+CAUTION = 2.6  # standard errors of a paired difference
+DEAR, KEPT, FEW_LABELS = 1.5, 0.75, 10
+_ROOM, _ROOM_OF_BASE = 0.02, 0.1  # points, and share of the base's completeness: the lesser one is the room
+USED = 0.75  # of the room, when choosing: what is chosen by few labels is worse than it looks (reports/regret.md)
+
+
+def measure_of(constraint: Constraint) -> Measure:
+    """The mean that a constraint is about."""
+    return Measure(constraint.metric, constraint.of == "reachable")
+
+
+def measures_of(policies: Sequence[Policy]) -> dict[Measure, int]:
+    """What must be measured to choose by some policies, and up to which power its values must be summed.
+
+    Completeness and tokens come first and are always there: ties are broken by them. 1 = the sum is enough; 2 and 3:
+    an interval for a share needs squares, one for an amount squares and cubes. Differences to the base need none.
+    """
+    found = {COMPLETENESS: 1, TOKENS: 1}
+    for policy in policies:
+        found.setdefault(Measure(policy.objective), 1)
+        for one in policy.constraints:
+            measure = measure_of(one)
+            powers = 1 if one.of == "base" else POWERS[one.metric.declaration.scale]
+            found[measure] = max(found.get(measure, 1), powers)
+    return found
+
+
+def paired_of(policies: Sequence[Policy]) -> tuple[Measure, ...]:
+    """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
+    asked = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
+    aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
+    return tuple(dict.fromkeys([COMPLETENESS, *asked, *aims]))
+
+
+def kept_of(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
+    """What must be kept of each item type: by the queries that need it, or of a rare one by its required items.
+
+    A type that all queries in need require is left out, since what is kept of it is what is kept at all.
+
+    Args:
+        types: by item type, the queries that require an item of it, shape (n_queries,); see `needed_types`.
+    """
+    in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
+    found = []
+    for name, needing in types.items():
+        if 0 < needing.sum() < in_need.sum():
+            rare = needing.sum() < FEW_LABELS
+            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, needed=name))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What a setting must reach or keep below, with its target as a number.
+
+    Attributes:
+        text: as messages say it.
+        measure: what it is about.
+        sign: 1 for at least, -1 for at most.
+        target: in the unit of the measure.
+        unit: what the text counts in, in that of the measure: the base's mean, or how many times as much the base
+            reaches; 1 where it is about the mean itself.
+        room: how far beyond the target the unfavourable end lies at most where a constraint nearly holds.
+        by: what is held against the target: the `paired` difference to the base, an `interval`, or the `mean`.
+        base: the base's mean, for paired differences.
+        complete: the base's completeness, where more of it beyond doubt stands in for the target; NaN = it does not.
+        asked: whether the policy asks for it.
+    """
+
+    text: str
+    measure: Measure
+    sign: int
+    target: float
+    unit: float = 1.0
+    room: float = 0.0
+    by: Literal["paired", "interval", "mean"] = "interval"
+    base: float = math.nan
+    complete: float = math.nan
+    asked: bool = True
+
+    @classmethod
+    def of(cls, constraint: Constraint, base: Mapping[Measure, float], *, reach: float = 1.0) -> Limit:
+        """Take a constraint's target, as a multiple of the base's mean where it is one.
+
+        Args:
+            constraint: as the policy has it.
+            base: means of the base; without its completeness there is no room.
+            reach: see `reach_of`; the target of what is reachable is multiplied by it.
+
+        Raises:
+            ParameterError: the base has no mean of the metric.
+        """
+        measure, unit = measure_of(constraint), 1.0
+        own = base.get(Measure(constraint.metric), math.nan)
+        if constraint.of == "base":
+            if math.isnan(own):
+                raise ParameterError(
+                    f"{constraint}: the base has no {constraint.metric} that it could be a multiple of"
+                )
+            unit = own
+        elif constraint.of == "reachable":
+            unit = reach
+        given = constraint.at_least if constraint.at_least is not None else constraint.at_most
+        return cls(
+            text=str(constraint),
+            measure=measure,
+            sign=1 if constraint.at_least is not None else -1,
+            target=float(given if given is not None else math.nan) * unit,
+            unit=unit,
+            room=room_of(base) if constraint.metric.declaration.scale != "amount" else 0.0,
+            by="paired" if constraint.of == "base" else "interval",
+            base=own,
+        )
+
+    def told(self, value: float) -> float:
+        """A mean, or an end of its interval, as the text counts."""
+        if self.unit == 0:
+            return 0.0 if value == 0 else math.copysign(math.inf, value)
+        return value / self.unit
+
+    @property
+    def end(self) -> float:
+        """What the unfavourable end of what is chosen must reach, with room for rounding."""
+        return self.target - self.sign * (USED * self.room + slack(self.target))
+
+    def nearly(self, value: float) -> bool:
+        """Whether a value is no further beyond the target than the room; NaN is not."""
+        return self.sign * (value - self.target) >= -(self.room + slack(self.target))
+
+    def reached(self, values: FloatArray) -> BoolArray:
+        """Whether what is held against the target reaches it, room taken; NaN does not."""
+        return self.sign * values >= self.sign * self.end
+
+    def possible(self, settings: Settings) -> BoolArray:
+        """Where the means do, shape (n_settings,)."""
+        found = settings.within(self.measure, self.sign, self.end)
+        return found if math.isnan(self.complete) else found | settings.within(COMPLETENESS, 1, self.complete)
+
+    def ends(self, settings: Settings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
+        """What is held against the target at some places, if there were `times` as many queries."""
+        if self.by == "paired":
+            mean, error = settings.differences(self.measure, places, times=times)
+            return self.base + mean - self.sign * CAUTION * error
+        if self.by == "interval":
+            low, high = settings.bounds(self.measure, places, level=level, times=times)
+            return low if self.sign > 0 else high
+        means = settings.means(self.measure, places)
+        if math.isnan(self.complete):
+            return means
+        gain, error = settings.differences(COMPLETENESS, places, times=times)
+        return np.where(gain - CAUTION * error > 0, np.minimum(means, self.target), means)
+
+
+def room_of(base: Mapping[Measure, float]) -> float:
+    """How far beyond its target a share nearly holds it: 2 points, or a tenth of what the base has if that is less."""
+    return min(_ROOM, _ROOM_OF_BASE * base.get(COMPLETENESS, 0.0))
+
+
+def reach_of(base: BoolArray, own: BoolArray) -> float:
+    """How many times as many queries the base's ranking makes complete within reach as a competitor's own.
+
+    What is reachable is what the base reaches, so that all competitors have the same target. It is held against the
+    queries that the competitor's own ranking reaches, since none of the others can be won by its cut: their share
+    must be higher where it reaches less than the base, and may be lower where it reaches more.
+
+    Args:
+        base, own: the queries that the first items of either ranking make complete, shape (n_queries,).
+    """
+    reached = int(own.sum())
+    return int(base.sum()) / reached if reached else 1.0
+
+
+def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1.0) -> tuple[Limit, ...]:
+    """All that a setting must keep to be recommended for a policy, the policy's own constraints first.
+
+    Args:
+        policy: whose.
+        base: means of the base by measure, those of `kept_of` among them; what is missing sets no limit.
+        reach: see `reach_of`.
+
+    Raises:
+        ParameterError: the base has no mean of a metric that a constraint relates to it.
+    """
+    asked = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
+    kept = []
+    for measure, mean in base.items():
+        if (measure == COMPLETENESS or measure.needed) and not math.isnan(mean):
+            text = f"{measure} >= {KEPT:g} x the base's"
+            kept.append(
+                Limit(text=text, measure=measure, sign=1, target=KEPT * mean, unit=mean, by="mean", asked=False)
+            )
+    if TOKENS in base and COMPLETENESS in base:
+        kept.append(
+            Limit(
+                text=f"tokens <= {DEAR:g} x the base's, or more complete beyond doubt",
+                measure=TOKENS,
+                sign=-1,
+                target=DEAR * base[TOKENS],
+                unit=base[TOKENS],
+                by="mean",
+                complete=base[COMPLETENESS],
+                asked=False,
+            )
+        )
+    return (*asked, *(one for one in kept if not _implied(one, asked)))
+
+
+def no_worse(measure: Measure, base: Mapping[Measure, float]) -> Limit:
+    """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
+    own = base[measure]
+    return Limit(
+        text=f"{measure} >= the base's",
+        measure=measure,
+        sign=1,
+        target=own,
+        unit=own,
+        room=room_of(base),
+        by="paired",
+        base=own,
+        asked=False,
+    )
+
+
+def _implied(one: Limit, asked: Sequence[Limit]) -> bool:
+    """Whether what the policy asks is no less than a limit on the same mean."""
+    return any(
+        (other.measure, other.sign, other.by) == (one.measure, one.sign, "paired")
+        and one.sign * other.end >= one.sign * one.target
+        for other in asked
+        if math.isnan(one.complete)
+    )

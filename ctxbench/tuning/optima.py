@@ -1,0 +1,319 @@
+"""The best setting by a policy, kept while lines of settings go by; and until there is one what comes nearest.
+
+An optimum keeps a handful of settings, however many it looks at. Rules:
+
+* A setting is recommendable if it keeps all limits (see `limits`), and its objective is better than the base's, unless
+  the base itself misses what the policy asks by its means.
+  Where queries come in groups differences are taken by group, and intervals are those of the fewer independent
+  queries that they are worth. Sums that differ in the last digits only (1e-12) are the same, so that no order of
+  adding decides.
+* Of these the best objective wins; of equals the one with more completeness, then
+  the one with fewer tokens, then in a line the one whose threshold is furthest from any that gives other means, or
+  else offers least; then the one nearest to the defaults, then that of the earlier line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.bench.stats import LEVEL
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.limits import CAUTION, COMPLETENESS, TOKENS, Limit, limits_of, no_worse
+from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.settings import LineSettings, Settings
+from ctxbench.tuning.sweep.lines import Line, Measure
+from ctxbench.tuning.ties import SAME, away, precedes, slack, steadiest
+
+FEWEST = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
+UNLIKELY = 10  # times as many labels, past which more are unlikely to help
+_KNOWN = 50  # queries, below which that many are taken for it, since little is known of the means
+_DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for the larger number of labels needed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Found:
+    """A setting that an optimum keeps.
+
+    Attributes:
+        values: its parameters, the threshold among them.
+        short: the same with a threshold of few digits that selects the same (see `Line.short`).
+        means: by measure.
+        n: by measure, how many queries it applies to.
+        bounds: by text of each of the policy's constraints, what was held against its target, as the text counts.
+        missed: places, among the limits, of those that are not kept.
+    """
+
+    values: Mapping[str, Value]
+    short: Mapping[str, Value]
+    means: Mapping[Measure, float]
+    n: Mapping[Measure, int]
+    bounds: Mapping[str, float]
+    missed: tuple[int, ...] = ()
+
+
+class Optimum:
+    """Keeps the best setting that meets a policy, and until there is one what comes nearest; a keeper of sweeps.
+
+    Attributes:
+        policy: what is chosen by.
+        limits: what a setting must keep, the policy's constraints first.
+        beat: the base's objective, which must be bettered; NaN = none must.
+        settings: how many were looked at.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        level: float = LEVEL,
+        base: Mapping[Measure, float] | None = None,
+        reach: float = 1.0,
+        worth: float = 1.0,
+        defaults: Mapping[str, Value] | None = None,
+    ) -> None:
+        """Begin with no setting.
+
+        Args:
+            policy: what is chosen by.
+            level: of the intervals.
+            base: means of the base by measure; without, nothing is held against it, and there is no room.
+            reach: see `reach_of`, for constraints `of: reachable`.
+            worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
+                alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
+            defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
+                the differences, each as a share of the default or of 1 if that is more, are added up.
+
+        Raises:
+            ParameterError: the base lacks a metric.
+        """
+        self.policy = policy
+        self.limits = limits_of(policy, base or {}, reach=reach)
+        self.settings = 0
+        self._level, self._worth = level, worth
+        self._defaults = defaults or {}
+        self._aims = [(Measure(policy.objective), 1 if policy.minimise else -1), (COMPLETENESS, -1), (TOKENS, 1)]
+        self.beat = self._to_beat(base or {})
+        if not math.isnan(self.beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
+            self.limits += (no_worse(Measure(policy.objective), base or {}),)
+        self._best: Settings | None = None
+        self._key: tuple[float, ...] = ()
+        self._near: Settings | None = None
+        self._short = math.inf  # how many times as many queries the nearest would need, roughly
+        self._alone: list[Settings | None] = [None] * len(policy.constraints)
+        self._beside: list[Settings | None] = [None] * len(policy.constraints)
+
+    def _to_beat(self, base: Mapping[Measure, float]) -> float:
+        """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
+        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.asked}
+        kept = all(limit.sign * (mean - limit.target) >= -slack(limit.target) for limit, mean in means.items())
+        return base.get(self._aims[0][0], math.nan) if kept else math.nan
+
+    def take(self, line: Line) -> None:
+        """Look at the settings of a line."""
+        self.consider(LineSettings(line))
+
+    def consider(self, settings: Settings) -> None:
+        """Look at settings along one threshold."""
+        self.settings += len(settings.thresholds)
+        best = self._key[0] if self._best is not None else math.nan
+        reached = [self._better(settings, best)] if not math.isnan(best) else []
+        if not reached or reached[0].any():
+            reached += [limit.possible(settings) for limit in self.limits]
+            if self._best is None:
+                self._note_reach(settings, reached)
+                if not math.isnan(self.beat):
+                    reached.append(self._better(settings, self._aims[0][1] * self.beat, strictly=True))
+            places = np.flatnonzero(_all(reached, len(settings.thresholds)))
+            if len(places):
+                self._choose(settings, places)
+
+    def _better(self, settings: Settings, key: float, *, strictly: bool = False) -> BoolArray:
+        """Where the objective, as the first part of a key has it, is at most a value, or below it."""
+        measure, sign = self._aims[0]
+        room = slack(key) * (-1 if strictly else 1)
+        return settings.aimed(measure, -sign, sign * (key + room))
+
+    def _choose(self, settings: Settings, places: IntArray) -> None:
+        """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
+        met = np.ones(len(places), dtype=np.bool_)
+        short = np.ones(len(places))
+        for limit in self.limits:
+            ends = limit.ends(settings, places, level=self._level, times=self._times(limit))
+            kept = limit.reached(ends)
+            met &= kept
+            if self._best is None:
+                nearer = _shortness(limit, settings.means(limit.measure, places), ends)
+                short = np.maximum(short, np.where(kept, 1.0, nearer))
+        if met.any():
+            place = self._first(settings, places[met])
+            here = np.array([place])
+            key = tuple(sign * float(settings.aims(measure, here)[0]) for measure, sign in self._aims)
+            key = (*key, away(settings.at(place), self._defaults))
+            if self._best is None or precedes(key, self._key):
+                self._best, self._key = settings.pick(place), key
+        elif self._best is None:
+            nearest = int(short.argmin())
+            if self._near is None or short[nearest] < self._short:
+                self._near, self._short = settings.pick(int(places[nearest])), float(short[nearest])
+
+    def _times(self, limit: Limit) -> float:
+        """How many queries a query is worth to a limit; differences are by group themselves."""
+        return self._worth if limit.by == "interval" else 1.0
+
+    def _first(self, settings: Settings, places: IntArray) -> int:
+        """The best of these places by the rules at the top."""
+        for measure, sign in self._aims:
+            values = sign * settings.aims(measure, places)
+            best = float(values.min())
+            if not math.isnan(best):
+                places = places[values <= best + slack(best)]
+        return steadiest(settings.thresholds, places)
+
+    def _note_reach(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
+        """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
+        for which in range(len(self._alone)):
+            others = [each for other, each in enumerate(reached) if other != which]
+            self._keep_reach(self._alone, which, settings, None)
+            if others:
+                self._keep_reach(self._beside, which, settings, _all(others, len(settings.thresholds)))
+
+    def _keep_reach(self, kept: list[Settings | None], which: int, settings: Settings, among: BoolArray | None) -> None:
+        limit, old = self.limits[which], kept[which]
+        place = settings.furthest(limit.measure, limit.sign, among)
+        if place is None:
+            return
+        mean = float(settings.means(limit.measure, np.array([place]))[0])
+        if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
+            kept[which] = settings.pick(place)
+
+    # ------------------------------------------------------------------------------------------ what was found
+
+    @property
+    def found(self) -> Found | None:
+        """The best setting that meets all constraints; None if none does."""
+        return None if self._best is None else self._found(self._best)
+
+    def beats(self, other: Optimum) -> bool:
+        """Whether the best of this one goes before that of another one of the same policy; equals do not."""
+        aims = len(self._aims)
+        return precedes(self._key[:aims], other._key[:aims])
+
+    @property
+    def nearest(self) -> Found | None:
+        """Of the settings that meet all constraints by their means alone the one that would need the fewest queries.
+
+        None if there is no such setting, or one that meets the constraints.
+        """
+        return None if self._best is not None or self._near is None else self._found(self._near)
+
+    @property
+    def shortage(self) -> float:
+        """About how many times as many queries the nearest would need; infinite if there is no such setting."""
+        return self._short
+
+    def needed(self) -> tuple[int, int] | None:
+        """About how many more queries of the same kinds as those measured it would take to recommend a setting.
+
+        From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of
+        the policy applies to `FEWEST` queries, with the means and variances that were seen, to the number at which it
+        would if its mean were half a standard error less favourable. None if `UNLIKELY` times as many would not do.
+        """
+        kept = self._best or self._near
+        if kept is None or not all(kept.n(measure) for measure in self.concerned):
+            return None
+        now = self._queries(kept)
+        fewest, most = (self._smallest(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
+        if fewest is None:
+            return None
+        return max(fewest - now, 1), max((UNLIKELY * max(now, _KNOWN) if most is None else most) - now, 1)
+
+    def _smallest(self, kept: Settings, now: int, *, doubt: float) -> int | None:
+        """The smallest number of queries that is enough, from as many as there are; None above `UNLIKELY` times."""
+        low, high = now, UNLIKELY * max(now, _KNOWN)
+        if self._enough(kept, 1.0, doubt=doubt):
+            return now
+        if not self._enough(kept, high / now, doubt=doubt):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._enough(kept, middle / now, doubt=doubt) else (middle, high)
+        return high
+
+    @property
+    def concerned(self) -> tuple[Measure, ...]:
+        """The measures of objective and constraints."""
+        asked = (limit.measure for limit in self.limits if limit.asked)
+        return tuple(dict.fromkeys([self._aims[0][0], *asked]))
+
+    @property
+    def queries(self) -> int:
+        """How many queries were measured; 0 before any line."""
+        kept = self._best or self._near or next((one for one in self._alone if one is not None), None)
+        return 0 if kept is None else self._queries(kept)
+
+    def reach(self, which: int) -> tuple[Found | None, Found | None]:
+        """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
+        alone, beside = self._alone[which], self._beside[which]
+        return (
+            None if alone is None else self._found(alone),
+            None if beside is None else self._found(beside),
+        )
+
+    def _queries(self, settings: Settings) -> int:
+        return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.concerned))
+
+    def _enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
+        here = np.zeros(1, dtype=np.int64)
+        if any(kept.n(measure) * times < FEWEST - SAME * FEWEST for measure in self.concerned):
+            return False
+        for limit in self.limits:
+            now, then = (
+                limit.ends(kept, here, level=self._level, times=one * self._times(limit)) for one in (1.0, times)
+            )
+            away = (kept.means(limit.measure, here) - now) * doubt / CAUTION if doubt else 0.0
+            if not limit.reached(then - away)[0]:
+                return False
+        return True
+
+    def _found(self, one: Settings) -> Found:
+        here = np.zeros(1, dtype=np.int64)
+        measures = tuple(
+            dict.fromkeys([COMPLETENESS, TOKENS, *self.concerned, *(each.measure for each in self.limits)])
+        )
+        ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]
+        return Found(
+            values=one.at(0),
+            short=one.shortly(0),
+            means={measure: float(one.means(measure)[0]) for measure in measures},
+            n={measure: one.n(measure) for measure in measures},
+            bounds={
+                limit.text: limit.told(max(float(end[0]), 0.0))
+                for limit, end in zip(self.limits, ends, strict=True)
+                if limit.asked
+            },
+            missed=tuple(place for place, end in enumerate(ends) if not self.limits[place].reached(end)[0]),
+        )
+
+
+def _all(masks: Sequence[BoolArray], n: int) -> BoolArray:
+    """Where all masks hold, shape (n,)."""
+    out = np.ones(n, dtype=np.bool_)
+    for mask in masks:
+        out &= mask
+    return out
+
+
+def _shortness(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArray:
+    """About how many times as many queries it would take for an interval's end to reach the target.
+
+    Intervals narrow with the root of n, so that it is ((mean - end) / (mean - target))^2; infinite on the target.
+    """
+    room = np.abs(means - limit.end)
+    out = np.full(len(means), math.inf)
+    np.divide(np.abs(means - ends), room, out=out, where=room > 0)
+    return out**2

@@ -1,0 +1,140 @@
+"""Fits that a policy asks for (`fit: own`): made on the labels that decide, and kept beside the presets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from ctxbench.bench.progress import nothing_said
+from ctxbench.calibrations import PROBABILITY, Fit, in_front, write_calibrations
+from ctxbench.core.errors import Fault, InputError, ParameterError, UserError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.fitted import fitted_file, write_fitted
+from ctxbench.tuning.calibrating.examples import examples, folds_of
+from ctxbench.tuning.calibrating.fitting import fit, out_of_fold, shipped_fit
+from ctxbench.tuning.opening import Ready, open_tuning
+from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
+from ctxbench.tuning.sides import Side, Told
+from ctxbench.tuning.tuner import nobody
+from ctxbench.tuning.uncut import OUT_OF_FOLD
+from ctxbench.yamlio import line_of
+
+
+def asks_for_fits(file: PolicyFile) -> bool:
+    """Whether any selector of the file is to be fitted to the labels."""
+    return any(entry.fit for entry in file.selectors)
+
+
+def fit_files(file: PolicyFile, folder: Path) -> list[Path]:
+    """The files of the fits that a policy file asks for: of each the fits, and the selector that reads them."""
+    names = [folder / "fits" / entry.name for entry in file.selectors if entry.fit]
+    return [path.parent / f"{path.name}{ending}" for path in names for ending in (".json", ".yaml")]
+
+
+def open_fitted(
+    file: PolicyFile,
+    datasets: Sequence[str],
+    folder: Path,
+    *,
+    notify: Callable[[str], None] = nothing_said,
+    progress: Told = nobody,
+) -> Ready:
+    """Open everything that tuning needs, with the fits that the policy file asks for.
+
+    Args:
+        file, datasets: as of `open_tuning`.
+        folder: see `with_own_fits`; nothing is written where the file asks for no fit.
+        notify: told what takes a moment, and what could not be fitted.
+        progress: told how far it is.
+
+    Raises:
+        InputError, StorageError: as of the two.
+    """
+    embedding = partial(progress, "embedding texts")
+    ready = open_tuning(file, datasets, notify=notify, progress=embedding)
+    if not asks_for_fits(file):
+        return ready
+    fitted, notices = with_own_fits(ready, folder, progress=progress)
+    for notice in notices:
+        notify(f"notice: {notice}")
+    return open_tuning(fitted, datasets, notify=notify, progress=embedding)
+
+
+def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[PolicyFile, list[str]]:
+    """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
+
+    Every fit is made around the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
+
+    Args:
+        ready: opened with the selectors as the file names them.
+        folder: in its folder `fits`, `NAME.json` with the fits and `NAME.yaml` with the selector are written.
+        progress: told how far it is.
+
+    Returns:
+        The file with other selectors, and what could not be fitted, a sentence each.
+
+    Raises:
+        InputError: a selector has no step `probability` that could be fitted.
+        StorageError: a file cannot be written.
+    """
+    notices: list[str] = []
+    entries: list[SelectorEntry] = []
+    for entry in ready.file.selectors:
+        if not entry.fit:
+            entries.append(entry)
+            continue
+        definition, preset = find_definition(entry.selector, base=ready.file.base)
+        out = fit_files(replace(ready.file, selectors=(entry,)), folder)[0]
+        try:
+            fitted_file(definition, out)
+        except UserError as error:
+            what = Fault(f"fit: own: {error}", ready.file.path, line_of(ready.file.lines, (*entry.where, "fit")))
+            raise InputError([what]) from error
+        _refuse_one_catalog(ready, entry)
+        pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
+        for place, opened in enumerate(ready.datasets):
+            progress(f"{entry.name}, fitting", place, len(ready.datasets))
+            try:
+                fits.append(_fit(opened.deciding, pipeline))
+            except ParameterError as error:
+                notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
+        out.unlink(missing_ok=True)
+        write_calibrations(out, fits)
+        path = write_fitted(definition, out, preset)
+        entries.append(replace(entry, selector=str(path.resolve()), fit=""))
+    return replace(ready.file, selectors=tuple(entries)), notices
+
+
+def _fit(side: Side, pipeline: Pipeline) -> Fit:
+    """A fit on the queries of a side.
+
+    Raises:
+        ParameterError: these cannot be fitted, or cannot be scored out of fold.
+    """
+    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all")
+    groups = len(set(side.groups))
+    if groups < 2:
+        raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
+    rows = examples(PROBABILITY, side.dataset, in_front(pipeline, PROBABILITY), side.resources)
+    out_of_fold(rows, folds_of(side.groups, min(OUT_OF_FOLD, groups)))
+    return replace(made, split=side.split)
+
+
+def _refuse_one_catalog(ready: Ready, entry: SelectorEntry) -> None:
+    """A fit belongs to a catalog, so that two datasets of one could not be told apart.
+
+    Raises:
+        InputError: two datasets have the same catalog.
+    """
+    seen: dict[str, str] = {}
+    for opened in ready.datasets:
+        other = seen.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
+        if other != opened.dataset.name:
+            what = (
+                f"fit: own: {other} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
+                "tune them apart"
+            )
+            raise InputError([Fault(what, ready.file.path, line_of(ready.file.lines, (*entry.where, "fit")))])

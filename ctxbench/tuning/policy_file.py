@@ -1,0 +1,420 @@
+"""Policy files in YAML: which selectors compete, for which policies. All faults at once, with their lines."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Literal, TypeAlias
+
+from ctxbench.bench.metrics import METRICS, Metric, parse_metric
+from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.fileio import read_text, readable
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.yaml_form import YamlForm, is_file_name
+from ctxbench.yamlio import YamlPath, load_yaml
+
+_KEYS = (
+    *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),
+    *("confidence", "together"),
+)
+_POLICY_KEYS = ("about", "minimise", "maximise", "constraints")
+_CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of")
+_ENTRY_KEYS = {"selector": ("selector", "name", "set", "search", "fit"), "answers": ("answers", "name")}
+Labels: TypeAlias = Literal["", "all", "split"]
+SET_METRICS = tuple(
+    name
+    for name, declared in METRICS.items()
+    if declared.compute is not None and not {"rankings", "pool"} & {*declared.needs}
+)
+"""Names of the metrics of what is offered, which a cut changes."""
+_FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorEntry:
+    """A competitor as the file names it, checked in form; whether it exists is for who opens it.
+
+    Attributes:
+        name: what tables call it, unique in the file.
+        selector: a shipped name, or a definition's path relative to the file; empty for answers.
+        answers: a file of answers with scored rankings, relative to the policy file; empty for a selector.
+        set: values of parameters that are given.
+        search: by parameter, the values that are tried, where they are not all.
+        fit: `own`: its probability is fitted to the labels that decide; empty = it is used as it is.
+        where: its path in the file, for faults found later.
+    """
+
+    name: str
+    selector: str = ""
+    answers: str = ""
+    set: Mapping[str, Value] = field(default_factory=dict)
+    search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    fit: Literal["", "own"] = ""
+    where: YamlPath = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PolicyFile:
+    """What is tuned, and how.
+
+    Attributes:
+        name: of the report; does for a file.
+        about: what it is for; may be empty.
+        path: the file; None where it was made in Python.
+        base: the folder that its paths are relative to.
+        selectors: competitors, at least one; the first is the base.
+        policies: in order, at least one.
+        embedder, tokens: names as `open_embedder` and `open_counter` read them.
+        seed: of random search, resampling and the sample.
+        sample: how many queries a split at most; 0 = all.
+        labels: which decide: `all`, or `split`: those of the tuning split, and the test split is read once; empty = all
+            where there are few, or no two splits.
+        trials: settings tried for parameters that break the prefix rule, a selector and policy; >= 1.
+        confidence: level of the intervals that constraints are met by, above 0.5 and below 1.
+        together: whether one setting for all datasets is looked for as well.
+        lines: the line of everything in the file by its path, for faults found later.
+        hash: SHA-256 of the file.
+    """
+
+    name: str
+    about: str
+    path: Path | None
+    base: Path
+    selectors: tuple[SelectorEntry, ...]
+    policies: tuple[Policy, ...]
+    embedder: str
+    tokens: str
+    seed: int
+    sample: int
+    labels: Labels
+    trials: int
+    confidence: float
+    together: bool
+    lines: Mapping[YamlPath, int]
+    hash: str
+
+
+def read_policies(path: Path) -> PolicyFile:
+    """Read a policy file and check it whole.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything in it is wrong: all faults, with their lines.
+    """
+    data, lines = load_yaml(readable(path, again=True))
+    if not isinstance(data, Mapping):
+        what = "the file is empty; " if data is None else ""
+        reader = _Reader(path, lines, [])
+        reader.fault(f"{what}a policy file is a mapping of {', '.join(_KEYS)}")
+        raise InputError(reader.faults)
+    digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
+    return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
+
+
+def policies_of(
+    data: Mapping[str, Any], *, lines: Mapping[YamlPath, int], path: Path | None, name: str, digest: str
+) -> PolicyFile:
+    """What a policy file says, checked whole.
+
+    Args:
+        data: the file, read as YAML; or as one would write it, from Python.
+        lines: the line of everything in it.
+        path: the file; None = there is none.
+        name: what it is called where it does not say.
+        digest: what tells it from others, its SHA-256.
+
+    Raises:
+        InputError: anything in it is wrong: all faults, with their lines.
+    """
+    reader = _Reader(path, lines, [])
+    reader.unknown(data, _KEYS, "a policy file")
+    file = PolicyFile(
+        name=reader.name(data, name),
+        about=reader.text(data, "about", ""),
+        path=path,
+        base=Path() if path is None else path.parent,
+        selectors=reader.selectors(data.get("selectors")),
+        policies=reader.policies(data.get("policies")),
+        embedder=reader.text(data, "embedder", "minilm"),
+        tokens=reader.text(data, "tokens", "o200k"),
+        seed=reader.seed(data),
+        sample=reader.sample(data),
+        labels=reader.labels(data),
+        trials=reader.whole(data, "trials", 64, lowest=1),
+        confidence=reader.confidence(data),
+        together=reader.yes_no(data, "together"),
+        lines=lines,
+        hash=digest,
+    )
+    if reader.faults:
+        raise InputError(sorted(reader.faults, key=lambda fault: fault.line))
+    return file
+
+
+@dataclass
+class _Reader(YamlForm):
+    """Reads the parts of a policy file and collects faults."""
+
+    def unknown(self, data: Mapping[str, Any], known: Sequence[str], what: str, *where: str | int) -> None:
+        """A fault for every key that there is none of."""
+        for key in data:
+            if key not in known:
+                self.fault(f"{what} has no {key!r}{suggest(key, known)}", *where, key)
+
+    def whole(self, data: Mapping[str, Any], key: str, default: int, *, lowest: int) -> int:
+        value = data.get(key, default)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= lowest:
+            return value
+        self.fault(f"{key} must be a whole number from {lowest} on, got {value!r}", key)
+        return default
+
+    def confidence(self, data: Mapping[str, Any]) -> float:
+        value = data.get("confidence", 0.95)
+        if _is_number(value) and 0.5 < value < 1:
+            return float(value)
+        self.fault(f"confidence must be above 0.5 and below 1, as in 0.95; got {value!r}", "confidence")
+        return 0.95
+
+    def labels(self, data: Mapping[str, Any]) -> Labels:
+        value = data.get("labels", "")
+        if value not in ("", "all", "split"):
+            self.fault(f"labels must be all or split, got {value!r}", "labels")
+        return value if value in ("all", "split") else ""
+
+    def yes_no(self, data: Mapping[str, Any], key: str) -> bool:
+        value = data.get(key, False)
+        if not isinstance(value, bool):
+            self.fault(f"{key} must be true or false, got {value!r}", key)
+        return value is True
+
+    # ------------------------------------------------------------------------------------------ selectors
+
+    def selectors(self, entries: Any) -> tuple[SelectorEntry, ...]:
+        if not isinstance(entries, list) or not entries:
+            self.fault("selectors must be a list with at least one selector", "selectors")
+            return ()
+        found: dict[str, SelectorEntry] = {}
+        for place, entry in enumerate(entries):
+            one = self._selector({"selector": entry} if isinstance(entry, str) else entry, ("selectors", place))
+            if one is None:
+                continue
+            if one.name in found:
+                self.fault(f"two selectors are called {one.name!r}; give one another `name`", *one.where)
+            found.setdefault(one.name, one)
+        return tuple(found.values())
+
+    def _selector(self, entry: Any, where: YamlPath) -> SelectorEntry | None:
+        if not isinstance(entry, Mapping):
+            self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
+            return None
+        kinds = [kind for kind in _ENTRY_KEYS if kind in entry]
+        if len(kinds) != 1:
+            got = ", ".join(entry) or "none"
+            self.fault(f"a selector needs exactly one of {' and '.join(_ENTRY_KEYS)}; got {got}", *where)
+            return None
+        kind, before = kinds[0], len(self.faults)
+        self.unknown(entry, _ENTRY_KEYS[kind], f"an entry with {kind!r}", *where)
+        for key in (kind, "name"):
+            if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
+                self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
+        given, search = self._values(entry, "set", where), self._search(entry, where)
+        for key in search:
+            if key in given:
+                self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
+        fit = entry.get("fit", "")
+        if "fit" in entry and fit != "own":
+            self.fault(f"fit must be own, or be left out, got {fit!r}", *where, "fit")
+        if len(self.faults) > before:
+            return None
+        source = entry[kind]
+        file = kind == "answers" or source.endswith((".yaml", ".yml"))
+        stem = PurePath(source).stem if file else source.partition("/")[0]
+        name = entry.get("name", stem)
+        if not is_file_name(name):
+            what = f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}"
+            self.fault(f"{what}; give it another `name`", *where)
+            return None
+        if kind == "answers":
+            return SelectorEntry(name=name, answers=source, where=where)
+        return SelectorEntry(name=name, selector=source, set=given, search=search, fit=fit, where=where)
+
+    def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
+        values = entry.get(key, {})
+        if isinstance(values, Mapping):
+            return values
+        self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
+        return {}
+
+    def _search(self, entry: Mapping[str, Any], where: YamlPath) -> dict[str, tuple[Value, ...]]:
+        found = {}
+        for key, several in self._values(entry, "search", where).items():
+            if not isinstance(several, list) or not several:
+                self.fault(f"search: {key} must list the values to try, got {several!r}", *where, "search", key)
+                continue
+            for place, value in enumerate(several):
+                if value in several[:place]:
+                    self.fault(f"search: {key} names {value!r} twice", *where, "search", key, place)
+            found[key] = tuple(several)
+        return found
+
+    # ------------------------------------------------------------------------------------------ policies
+
+    def policies(self, entries: Any) -> tuple[Policy, ...]:
+        if not isinstance(entries, Mapping) or not entries:
+            self.fault("policies must map names to policies, at least one", "policies")
+            return ()
+        found = (self._policy(name, entry) for name, entry in entries.items())
+        return tuple(policy for policy in found if policy is not None)
+
+    def _policy(self, name: str, entry: Any) -> Policy | None:
+        where, before = ("policies", name), len(self.faults)
+        if not isinstance(name, str) or not is_file_name(name):
+            self.fault(
+                f"a policy's name must do for a file: not empty, no slash, no dot in front; got {name!r}", *where
+            )
+        if not isinstance(entry, Mapping):
+            self.fault(f"a policy is a mapping of {', '.join(_POLICY_KEYS)}; got {entry!r}", *where)
+            return None
+        self.unknown(entry, _POLICY_KEYS, "a policy", *where)
+        about = entry.get("about", "")
+        if not isinstance(about, str):
+            self.fault(f"about must be a text, got {about!r}", *where, "about")
+        aims = [key for key in ("minimise", "maximise") if key in entry]
+        objective = None
+        if len(aims) != 1 and (aims or len(self.faults) == before):
+            got = " and ".join(aims) or "neither"
+            self.fault(f"a policy needs one of minimise and maximise, got {got}", *where, *aims[1:])
+        elif aims:
+            objective = self._metric(entry[aims[0]], *where, aims[0])
+        constraints = self._constraints(entry.get("constraints", []), where)
+        if objective is None or len(self.faults) > before:
+            return None
+        policy = Policy(
+            name=name, about=about, objective=objective, minimise=aims == ["minimise"], constraints=constraints
+        )
+        self._check_aim(policy, *where, aims[0])
+        self._check_constraints(policy, *where, "constraints")
+        return policy
+
+    def _metric(self, text: Any, *where: str | int) -> Metric | None:
+        """A metric of what is offered."""
+        if not isinstance(text, str):
+            self.fault(f"{where[-1]} must name a metric, got {text!r}", *where)
+            return None
+        try:
+            metric = parse_metric(text)
+        except UnknownNameError:
+            self.fault(f"unknown metric {text!r}{suggest(text, SET_METRICS)}", *where)
+            return None
+        except ParameterError as error:
+            self.fault(str(error), *where)
+            return None
+        if metric.name not in SET_METRICS:
+            what = f"{metric} is read off the ranking, which no cut changes"
+            self.fault(f"{what}; expected one of {', '.join(SET_METRICS)}", *where)
+            return None
+        return metric
+
+    def _constraints(self, entries: Any, policy: YamlPath) -> tuple[Constraint, ...]:
+        if not isinstance(entries, list):
+            self.fault(f"constraints must be a list, got {entries!r}", *policy, "constraints")
+            return ()
+        read = (self._constraint(entry, (*policy, "constraints", place)) for place, entry in enumerate(entries))
+        return tuple(one for one in read if one is not None)
+
+    def _constraint(self, entry: Any, where: YamlPath) -> Constraint | None:
+        if not isinstance(entry, Mapping):
+            self.fault(f"a constraint is a mapping of {', '.join(_CONSTRAINT_KEYS)}; got {entry!r}", *where)
+            return None
+        before = len(self.faults)
+        self.unknown(entry, _CONSTRAINT_KEYS, "a constraint", *where)
+        if "of" in entry and entry["of"] not in ("reachable", "base"):
+            self.fault(f"of must be reachable or base, got {entry['of']!r}", *where, "of")
+        metric = None
+        if "metric" in entry:
+            metric = self._metric(entry["metric"], *where, "metric")
+        else:
+            self.fault("a constraint needs a metric", *where)
+        sides = [key for key in ("at_least", "at_most") if key in entry]
+        if len(sides) != 1:
+            what = "neither" if not sides else "both; make two constraints of it"
+            self.fault(f"a constraint needs one of at_least and at_most, got {what}", *where, *sides[1:])
+        elif not _is_number(entry[sides[0]]):
+            self.fault(f"{sides[0]} must be a number, got {entry[sides[0]]!r}", *where, sides[0])
+        if metric is None or len(self.faults) > before:
+            return None
+        of, target = entry.get("of", ""), float(entry[sides[0]])
+        one = Constraint(
+            metric=metric,
+            at_least=target if sides == ["at_least"] else None,
+            at_most=target if sides == ["at_most"] else None,
+            of=of,
+        )
+        self._check_target(one, target, where, sides[0])
+        return one if len(self.faults) == before else None
+
+    # ------------------------------------------------------------------------------------------ sense
+
+    def _check_target(self, one: Constraint, target: float, where: YamlPath, side: str) -> None:
+        """A target must be one that a mean, or the end of an interval, can have."""
+        scale = one.metric.declaration.scale
+        if one.of == "reachable" and one.metric.name != "completeness":
+            self.fault(f"of: reachable is a share of completeness; {one.metric} has none", *where, "of")
+        if one.of == "base":
+            if target <= 0:
+                self.fault(f"{side} of the base is a multiple and must be above 0, got {target:g}", *where, side)
+        elif scale != "amount" and not 0 <= target <= 1:
+            self.fault(f"{one.metric} is a share: {side} must be 0 to 1, got {target:g}", *where, side)
+        elif target < 0:
+            self.fault(f"{one.metric} counts: {side} must be 0 or more, got {target:g}", *where, side)
+        elif scale != "amount" and target == (1 if side == "at_least" else 0):
+            what = f"the {'low' if target else 'high'} end of an interval is never {target:g}"
+            self.fault(f"{what}; give another {side}", *where, side)
+
+    def _check_aim(self, policy: Policy, *where: str | int) -> None:
+        """An objective must be one that something holds back."""
+        name, better = policy.objective.name, policy.objective.declaration.better
+        if policy.minimise != (better == "lower"):
+            said, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
+            self.fault(f"{name} is better {better}; {right} it, not {said}", *where)
+        elif policy.minimise and all(_met_by_nothing(one) for one in policy.constraints):
+            what = "no constraint asks for anything, so that nothing would be offered"
+            self.fault(f"{what}; say what must be kept, such as completeness at_least 0.9", *where)
+        elif not policy.minimise and not policy.constraints:
+            what = "everything would be offered" if name in _FILLED else f"nothing stands against {name}"
+            self.fault(f"without a constraint {what}; give a limit, such as tokens at_most 4000", *where)
+        elif name in _FILLED and all(_met_by_everything(one) for one in policy.constraints):
+            what = "no constraint sets a limit, so that everything would be offered"
+            self.fault(f"{what}; give one, such as tokens at_most 4000", *where)
+
+    def _check_constraints(self, policy: Policy, *where: str | int) -> None:
+        """Constraints on one metric must not contradict or repeat each other."""
+        for place, one in enumerate(policy.constraints):
+            for other in policy.constraints[:place]:
+                if (one.metric, one.of) != (other.metric, other.of):
+                    continue
+                least = next((each.at_least for each in (one, other) if each.at_least is not None), None)
+                most = next((each.at_most for each in (one, other) if each.at_most is not None), None)
+                if least is not None and most is not None:
+                    if least > most:
+                        self.fault(f"{one} contradicts {other}", *where, place)
+                else:
+                    self.fault(f"{one} and {other} limit the same; leave the weaker one out", *where, place)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _met_by_nothing(one: Constraint) -> bool:
+    """Whether offering nothing meets a constraint."""
+    return one.at_most is not None or one.at_least == 0 or one.metric.name == "abstention"
+
+
+def _met_by_everything(one: Constraint) -> bool:
+    """Whether offering everything meets a constraint, or comes as near as anything does."""
+    return one.at_least is not None and (one.metric.name in _FILLED or one.metric.declaration.scale == "amount")

@@ -1,0 +1,225 @@
+"""Settings along a threshold as a chooser sees them: means, what an objective is, and intervals of some of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.bench.stats import LEVEL, moment_bounds, share_bounds, wilson_bounds
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.sweep.lines import Line, Measure
+
+POWERS: Mapping[str, int] = {"yes/no": 1, "share": 2, "amount": 3}
+"""Up to which power values must be summed for an interval, by scale."""
+_FLAT = 1e-14  # variance in squared means that is taken for rounding
+
+
+def bounds(
+    measure: Measure, powers: Sequence[FloatArray], n: npt.ArrayLike, *, level: float = LEVEL, times: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Intervals of many means at once, equal to those of `stats.estimate` for the values by query.
+
+    Equal to the bit for yes/no, within 1e-9 else; within 1e-5 for amounts that vary by less than 1/10,000 of their
+    mean, whose powers have lost what they differ in.
+
+    Args:
+        measure: yes/no: Wilson's interval; share: Wilson's at the effective sample size; amount: Hall's t.
+        powers: the sums of the values, of their squares and of their cubes, as far as the scale needs them (see
+            `POWERS`), each of one shape.
+        n: how many values were summed, >= 0; a shape that broadcasts.
+        level: nominal coverage.
+        times: the intervals are those for so many times as many values with the same moments.
+
+    Returns:
+        Low and high ends, in that shape.
+    """
+    scale = measure.metric.declaration.scale
+    counted = np.broadcast_to(np.asarray(n, dtype=np.float64), powers[0].shape)
+    moments = [power / np.maximum(counted, 1.0) for power in powers]
+    mean, size = moments[0], counted * times
+    if scale == "yes/no":
+        return wilson_bounds(mean, size, level=level)
+    variance = moments[1] - mean * mean
+    variance = np.where(variance > _FLAT * mean * mean, variance, 0.0)
+    if scale == "share":
+        return share_bounds(np.clip(mean, 0.0, 1.0), variance, size, level=level)
+    third = moments[2] - 3.0 * mean * moments[1] + 2.0 * mean**3
+    low, high = moment_bounds(mean, variance, third, np.maximum(size, 2.0), level=level)
+    return np.where(size < 2.0, 0.0, np.maximum(low, 0.0)), np.where(size < 2.0, math.inf, high)
+
+
+class Settings(Protocol):
+    """Settings along one threshold, as an optimum sees them."""
+
+    @property
+    def thresholds(self) -> FloatArray:
+        """From what offers fewest to what offers most, shape (n_settings,)."""
+        ...
+
+    def at(self, place: int) -> dict[str, Value]:
+        """The values of one setting."""
+        ...
+
+    def shortly(self, place: int) -> dict[str, Value]:
+        """The same with a threshold of few digits that selects the same."""
+        ...
+
+    def pick(self, place: int) -> Settings:
+        """One of them alone."""
+        ...
+
+    def n(self, measure: Measure) -> int:
+        """How many queries a measure applies to; where settings differ in this, the most."""
+        ...
+
+    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """What constraints are about, at some places or all; NaN where it applies to no query."""
+        ...
+
+    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """What an objective is, at some places or all."""
+        ...
+
+    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Where sign x mean >= sign x end, shape (n_settings,); nowhere if the measure applies to no query."""
+        ...
+
+    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """The same of what an objective is."""
+        ...
+
+    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
+        """The first place with the highest (sign 1) or lowest mean, among some; None if there is no mean."""
+        ...
+
+    def bounds(
+        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Ends of the intervals of some means, if there were `times` as many queries of the same kinds."""
+        ...
+
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Means of paired differences to the base with their standard errors, if there were `times` as many queries."""
+        ...
+
+
+class LineSettings:
+    """The settings of one line over one dataset.
+
+    Attributes:
+        line: which.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+    @property
+    def thresholds(self) -> FloatArray:
+        """The line's."""
+        return self.line.thresholds
+
+    def at(self, place: int) -> dict[str, Value]:
+        """The values of one setting."""
+        return self.line.at(place)
+
+    def shortly(self, place: int) -> dict[str, Value]:
+        """See `Line.short`."""
+        return self.line.shortly(place)
+
+    def pick(self, place: int) -> LineSettings:
+        """One setting alone, holding nothing of the others."""
+        line, one = self.line, slice(place, place + 1)
+        sums, squares, cubes = (
+            {measure: np.array(each[one], dtype=np.float64) for measure, each in power.items()}
+            for power in (line.sums, line.squares, line.cubes)
+        )
+        applies = {measure: int(each[place]) for measure, each in line.applies.items()}
+        picked = replace(
+            line,
+            thresholds=line.thresholds[one].copy(),
+            sums=sums,
+            squares=squares,
+            cubes=cubes,
+            n={**line.n, **applies},
+            applies={},
+            differences={measure: each.at(np.array([place])) for measure, each in line.differences.items()},
+            beyond=neighbours(line, place),
+        )
+        return LineSettings(picked)
+
+    def n(self, measure: Measure) -> int:
+        """How many queries a measure applies to; where settings differ in this, the most."""
+        return self.line.n[measure]
+
+    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """Sums over n; NaN where n is 0."""
+        sums = self.line.sums[measure]
+        sums = sums if places is None else sums[places]
+        return sums / self._counts(measure, places)
+
+    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """The means."""
+        return self.means(measure, places)
+
+    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Compares sums, which is faster by half than to divide them all."""
+        sums, ends = self.line.sums[measure], end * self._counts(measure)
+        return sums >= ends if sign > 0 else sums <= ends
+
+    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """That of the means."""
+        return self.within(measure, sign, end)
+
+    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
+        """Looks at sums where all are over as many queries."""
+        even = measure not in self.line.applies and self.line.n[measure] > 0
+        return furthest(self.line.sums[measure] if even else self.means(measure), sign, among)
+
+    def bounds(
+        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `bounds`."""
+        line, needed = self.line, POWERS[measure.metric.declaration.scale]
+        powers = [
+            np.asarray(of[measure][places], dtype=np.float64) for of in (line.sums, line.squares, line.cubes)[:needed]
+        ]
+        each = line.applies.get(measure)
+        n = np.array(line.n[measure]) if each is None else each[places]
+        return bounds(measure, powers, n, level=level, times=times)
+
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """See `Differences.errors`."""
+        return self.line.differences[measure].at(places).errors(times=times)
+
+    def _counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
+        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
+        each = self.line.applies.get(measure)
+        if each is None:
+            return float(self.line.n[measure] or math.nan)
+        some = each if places is None else each[places]
+        return np.where(some > 0, some, math.nan)
+
+
+def furthest(means: FloatArray, sign: int, among: BoolArray | None = None) -> int | None:
+    """The first place of the highest (sign 1) or lowest (-1) of some values, NaN passed over; None if there is none."""
+    if among is not None:
+        means = np.where(among, means, math.nan)
+    place = int(means.argmax() if sign > 0 else means.argmin())  # of a NaN, if there is one
+    if not math.isnan(means[place]):
+        return place
+    if np.isnan(means).all():
+        return None
+    return int(np.nanargmax(means) if sign > 0 else np.nanargmin(means))
+
+
+def neighbours(line: Line, place: int) -> tuple[float, float]:
+    """The thresholds between which a line's selections are those of one place: its own end, and that of the next."""
+    own = float(line.thresholds[place]) if place else line.beyond[0]
+    behind = float(line.thresholds[place + 1]) if place + 1 < len(line) else line.beyond[1]
+    return own, behind

@@ -1,0 +1,161 @@
+"""Domains with a cut of their own: which items and cuts they have, and one of them as if there were no other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import Grade
+from ctxbench.core.arrays import BoolArray
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.data.datasets.labels import Label
+from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.parameters import Value
+from ctxbench.steps.cut import Standard
+from ctxbench.steps.cut_relative import Margin
+from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin, Threshold
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Domain:
+    """Item types with a cut of their own.
+
+    Attributes:
+        types: as `by_domain` names them; `*` = all that belong to no domain before.
+        family: its cuts.
+    """
+
+    types: tuple[str, ...]
+    family: StandardMargin | Threshold
+
+
+def held_by(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
+    """Which items belong to each domain, as `by_domain` deals them out; shape (n_items,) each."""
+    types = np.array([item.type for item in catalog], dtype=object)
+    free = np.ones(len(types), dtype=np.bool_)
+    out = []
+    for domain in domains:
+        held = free & (np.isin(types, domain) | ("*" in domain))
+        free &= ~held
+        out.append(held)
+    return tuple(out)
+
+
+def domains_of(
+    definition: Definition,
+    *,
+    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topNs: Sequence[int],  # noqa: N803
+    given: Mapping[str, Value] | None = None,
+) -> tuple[Domain, ...]:
+    """The domains of a selector that refines by domain, with a cut `standard`, and maybe `margin`, in each.
+
+    Args:
+        definition: the selector.
+        topKs, topNs: the values that are tried, of every domain.
+        given: checked values of parameters that stay as they are, and with a choice those that it sets.
+
+    Raises:
+        ParameterError: its last step is no `by_domain` of such cuts.
+    """
+    last = (definition.refining(definition.with_defaults(given or {})) or [None])[-1]
+    blocks = last.get("by_domain") if isinstance(last, Mapping) else None
+    if not isinstance(blocks, Mapping):
+        raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")
+    reader = _Reader(definition, given or {}, topK=tuple(topKs), topN=tuple(topNs))
+    return tuple(
+        Domain(types=tuple(part.strip() for part in str(key).split(",")), family=reader.family(str(key), steps))
+        for key, steps in blocks.items()
+    )
+
+
+class _Reader:
+    """Reads the cuts of domains off a definition."""
+
+    def __init__(self, definition: Definition, given: Mapping[str, Value], **tried: tuple[int, ...]) -> None:
+        self._definition, self._tried = definition, tried
+        self._values = definition.with_defaults(given)
+        self._fixed = {*given, *(name for one in given for name in definition.parameters[one].sets)}
+
+    def family(self, key: str, steps: Sequence[Any]) -> StandardMargin:
+        """The cut of one domain."""
+        named = [(step, {}) if isinstance(step, str) else next(iter(step.items())) for step in steps]
+        if [name for name, _ in named] not in (["standard"], ["standard", "margin"]):
+            raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
+        cut, margin = named[0][1] or {}, named[1][1] or {} if len(named) > 1 else None
+        if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
+            raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
+        return StandardMargin(
+            topK=self._counts(cut.get("topK", Standard.topK), self._tried["topK"]),
+            topN=self._counts(cut.get("topN", Standard.topN), self._tried["topN"]),
+            includeScore=self._span(cut.get("includeScore", Standard.includeScore)),
+            margin=None if margin is None else self._span(margin.get("margin", Margin.margin)),
+            at_most=100 if margin is None else int(self._value(margin.get("at_most", Margin.at_most))),
+        )
+
+    def _value(self, written: Any) -> Any:
+        return self._values[_parameter(written)] if _parameter(written) else written
+
+    def _counts(self, written: Any, tried: tuple[int, ...]) -> Counts:
+        name = _parameter(written)
+        return Counts(name, tried if name and name not in self._fixed else (int(self._value(written)),))
+
+    def _span(self, written: Any) -> Span:
+        name = _parameter(written)
+        if not name or name in self._fixed:
+            return Span.fixed(name, float(self._value(written)))
+        parameter = self._definition.parameters[name]
+        return Span(name, float(parameter.low), float(parameter.high))
+
+
+def _parameter(written: Any) -> str:
+    """The parameter that a value in a specification stands for; empty if it is a value itself."""
+    return written[1:] if isinstance(written, str) and written.startswith("$") else ""
+
+
+def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
+    """One domain as if there were no other: to be read by `Ladders.of` and swept like any ranking.
+
+    Args:
+        table: what stands in front of the domains' cuts.
+        labels: of the same queries.
+        types: which items belong to the domain, shape (n_items,), of `held_by`.
+
+    Returns:
+        Its rows, and the labels of its items. A query that needs nothing of the domain needs nothing. Where an item
+        of another domain could stand for it, an item is taken to be needed all the same, unless the session holds
+        that other one: then it is helpful only.
+    """
+    dataset = labels.dataset
+    own = {item.key for item, held in zip(dataset.catalog, types.tolist(), strict=True) if held}
+    rows = table.origin == Origin.SESSION
+    ids = [query.id for query in dataset.queries]
+    pairs = zip(table.request[rows].tolist(), table.item[rows].tolist(), strict=True)
+    in_session = {(ids[request], dataset.catalog[item].key) for request, item in pairs}
+    met = {
+        (label.query, label.alternatives)
+        for label in dataset.labels
+        if label.alternatives and label.item not in own and (label.query, label.item) in in_session
+    }
+    kept = [label for label in dataset.labels if label.item in own]
+    sizes = Counter((label.query, label.alternatives) for label in kept)
+
+    def mended(label: Label) -> Label:
+        group = (label.query, label.alternatives)
+        if group in met:
+            return replace(label, grade=int(Grade.HELPFUL), alternatives="")
+        return replace(label, alternatives="") if sizes[group] == 1 else label
+
+    kept = [mended(label) for label in kept]
+    needy = {label.query for label in kept if label.grade == Grade.REQUIRED}
+    queries = tuple(replace(query, needs_nothing=query.id not in needy) for query in dataset.queries)
+    restricted = replace(dataset, queries=queries, labels=tuple(kept))
+    own_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
+    return table.taken(types[table.item]), own_labels

@@ -1,0 +1,256 @@
+"""Expansion on top of a cut, swept exactly over its threshold and its topN from one run.
+
+What one pass of expansion brings in at a fixed cut is a prefix of one ranking by request: the first topN of the items
+that reach the threshold. So the engine runs once, with the lowest threshold and the largest topN, and every other
+setting is a shorter prefix. Of several passes this does not hold, since what the first leaves out leads no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.evidence import Labels
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.stages import Step
+from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.sweep.lines import Line
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.pairing import Differences, Pairing
+from ctxbench.tuning.sweep.reuse import Reused, measured
+
+STEP = "expansion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Under which names users know the threshold and the limit of a selector's expansion.
+
+    Attributes:
+        threshold: of the least similarity.
+        topN: of the most items a pass; empty where the pipeline fixes it.
+        low, high: the range of the threshold.
+        topNs: the values that topN may take, rising; the one that the pipeline fixes.
+    """
+
+    threshold: str
+    topN: str
+    low: float
+    high: float
+    topNs: tuple[int, ...]
+
+
+def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
+    """Why the threshold and topN of a selector's expansion cannot be swept from one run; empty where they can.
+
+    Args:
+        definition: the selector.
+        values: checked ones, over its defaults.
+    """
+    refine = definition.pipeline(definition.with_defaults(values)).refine
+    last = refine[-1] if refine else None
+    if not (isinstance(last, Step) and last.kind == "expand" and last.name == STEP):
+        return f"the last step is no {STEP}"
+    if any(step.expands for step in refine[:-1]):
+        return f"another step brings items in before {STEP}"
+    step: Any = last.call
+    reasons = {
+        f"{STEP} is off": step.off,
+        f"it expands in {step.depth} passes, and what the first leaves out leads no further": step.depth > 1,
+        "two rankings are joined (by: both)": step.by == "both",
+        "the query weighs in the ranking (query_weight), but not in the threshold": step.query_weight > 0,
+        "the graph is a file, which holds nothing below its own threshold": bool(step.graph),
+    }
+    if found := next((reason for reason, holds in reasons.items() if holds), ""):
+        return found
+    written = _written(definition, values)
+    name = _threshold_key(step)
+    return "" if str(written.get(name, "")).startswith("$") else f"the pipeline fixes {name}, so there is no parameter"
+
+
+def _threshold_key(step: Any) -> str:
+    return "graph_threshold" if step.by == "graph" else "threshold"
+
+
+def _written(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
+    """The parameters of the expansion as the definition writes them."""
+    last = definition.refining(definition.with_defaults(values))[-1]
+    block = last.get(STEP) if isinstance(last, Mapping) else None
+    return block if isinstance(block, Mapping) else {}
+
+
+def _named(definition: Definition, values: Mapping[str, Value], step: Any) -> Named:
+    written = _written(definition, values)
+    key = _threshold_key(step)
+    threshold = str(written[key])[1:]
+    limit = key.replace("threshold", "topN")
+    topN = str(written.get(limit, ""))  # noqa: N806
+    own = definition.parameters[threshold]
+    if not topN.startswith("$"):
+        return Named(threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),))
+    given = definition.parameters[topN[1:]]
+    topNs = tuple(range(int(given.low), int(given.high) + 1))  # noqa: N806
+    return Named(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Expansions:
+    """One cut with all that its expansion can bring in.
+
+    Attributes:
+        values: of the cut and everything else that is fixed, by name.
+        named: the two parameters that are swept.
+        score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
+        by_query: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
+            n_queries); NaN where it does not apply.
+        pairing: what differences are taken to; None = none are.
+    """
+
+    values: Mapping[str, Value]
+    named: Named
+    score: FloatArray
+    by_query: Mapping[Measure, FloatArray]
+    pairing: Pairing | None = None
+
+    @classmethod
+    def of(
+        cls, reused: Reused, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
+    ) -> Expansions:
+        """Run the engine once, with the lowest threshold and the largest topN.
+
+        Args:
+            reused: the selector on a batch; its leading steps are shared with what else it runs.
+            values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
+            labels: of the batch.
+            measures: which.
+
+        Raises:
+            ParameterError: one run is not enough (`why_not_exact`).
+        """
+        definition = reused.definition
+        if reason := why_not_exact(definition, values):
+            raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
+        step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
+        named = _named(definition, values, step.call)
+        widest: dict[str, Value] = {named.threshold: float(named.low)}
+        if named.topN:
+            widest[named.topN] = named.topNs[-1]
+        table = reused.outcome({**values, **widest}).candidates
+        place = place_among(table, _brought(table))
+        by_query = _by_length(table, place, labels=labels, measures=measures)
+        fixed = {name: value for name, value in values.items() if name not in (named.threshold, named.topN)}
+        return cls(values=fixed, named=named, score=_scores(table, place), by_query=by_query, pairing=reused.pairing)
+
+    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[Line]:  # noqa: N803 - the documents' name
+        """Every threshold for each topN, rising.
+
+        Args:
+            topNs: which; all of its range if not given.
+
+        Raises:
+            ParameterError: a topN is out of its range.
+        """
+        wanted = self.named.topNs if topNs is None else tuple(sorted(set(topNs)))
+        if wrong := sorted(set(wanted) - set(self.named.topNs)):
+            raise ParameterError(f"{self.named.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
+        for limit in wanted:
+            yield self._line(limit)
+
+    def lengths(self, values: Mapping[str, Value]) -> IntArray:
+        """How many items are brought in for each query at one setting, shape (n_queries,)."""
+        limit = int(values[self.named.topN]) if self.named.topN else self.named.topNs[0]
+        return self._within(float(values[self.named.threshold]), limit)
+
+    def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+        """By measure, the values of every query at one setting, shape (n_queries,)."""
+        length = self.lengths(values)
+        query = np.arange(len(length))
+        return {measure: found[length, query] for measure, found in self.by_query.items()}
+
+    def _within(self, threshold: float, limit: int) -> IntArray:
+        length: IntArray = np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64)
+        return length
+
+    def _line(self, limit: int) -> Line:
+        """Sums at the highest threshold, and what every item adds in order of falling score."""
+        named, shown = self.named, self.score[:, :limit]
+        first = self._within(named.high, limit)
+        query, place = np.nonzero((shown >= named.low) & (shown < named.high))
+        score = shown[query, place]
+        falling = np.argsort(-score, kind="stable")
+        query, place, score = query[falling], place[falling], score[falling]
+        last = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if len(score) else np.empty(0, np.int64)
+        everyone = np.arange(len(self.score))
+
+        def summed(values: FloatArray) -> FloatArray:
+            added = np.cumsum(values[place + 1, query] - values[place, query])[last]
+            return np.asarray(values[first, everyone].sum() + np.concatenate([[0.0], added]), dtype=np.float64)
+
+        there = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.by_query.items()}
+        filled = {measure: np.nan_to_num(values) for measure, values in self.by_query.items()}
+        amounts = {one: values for one, values in filled.items() if one.metric.declaration.scale != "yes/no"}
+        above = shown[shown >= named.high]
+
+        def paired(measure: Measure, pairing: Pairing) -> Differences:
+            values = self.by_query[measure]
+            gain = np.nan_to_num(values[place + 1, query] - values[place, query])
+            return pairing.along(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
+
+        known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in there]
+        return Line(
+            values={**self.values, **({named.topN: limit} if named.topN else {})},
+            axis=named.threshold,
+            thresholds=np.concatenate([[float(named.high)], score[last]]),
+            sums={measure: summed(values) for measure, values in filled.items()},
+            n={measure: int(values.any(axis=0).sum()) for measure, values in there.items()},
+            squares={measure: summed(values**2) for measure, values in amounts.items()},
+            cubes={measure: summed(values**3) for measure, values in amounts.items()},
+            applies={one: summed(values) for one, values in there.items() if (values != values[0]).any()},
+            differences={one: paired(one, pairing) for one, pairing in known},
+            span=(float(named.low), float(named.high)),
+            beyond=(float(above.min()) if len(above) else np.inf, -np.inf),
+        )
+
+
+def _brought(table: Candidates) -> BoolArray:
+    rows: BoolArray = table.chosen & (table.origin >= Origin.EXPANSION)
+    return rows
+
+
+def _scores(table: Candidates, place: IntArray) -> FloatArray:
+    scores = np.full((table.n_requests, int(place.max(initial=-1)) + 1), -np.inf)
+    rows = place >= 0
+    scores[table.request[rows], place[rows]] = table.score[rows]
+    return scores
+
+
+def _by_length(
+    table: Candidates, place: IntArray, *, labels: Labels, measures: Sequence[Measure]
+) -> dict[Measure, FloatArray]:
+    """The measures with the first 0, 1, ... of the items brought in."""
+    found: dict[Measure, list[FloatArray]] = {one: [] for one in measures}
+    ranking = any(one.reachable for one in measures)
+    for length in range(int(place.max(initial=-1)) + 2):
+        shorter = without(table, place >= length) if ranking else table.taken(table.chosen & (place < length))
+        for one, values in measured(shorter, labels, measures).items():
+            found[one].append(values)
+    return {one: np.stack(values) for one, values in found.items()}
+
+
+def without(table: Candidates, rows: BoolArray) -> Candidates:
+    """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
+    before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
+    back = rows & ~np.isnan(before)
+    kept = table.marked(back, "not_brought_in").taken(~rows | back)
+    back, before = back[~rows | back], before[~rows | back]
+    return kept.reordered(
+        score=np.where(back, before, kept.score),
+        origin=np.where(back, Origin.SEARCH, kept.origin),
+        tier=np.where(back, RANKED, kept.tier),
+    )

@@ -1,0 +1,398 @@
+"""Families of cuts that offer a prefix of the ranking, with the parameters that a sweep turns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.errors import ParameterError
+from ctxbench.selectors.parameters import Value
+from ctxbench.steps.cut import offered_length
+from ctxbench.steps.cut_relative import fallen
+from ctxbench.tuning.sweep.falling import Axis, Falling, single
+from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.lines import Line
+from ctxbench.tuning.sweep.measures import Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A parameter that takes whole numbers.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        values: all that are tried, in rising order, >= 0; a single one is fixed.
+    """
+
+    name: str
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted({int(value) for value in self.values}))
+        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
+            raise ParameterError(
+                f"{self.name or 'a parameter without a name'} needs values of 0 or more to try, and without a name "
+                f"exactly one, got {list(self.values)}"
+            )
+        object.__setattr__(self, "values", ordered)
+
+    def of(self, values: Mapping[str, Value]) -> int:
+        """Its value in a setting."""
+        return int(_value(self.name, values, self.values[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A parameter that is a threshold, tried at every value that matters.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        low, high: the ends of its range; equal = it is fixed.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
+            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
+        if not self.name and self.low < self.high:
+            raise ParameterError("a parameter without a name must be fixed")
+
+    @classmethod
+    def fixed(cls, name: str, value: float) -> Span:
+        """A threshold that stays as it is."""
+        return cls(name, value, value)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it has more than one value."""
+        return self.low < self.high
+
+    def of(self, values: Mapping[str, Value]) -> float:
+        """Its value in a setting."""
+        return float(_value(self.name, values, self.high))
+
+
+def _value(name: str, values: Mapping[str, Value], fixed: float) -> Value:
+    if not name:
+        return fixed
+    if name not in values:
+        raise ParameterError(f"{name} is missing; a setting has a value for each parameter that is swept")
+    return values[name]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cut:
+    """Settings that differ in one threshold, before anything is summed up.
+
+    Attributes:
+        ladders: of which the first items are offered.
+        values: of all parameters but the axis.
+        low, high: the fewest and the most items that are offered, shape (n_queries,); equal without an axis.
+        axis: what is turned, with its key of every rung, sorted; None = nothing is, and this is one setting.
+        slot: see `Falling.line`.
+    """
+
+    ladders: Ladders
+    values: Mapping[str, Value]
+    low: IntArray
+    high: IntArray
+    axis: tuple[Axis, Falling] | None = None
+    slot: int | None = None
+
+    def line(self) -> Line:
+        """The sums at all settings."""
+        if self.axis is None:
+            return single(self.ladders, self.values, self.high)
+        axis, falling = self.axis
+        return falling.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
+
+
+class _Lines(ABC):
+    """What every family does with its cuts."""
+
+    @abstractmethod
+    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+        """All settings."""
+
+    @abstractmethod
+    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+        """The ladders of which the first items are offered, and how many, shape (n_queries,)."""
+
+    def lines(self, ladders: Ladders) -> Iterator[Line]:
+        """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
+        return (cut.line() for cut in self.cuts(ladders))
+
+    def lengths(self, ladders: Ladders, values: Mapping[str, Value]) -> IntArray:
+        """How many items of each ranking are offered at one setting, shape (n_queries,); see `by_query`.
+
+        Raises:
+            ParameterError: a value is missing.
+        """
+        return self.chosen(ladders, values)[1]
+
+    def by_query(self, ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+        """The values of all measures at one setting, shape (n_queries,) each; NaN = does not apply.
+
+        Raises:
+            ParameterError: a value is missing.
+        """
+        own, lengths = self.chosen(ladders, values)
+        return {measure: own.values(measure, lengths) for measure in own.measures}
+
+
+@dataclass(frozen=True)
+class FixedK(_Lines):
+    """The first n items of the ranking (step `first`), whatever they score: one line of one setting for each n.
+
+    Attributes:
+        n: name of the parameter.
+        values: those that are tried, >= 0.
+    """
+
+    n: str
+    values: Sequence[int]
+
+    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+        """Every n, rising."""
+        for n in Counts(self.n, tuple(self.values)).values:
+            _, lengths = self.chosen(ladders, {self.n: n})
+            yield Cut(ladders=ladders, values={self.n: n}, low=lengths, high=lengths)
+
+    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+        """The first n."""
+        return ladders, np.minimum(ladders.sizes, int(_value(self.n, values, 0)))
+
+
+@dataclass(frozen=True)
+class StandardMargin(_Lines):
+    """The documents' cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
+
+    With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
+    is 1; then every margin at the top of includeScore's range.
+
+    Attributes:
+        topK, topN: whole numbers.
+        includeScore: a threshold on scores.
+        margin: how far below the best an item may score, as a share of the best, in [0, 1]; None = there is no step
+            `margin`.
+        at_most: of the step `margin`.
+    """
+
+    topK: Counts
+    topN: Counts
+    includeScore: Span
+    margin: Span | None = None
+    at_most: int = 100
+
+    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+        """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
+        swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
+        spans: list[Span | None] = [*swept] if swept else [None]
+        for span in spans:
+            falling = None
+            for topK, own, found in standing(ladders, self.topK.values):  # noqa: N806
+                part = _Standing(self, own, found)
+                if span is not None and (falling is None or falling.ladders is not own):
+                    most = found if own is not ladders else _most(ladders, self.topK.values[-1])
+                    falling = Falling(own, part.key(span), most)
+                for topN in self.topN.values:  # noqa: N806
+                    yield part.cut(span, falling, topK, topN)
+
+    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+        """What the two steps offer, one behind the other."""
+        (_, own, found) = next(standing(ladders, (self.topK.of(values),)))
+        part = _Standing(self, own, found)
+        length = part.standard(self.topN.of(values), self.includeScore.of(values))
+        return own, np.minimum(length, part.within(self.margin.of(values)) if self.margin is not None else length)
+
+
+@dataclass(frozen=True, eq=False)
+class _Standing:
+    """The rungs that stand at one topK: the first `found` of each of the ladders `own`."""
+
+    family: StandardMargin
+    own: Ladders
+    found: IntArray
+
+    def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
+        """How many the step `standard` offers."""
+        return offered_length(self.found, self._count(self.own.score >= includeScore), topN)
+
+    def within(self, margin: float) -> IntArray:
+        """How many of those that stand the step `margin` would offer of them."""
+        return np.minimum(self._count(self._fallen <= margin), self.family.at_most)
+
+    def key(self, span: Span) -> FloatArray:
+        """What a swept parameter is compared with."""
+        return self.own.score if span is self.family.includeScore else -self._fallen
+
+    def cut(self, span: Span | None, falling: Falling | None, topK: int, topN: int) -> Cut:  # noqa: N803
+        """All values of a swept parameter, the other at the top of its range."""
+        family = self.family
+        include, margin = family.includeScore, family.margin
+        values: dict[str, Value] = {family.topK.name: topK, family.topN.name: topN}
+        values |= {one.name: one.high for one in (include, margin) if one is not None and one is not span}
+        values.pop("", None)
+        high = self.found if span is include else offered_length(self.found, self._above, topN)
+        low = np.minimum(topN, self.found) if span is include else high
+        if span is not None and span is margin:
+            low, high = np.zeros_like(low), np.minimum(high, family.at_most)
+        else:
+            low, high = np.minimum(low, self._within), np.minimum(high, self._within)
+        if span is None or falling is None:
+            return Cut(ladders=self.own, values=values, low=high, high=high)
+        axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
+        slot = topN if axis.rises else None  # of a larger topK the first topN are often the same ones
+        return Cut(ladders=self.own, values=values, low=low, high=high, axis=(axis, falling), slot=slot)
+
+    @cached_property
+    def _above(self) -> IntArray:
+        """How many of those that stand score at least the top of includeScore's range."""
+        return self._count(self.own.score >= self.family.includeScore.high)
+
+    @cached_property
+    def _within(self) -> IntArray:
+        """How many the step `margin` offers at the top of its range; all that stand, where there is no such step."""
+        return self.found if self.family.margin is None else self.within(self.family.margin.high)
+
+    @property
+    def _fallen(self) -> FloatArray:
+        return below_best(self.own, "ratio")
+
+    def _count(self, rows: BoolArray) -> IntArray:
+        """How many of those that stand are among `rows`."""
+        rungs = self.own.rungs
+        rows = rows & (rungs.place < self.found[rungs.owner])
+        return np.bincount(rungs.owner[rows], minlength=rungs.n).astype(np.int64)
+
+
+def below_best(ladders: Ladders, of: Literal["difference", "ratio"]) -> FloatArray:
+    """How far every rung has fallen below the best of its query, as the step `margin` has it, shape (n_rungs,)."""
+    best = np.zeros(ladders.n_queries)
+    some = ladders.sizes > 0
+    best[some] = ladders.score[ladders.start[:-1][some]]
+    return fallen(ladders.score, best[ladders.rungs.owner], of)
+
+
+def standing(ladders: Ladders, topKs: Sequence[int]) -> Iterator[tuple[int, Ladders, IntArray]]:  # noqa: N803
+    """What stands at each topK: ladders, and how many of their first items, shape (n_queries,).
+
+    These are items whose best chunk is among the best topK and that score above 0. As a rule they are the first ones
+    of every ranking, and the ladders are those given. Where pooled scores put an item above one with a better chunk,
+    the ladders are new ones without what does not stand.
+    """
+    for topK in topKs:  # noqa: N806
+        alive = (ladders.chunk_rank < topK) & (ladders.score > 0)
+        found = np.bincount(ladders.rungs.owner[alive], minlength=ladders.n_queries).astype(np.int64)
+        prefix = not (alive & (ladders.rungs.place >= found[ladders.rungs.owner])).any()
+        yield topK, ladders if prefix else ladders.among(alive), found
+
+
+def _most(ladders: Ladders, topK: int) -> IntArray:  # noqa: N803
+    """How many items stand at most at this topK or a lower one."""
+    alive = (ladders.chunk_rank < topK) & (ladders.score > 0)
+    return np.bincount(ladders.rungs.owner[alive], minlength=ladders.n_queries).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Threshold(_Lines):
+    """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
+
+    Attributes:
+        threshold: on the score; or how far below the best one a score may lie.
+        at_least: that many of the best are offered in any case.
+        at_most: no more than that are offered; None = no limit.
+        of: `score`; or of a margin `difference` or `ratio`, as the step `margin` has it.
+    """
+
+    threshold: Span
+    at_least: Counts = Counts("", (0,))
+    at_most: Counts | None = None
+    of: Literal["score", "difference", "ratio"] = "score"
+
+    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+        """By at_least, then by at_most; pairs that contradict each other are left out."""
+        span, sizes = self.threshold, ladders.sizes
+        falling = Falling(ladders, self._key(ladders), sizes) if span.swept else None
+        for floor in self.at_least.values:
+            for most in self.at_most.values if self.at_most is not None else (None,):
+                if most is not None and most < floor:
+                    continue
+                fixed: dict[str, Value] = {self.at_least.name: floor}
+                if self.at_most is not None and most is not None:
+                    fixed[self.at_most.name] = most
+                if falling is None:
+                    fixed[span.name] = span.high
+                fixed.pop("", None)
+                if falling is None:
+                    lengths = self.chosen(ladders, fixed)[1]
+                    yield Cut(ladders=ladders, values=fixed, low=lengths, high=lengths)
+                    continue
+                high = sizes if most is None else np.minimum(sizes, most)
+                axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
+                yield Cut(ladders=ladders, values=fixed, low=np.minimum(high, floor), high=high, axis=(axis, falling))
+
+    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+        """What the step offers."""
+        limit = self.threshold.of(values)
+        owner = ladders.rungs.owner[self._key(ladders) >= (limit if self.of == "score" else -limit)]
+        reached = np.bincount(owner, minlength=ladders.n_queries).astype(np.int64)
+        length = offered_length(ladders.sizes, reached, self.at_least.of(values))
+        return ladders, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
+
+    def _key(self, ladders: Ladders) -> FloatArray:
+        """What the threshold is compared with: scores, or less than nothing by how far they have fallen."""
+        return ladders.score if self.of == "score" else -below_best(ladders, self.of)
+
+
+@dataclass(frozen=True)
+class Budget(_Lines):
+    """A budget of prompt tokens on top of a family (step `budget`, without `skip`, the session not counted).
+
+    Attributes:
+        of: the family.
+        tokens: the budgets that are tried with each of its lines; or a span, and every budget is tried with each of
+            the family's settings, which must then have no threshold that is swept.
+    """
+
+    of: FixedK | StandardMargin | Threshold
+    tokens: Counts | Span
+
+    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+        """The family's cuts, each with every budget."""
+        falling: Falling | None = None
+        for cut in self.of.cuts(ladders):
+            if isinstance(self.tokens, Counts):
+                for tokens in self.tokens.values:
+                    fits = _fitting(cut.ladders, tokens)
+                    values = {**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})}
+                    yield replace(cut, values=values, low=np.minimum(cut.low, fits), high=np.minimum(cut.high, fits))
+                continue
+            if cut.axis is not None:
+                raise ParameterError(
+                    f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
+                )
+            if falling is None or falling.ladders is not cut.ladders:
+                falling = Falling(cut.ladders, -cut.ladders.spent.astype(np.float64), cut.ladders.sizes)
+            axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, whole=True)
+            yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, falling))
+
+    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+        """What the family offers, as far as it fits."""
+        own, lengths = self.of.chosen(ladders, values)
+        return own, np.minimum(lengths, _fitting(own, int(self.tokens.of(values))))
+
+
+def _fitting(ladders: Ladders, tokens: int) -> IntArray:
+    """How many of the first items fit into a budget, shape (n_queries,)."""
+    fits = ladders.spent <= tokens
+    return np.bincount(ladders.rungs.owner[fits], minlength=ladders.n_queries).astype(np.int64)

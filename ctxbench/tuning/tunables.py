@@ -1,0 +1,355 @@
+"""What competes in tuning: a selector, the part of it that finds, the part that cuts, and what can be swept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from ctxbench.bench.slices import Slice
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.stages import ByDomain
+from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.policy_file import SelectorEntry
+from ctxbench.tuning.sides import Side
+from ctxbench.tuning.sweep.domains import Domain, domains_of
+from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
+from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
+from ctxbench.tuning.sweep.reuse import spread
+from ctxbench.tuning.uncut import Uncut, found_by, found_in
+
+Swept = FixedK | StandardMargin | Threshold | Budget
+# Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
+# lines is compared; beside a budget of tokens; and in cross-validation.
+TOP_K = (10, 20, 50, 100)
+TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
+BUDGETS = 20  # of tokens, evenly by ratio
+_ALONE = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tunable:
+    """One competitor.
+
+    Attributes:
+        entry: as the policy file has it.
+        source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
+        definition: its parameters and pipeline; of answers, of the cut that is applied to them.
+        answers: a file of rankings; None for a selector of ours.
+        start: values of the preset that it is named with, which stand in for its defaults.
+    """
+
+    entry: SelectorEntry
+    source: str
+    definition: Definition
+    answers: FileSelector | None = None
+    start: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.entry.name
+
+    def values(self, chosen: Mapping[str, Value] | None = None) -> dict[str, Value]:
+        """The values of all parameters: the defaults, the preset's, what the file gives, over all what is chosen."""
+        return self.definition.with_defaults(self.start, self.entry.set, chosen or {})
+
+    def in_force(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
+        """The values that have an effect."""
+        return self.definition.in_force(self.values(chosen))
+
+    def pipeline(self, chosen: Mapping[str, Value]) -> Pipeline:
+        """The whole selector at one setting."""
+        return self.definition.pipeline(self.values(chosen))
+
+    def possible(self, chosen: Mapping[str, Value]) -> bool:
+        """Whether its steps take the values beside each other."""
+        try:
+            self.pipeline(chosen)
+        except PipelineError:
+            return False
+        return True
+
+    def finds(self, side: Side, chosen: Mapping[str, Value] | None = None) -> Uncut:
+        """What it finds before it cuts, with the defaults, what the file gives, and what is chosen.
+
+        Raises:
+            UserError: it fails, or its rankings lack scores.
+        """
+        if self.answers is not None:
+            return found_in(self.answers, side)
+        return found_by(self.head(self.pipeline(chosen or {})), side)
+
+    def cut(self, uncut: Uncut, chosen: Mapping[str, Value], side: Side) -> Slice:
+        """What it offers at one setting."""
+        return uncut.cut(self.pipeline(chosen).refine[self.first_cut :], side)
+
+    def first(self, uncut: Uncut, n: int, side: Side) -> Slice:
+        """The first n items of what it finds."""
+        return uncut.cut(Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, side)
+
+    def head(self, pipeline: Pipeline) -> Pipeline:
+        """A pipeline of it up to its first cut."""
+        return replace(pipeline, refine=pipeline.refine[: self.first_cut])
+
+    @cached_property
+    def first_cut(self) -> int:
+        """How many refining steps stand in front of the first that offers less, whatever its parameters are.
+
+        An expansion is one of them where a rank step orders what it brought in before anything is cut.
+        """
+        steps, first = self.pipeline({}).refine, 0
+        for place, step in enumerate(steps):
+            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name in _EACH_ALONE):
+                break
+            if (step.kind != "expand" and first == place) or step.kind == "rank":
+                first = place + 1
+        return first
+
+    @cached_property
+    def family(self) -> Swept | None:
+        """What is swept exactly; None where the cuts are no chain that offers a prefix of the ranking.
+
+        An expansion behind them is no part of it: `beyond` says where one is on.
+        """
+        steps = [_named(step) for step in self._refining[self.first_cut :]]
+        if EXPANSION in [name for name, _ in steps[-2:]] and steps[-1][0] in (EXPANSION, "budget"):
+            steps = [step for step in steps if step[0] != EXPANSION]
+        chain = dict(steps)
+        if len(chain) != len(steps):
+            return None
+        made = self._cut(chain)
+        budget = chain.pop("budget", None)
+        if made is None or chain:
+            return None
+        if budget is None:
+            return made
+        if any(self._value(budget.get(name)) for name in ("skip", "session", "frame")):
+            return None
+        tokens = budget.get("tokens", 2000)
+        name = _parameter(tokens)
+        if not name or name in self._given:
+            return Budget(made, self._counts(tokens))
+        if isinstance(made, FixedK):
+            own = self.definition.parameters[name]
+            return Budget(made, Span(name, float(own.low), float(own.high)))
+        return Budget(coarse(made), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
+
+    @property
+    def swept(self) -> frozenset[str]:
+        """The thresholds that are tried at every value that matters."""
+        return frozenset(part.name for part in self._swept_parts if isinstance(part, Span) and part.swept)
+
+    @cached_property
+    def fixed(self) -> FixedK:
+        """The first n of its ranking, for every n."""
+        return FixedK("n", range(101))
+
+    @cached_property
+    def searched(self) -> dict[str, tuple[Value, ...]]:
+        """The parameters that the exact sweep does not turn, with the values to try; empty = there is nothing to try.
+
+        Without a family all that the file does not give; else those that the file lists.
+        """
+        if self.family is not None or self.domains:
+            return {name: values for name, values in self.entry.search.items() if name not in self.turned}
+        own, values = self.definition, self.values()
+        if not own.searches(values) and own.search_switch in self._given:
+            return {}
+        free = [one for name, one in own.parameters.items() if name not in self._given]
+        listed = self.entry.search
+        return {
+            one.name: listed.get(one.name, spread(one))
+            for one in free
+            if one.name in listed or one.name != own.search_switch
+        }
+
+    @cached_property
+    def domains(self) -> tuple[Domain, ...]:
+        """The two domains whose cuts are swept together; empty where it has no such."""
+        steps = [_named(step)[0] for step in self._refining[self.first_cut :]]
+        if steps != ["by_domain"]:
+            return ()
+        try:
+            found = domains_of(self.definition, topKs=TOP_K, topNs=TOP_N, given=self.entry.set)
+        except ParameterError:
+            return ()  # other cuts than those that are swept: settings are tried
+        return tuple(replace(one, family=self._listed(one.family)) for one in found) if len(found) == 2 else ()
+
+    def _listed(self, family: StandardMargin | Threshold) -> StandardMargin | Threshold:
+        """A domain's cut with the values of whole numbers that the file lists, where it does."""
+        if not isinstance(family, StandardMargin):
+            return family
+        topK, topN = (  # noqa: N806 - the documents' names
+            Counts(one.name, tuple(map(int, self.entry.search.get(one.name, one.values))))
+            for one in (family.topK, family.topN)
+        )
+        return replace(family, topK=topK, topN=topN)
+
+    def beyond(self, chosen: Mapping[str, Value]) -> bool:
+        """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
+        values = self.values(chosen)
+
+        def on(written: Mapping[str, Any]) -> bool:
+            enabled, depth = written.get("enabled", True), written.get("depth", 1)
+            return bool(values.get(_parameter(enabled), enabled)) and values.get(_parameter(depth), depth) != 0
+
+        steps = [_named(step) for step in self.definition.refining(values)[self.first_cut :]]
+        return any(name == EXPANSION and on(written) for name, written in steps)
+
+    @property
+    def _refining(self) -> list[Any]:
+        """The refining steps that are there with what the file gives, as the definition writes them."""
+        return self.definition.refining(self.values())
+
+    def varied(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
+        """The parameters that tuning turns at a setting and that have an effect there, in order."""
+        names = {*self.turned, *self.searched} - self._given
+        if self.beyond(chosen):
+            steps = [_named(step) for step in self.definition.refining(self.values(chosen))]
+            names |= {_parameter(value) for name, own in steps if name == EXPANSION for value in own.values()}
+            names -= self._given
+        values = self.values(chosen)
+        return tuple(name for name in self.definition.in_force(values, switches=True) if name in names)
+
+    @cached_property
+    def turned(self) -> frozenset[str]:
+        """The parameters that the exact sweep turns, or holds at what the file gives; empty where there is none."""
+        return frozenset({part.name for part in self._swept_parts} - {""})
+
+    @cached_property
+    def _swept_parts(self) -> tuple[Counts | Span, ...]:
+        """The parameters of the cuts that are swept, of all domains."""
+        families = [self.family] if self.family is not None else [domain.family for domain in self.domains]
+        return tuple(part for family in families for part in _parts(family))
+
+    def swept_at(self, chosen: Mapping[str, Value]) -> bool:
+        """Whether a setting is one that the exact sweep evaluates: all that it does not turn is as without `chosen`."""
+        if (self.family is None and not self.domains) or self.beyond(chosen):
+            return False
+        now, before = self.values(chosen), self.values()
+        own = self.definition.parameters
+        return all(
+            now.get(name) == before.get(name) or (own[name].sets and self.turned.issuperset(own[name].sets))
+            for name in own
+            if name not in self.turned
+        )
+
+    @cached_property
+    def _given(self) -> frozenset[str]:
+        """The parameters whose value the file gives, itself or by a choice."""
+        own = self.definition.parameters
+        return frozenset({*self.entry.set, *(name for one in self.entry.set for name in own[one].sets)})
+
+    def _budgets(self, name: str) -> tuple[int, ...]:
+        """Budgets of tokens over the range of a parameter, and its default."""
+        own = self.definition.parameters[name]
+        low = max(own.low, 1.0)
+        ratio = (max(own.high, low) / low) ** (1 / (BUDGETS - 1))
+        spread = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
+        return tuple(sorted({*spread, int(self._value(f"${name}"))}))
+
+    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | Threshold | None:
+        """The family of the cut at the front of a chain, which is taken out of it."""
+        first = next(iter(chain), "")
+        if first not in _ALONE:
+            return None
+        written = chain.pop(first)
+        if first == "first":
+            n = self._counts(written.get("n", 5))
+            return FixedK(n.name, n.values) if n.name else None
+        if first == "margin":
+            return Threshold(
+                threshold=self._span(written.get("margin", 0.1)),
+                at_least=self._counts(written.get("at_least", 0)),
+                at_most=self._counts(written.get("at_most", 20)),
+                of=str(self._value(written.get("of", "difference"))),  # type: ignore[arg-type]
+            )
+        if first == "at_least":
+            most = written.get("at_most")
+            return Threshold(
+                threshold=self._span(written.get("threshold", 0.5)),
+                at_least=self._counts(written.get("at_least", 0)),
+                at_most=None if most is None else self._counts(most),
+            )
+        margin = chain.pop("margin", None)
+        if margin is not None and (margin.get("of") != "ratio" or self._value(margin.get("at_least", 0)) != 0):
+            return None
+        return StandardMargin(
+            topK=self._counts(written.get("topK", 20)),
+            topN=self._counts(written.get("topN", 5)),
+            includeScore=self._span(written.get("includeScore", 0.7)),
+            margin=None if margin is None else self._span(margin.get("margin", 0.1)),
+            at_most=100 if margin is None else int(self._value(margin.get("at_most", 20))),
+        )
+
+    def _value(self, written: Any) -> Any:
+        """What a value in the specification comes to by default."""
+        name = _parameter(written)
+        return written if not name else self.values()[name]
+
+    def _counts(self, written: Any) -> Counts:
+        name = _parameter(written)
+        if not name or name in self._given:
+            return Counts(name, (int(self._value(written)),))
+        tried = self.entry.search.get(name)
+        own = self.definition.parameters[name]
+        return Counts(name, tuple(map(int, tried)) if tried else tuple(range(int(own.low), int(own.high) + 1)))
+
+    def _span(self, written: Any) -> Span:
+        name = _parameter(written)
+        if not name or name in self._given:
+            return Span.fixed(name, float(self._value(written)))
+        own = self.definition.parameters[name]
+        return Span(name, float(own.low), float(own.high))
+
+
+_EACH_ALONE = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
+
+
+def coarse(family: Swept) -> Swept:
+    """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
+    if isinstance(family, Budget):
+        made = coarse(family.of)
+        return family if isinstance(made, Budget) else Budget(made, family.tokens)
+    if isinstance(family, Threshold):
+        most = None if family.at_most is None else _fewer(family.at_most, TOP_N)
+        return replace(family, at_least=_fewer(family.at_least, TOP_N[:4]), at_most=most)
+    if not isinstance(family, StandardMargin):
+        return family
+    return replace(family, topK=_fewer(family.topK, TOP_K), topN=_fewer(family.topN, TOP_N))
+
+
+def _fewer(counts: Counts, wanted: Sequence[int]) -> Counts:
+    """Those of the values that are wanted; all, where these are none or few."""
+    kept = tuple(value for value in counts.values if value in wanted)
+    return Counts(counts.name, kept) if kept and len(counts.values) > len(wanted) else counts
+
+
+def _parts(family: Swept | None) -> Iterator[Counts | Span]:
+    """The parameters of a family."""
+    if isinstance(family, FixedK):
+        yield Counts(family.n, tuple(family.values))
+    for one in fields(family) if family is not None else ():
+        part = getattr(family, one.name)
+        if isinstance(part, Counts | Span):
+            yield part
+        elif isinstance(part, FixedK | StandardMargin | Threshold | Budget):
+            yield from _parts(part)
+
+
+def _named(step: Any) -> tuple[str, Mapping[str, Any]]:
+    """Name and parameters of a step as a specification writes it."""
+    if isinstance(step, str):
+        return step, {}
+    name, written = next(iter(step.items()))
+    return str(name), written if isinstance(written, Mapping) else {}
+
+
+def _parameter(written: Any) -> str:
+    """The parameter that a value in a specification stands for; empty if it is a value itself."""
+    return written[1:] if isinstance(written, str) and written.startswith("$") else ""

@@ -1,0 +1,126 @@
+"""Verdicts of constraints: whether what was measured holds, and how many labels would tell where it does not say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ctxbench.bench.stats import Scale, critical, grouped_estimate
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.tuning.limits import CAUTION, Limit
+from ctxbench.tuning.optima import FEWEST, UNLIKELY
+from ctxbench.tuning.sweep.pairing import Pairing
+from ctxbench.tuning.ties import slack
+
+Said: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the queries say of a constraint.
+
+    Attributes:
+        text: the constraint.
+        said: `holds`: the unfavourable end of what is likely is at the target or better; `holds within 2 points`: it is
+            within the room of a share, which is less where the base is complete on fewer than a fifth; `missed`: the
+            favourable end is below the target; `open`: neither; `too few to say`: fewer than 20 queries.
+        value, low, high: the mean and what is likely, as the constraint counts.
+        n: how many queries it is about.
+        needed: about how many more would settle it; None = it is settled, or more are unlikely to.
+        short: whether the mean itself is beyond the room.
+    """
+
+    text: str
+    said: Said
+    value: float
+    low: float
+    high: float
+    n: int
+    needed: int | None = None
+    short: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it holds; None = it cannot be said."""
+        return {"holds": True, "holds within 2 points": True, "missed": False}.get(self.said)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ground:
+    """The queries that a verdict is about.
+
+    Attributes:
+        group: of each, numbers from 0 on, shape (n_queries,).
+        level: of the intervals.
+        chosen_here: whether the setting was chosen on these very queries, so that it looks better than it is.
+    """
+
+    group: IntArray
+    level: float
+    chosen_here: bool
+
+
+def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, scale: Scale) -> Verdict | None:
+    """Hold what was measured against a constraint.
+
+    Args:
+        limit: the constraint, with its target on these queries.
+        own, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        ground: the queries.
+        scale: of the values.
+
+    Returns:
+        None where the metric applies to no query.
+    """
+    n = int((~np.isnan(own)).sum())
+    if not n:
+        return None
+    value, low, high = _likely(limit, own, base, ground, scale)
+    worse, better = (low, high) if limit.sign > 0 else (high, low)
+    said: Said
+    if n < FEWEST:
+        said = "too few to say"
+    elif limit.sign * (worse - limit.target) >= -slack(limit.target):
+        said = "holds"
+    elif limit.nearly(worse):
+        said = "holds within 2 points"
+    elif limit.sign * (better - limit.target) < 0:
+        said = "missed"
+    else:
+        said = "open"
+    needed = _needed(limit, n, value, worse, better) if said in ("open", "too few to say") else None
+    told = [limit.told(one) for one in (value, low, high)]
+    short = not limit.nearly(value)
+    return Verdict(
+        text=limit.text, said=said, value=told[0], low=told[1], high=told[2], n=n, needed=needed, short=short
+    )
+
+
+def _likely(
+    limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, scale: Scale
+) -> tuple[float, float, float]:
+    """The mean, and the ends of what is likely: paired where the constraint is of the base."""
+    if limit.by != "paired":
+        found = grouped_estimate(own, ground.group, scale=scale, level=ground.level)
+        return found.value, found.interval.low, found.interval.high
+    pairing = Pairing(base={limit.measure: base}, group=ground.group)
+    mean, error = pairing.differences({limit.measure: own})[limit.measure].errors()
+    away = (CAUTION if ground.chosen_here else critical(ground.level)) * float(error[0])
+    value = limit.base + float(mean[0])
+    return value, value - away, value + away
+
+
+def _needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
+    """How many queries more would settle a constraint, as what is likely narrows with the root of their number."""
+    edge = limit.target - limit.sign * limit.room
+    away, room = (
+        (abs(value - worse), abs(value - edge))
+        if limit.nearly(value)
+        else (abs(value - better), abs(value - limit.target))
+    )
+    if not math.isfinite(away) or room <= slack(limit.target) or (away / room) ** 2 > UNLIKELY:
+        return max(FEWEST - n, 0) or None
+    return max(math.ceil(n * (away / room) ** 2), FEWEST) - n or None

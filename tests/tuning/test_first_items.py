@@ -1,0 +1,67 @@
+"""The first n items of a ranking at the tokens of a recommended setting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.equal_tokens import LENGTHS
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.tuning.contending import Measured
+from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
+from ctxbench.tuning.searching import Rival
+from ctxbench.tuning.sides import TUNING
+
+COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+
+
+@pytest.fixture
+def one(ready):
+    """A competitor on the tuning split."""
+    made = ready({"selector": "semantic"})
+    return Rival.of(made.tunables[0], made.datasets[0].sides[TUNING], made.file.policies)
+
+
+def at(one, values, name="mine"):
+    """A setting as it is measured, from values by query."""
+    by_query = {one.side.split: values}
+    return Measured(name=name, role="", selector="", values={}, answers={}, by_query=by_query, within={})
+
+
+def test_the_curve_is_what_the_first_n_offer(one):
+    curve = first_items_curve(one.uncut, one.side)
+    assert len(curve.tokens) == len(LENGTHS)
+    for n in (0, 3, 10):
+        answers = one.tunable.first(one.uncut, n, one.side)
+        values = one.side.values(answers, [COMPLETE, TOKENS])
+        place = LENGTHS.index(n)
+        np.testing.assert_array_equal(curve.tokens[place], values[TOKENS])
+        np.testing.assert_array_equal(curve.complete[place], values[COMPLETE])
+
+
+def test_what_is_the_first_n_itself_gains_nothing_at_its_tokens(one):
+    curve = first_items_curve(one.uncut, one.side)
+    place = LENGTHS.index(4)
+    same = at(one, {COMPLETE: curve.complete[place], TOKENS: curve.tokens[place]})
+    found = at_own_tokens({"p": same}, curve, one.side, seed=0)["p"]
+    assert found.comparison.difference == pytest.approx(0.0, abs=1e-12)
+    assert found.comparison.p == 1.0
+    assert found.complete == pytest.approx(found.base)
+
+
+def test_a_setting_that_is_always_complete_for_as_many_tokens_gains_the_rest(one):
+    curve = first_items_curve(one.uncut, one.side)
+    place = LENGTHS.index(2)
+    applies = ~np.isnan(curve.complete[place])
+    best = at(one, {COMPLETE: np.where(applies, 1.0, np.nan), TOKENS: curve.tokens[place]})
+    found = at_own_tokens({"p": best}, curve, one.side, seed=0)["p"]
+    assert found.comparison.difference == pytest.approx(1.0 - curve.complete[place][applies].mean())
+    assert found.comparison.p == found.p_groups
+
+
+def test_a_setting_that_failed_on_a_query_is_left_out(one):
+    curve = first_items_curve(one.uncut, one.side)
+    tokens = curve.tokens[3].copy()
+    tokens[0] = np.nan
+    failed = at(one, {COMPLETE: curve.complete[3], TOKENS: tokens})
+    assert at_own_tokens({"p": failed}, curve, one.side, seed=0) == {}

@@ -1,0 +1,335 @@
+"""Policy files: what one means, and every fault of one at once, with its line."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.evidence import Labels
+from ctxbench.bench.metrics import METRICS, Metric
+from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.tuning.choosing import unanswerable
+from ctxbench.tuning.policies import Constraint
+from ctxbench.tuning.policy_file import SET_METRICS, SelectorEntry, read_policies
+
+WHOLE = """\
+name: presets
+about: sizes of context
+selectors:
+  - semantic
+  - {selector: semantic, name: expanded, set: {contextExpansionEnabled: true}, search: {contextExpansionDepth: [1, 2]}}
+  - {selector: own/probability.yaml}
+  - {answers: my-answers.jsonl}
+policies:
+  aggressive:
+    about: smallest
+    minimise: tokens
+    constraints:
+      - {metric: completeness, at_least: 0.8, of: reachable}
+      - {metric: COMPLETENESS_OF, at_least: 0.5}
+  within-4000:
+    maximise: completeness
+    constraints:
+      - {metric: tokens, at_most: 4000}
+      - {metric: items, at_most: 0.5, of: base}
+embedder: hashing
+tokens: chars/4
+seed: 7
+sample: 1000
+labels: all
+trials: 10
+confidence: 0.9
+together: true
+""".replace("COMPLETENESS_OF", "recall")
+
+
+def write(tmp_path, text):
+    path = tmp_path / "policies.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def faults(tmp_path, text):
+    """(line, message) of every fault, in the order in which they are told."""
+    path = write(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read_policies(path)
+    assert {fault.path for fault in caught.value.faults} == {path}
+    return [(fault.line, fault.message) for fault in caught.value.faults]
+
+
+def of_policy(tmp_path, *rows):
+    """Faults of a policy whose rows stand from line 4 on."""
+    return faults(tmp_path, "selectors: [semantic]\npolicies:\n  p:\n" + "\n".join(f"    {row}" for row in rows))
+
+
+def of_constraints(tmp_path, *rows, aim="minimise: tokens"):
+    """Faults of constraints, one a line from line 6 on, beside one on line 5 that is right."""
+    right = "- {metric: recall, at_least: 0.5}" if "min" in aim else "- {metric: tokens, at_most: 9000}"
+    return of_policy(tmp_path, aim, "constraints:", f"  {right}", *(f"  - {row}" for row in rows))
+
+
+# ---------------------------------------------------------------------------------------------- what a file means
+
+
+def test_a_file_says_what_is_tuned_and_how(tmp_path):
+    file = read_policies(write(tmp_path, WHOLE))
+    assert (file.name, file.about, file.base) == ("presets", "sizes of context", tmp_path)
+    assert (file.embedder, file.tokens, file.seed, file.sample) == ("hashing", "chars/4", 7, 1000)
+    assert (file.labels, file.trials, file.confidence, file.together) == ("all", 10, 0.9, True)
+    assert file.hash == hashlib.sha256(WHOLE.encode()).hexdigest()
+    assert file.selectors == (
+        SelectorEntry(name="semantic", selector="semantic", where=("selectors", 0)),
+        SelectorEntry(
+            name="expanded",
+            selector="semantic",
+            set={"contextExpansionEnabled": True},
+            search={"contextExpansionDepth": (1, 2)},
+            where=("selectors", 1),
+        ),
+        SelectorEntry(name="probability", selector="own/probability.yaml", where=("selectors", 2)),
+        SelectorEntry(name="my-answers", answers="my-answers.jsonl", where=("selectors", 3)),
+    )
+    smallest, within = file.policies
+    assert (smallest.name, smallest.about, smallest.objective) == ("aggressive", "smallest", Metric("tokens"))
+    assert (smallest.minimise, within.minimise) == (True, False)
+    assert smallest.constraints == (
+        Constraint(metric=Metric("completeness"), at_least=0.8, of="reachable"),
+        Constraint(metric=Metric("recall"), at_least=0.5),
+    )
+    assert [str(one) for one in within.constraints] == ["tokens <= 4000", "items <= 0.5 x the base's"]
+    assert file.lines["policies", "within-4000"] == 15
+
+
+def test_what_is_left_out_has_its_default(tmp_path):
+    file = read_policies(
+        write(
+            tmp_path,
+            "selectors: [semantic]\npolicies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}",
+        )
+    )
+    assert (file.name, file.about, file.embedder, file.tokens) == ("policies", "", "minilm", "o200k")
+    assert (file.seed, file.sample, file.labels, file.trials) == (0, 0, "", 64)
+    assert (file.confidence, file.together) == (0.95, False)
+    assert file.policies[0].constraints[0].of == ""
+
+
+def test_the_metrics_that_a_cut_changes_are_those_of_what_is_offered():
+    assert "completeness" in SET_METRICS
+    assert "tokens" in SET_METRICS
+    ranked = {"nDCG", "R", "Comp", "P", "RR", "AP", "Success", "Chance", "BoR"}
+    assert {*SET_METRICS} == {*METRICS} - ranked
+
+
+# ---------------------------------------------------------------------------------------------- faults
+
+
+def test_a_file_must_be_a_mapping(tmp_path):
+    keys = "name, about, selectors, policies, embedder, tokens, seed, sample, labels, trials, confidence, together"
+    assert faults(tmp_path, "") == [(1, f"the file is empty; a policy file is a mapping of {keys}")]
+    assert faults(tmp_path, "- a") == [(1, f"a policy file is a mapping of {keys}")]
+    with pytest.raises(StorageError):
+        read_policies(tmp_path / "none.yaml")
+
+
+def test_everything_wrong_is_said_at_once(tmp_path):
+    text = (
+        "name: a/b\nabout: 1\nselektors: [a]\nembedder: 2\nseed: -1\nsample: 0\nlabels: some\ntrials: 0\n"
+        "confidence: 95\ntogether: 1\npolicies: {}\n"
+    )
+    found = faults(tmp_path, text)
+    assert [line for line, _ in found] == [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    messages = {message for _, message in found}
+    assert {
+        "name must do for a folder: not empty, no slash, no dot in front; got 'a/b'",
+        "selectors must be a list with at least one selector",
+        "about must be a text, got 1",
+        "seed must be an integer from 0 to 4294967295, got -1",
+        "labels must be all or split, got 'some'",
+        "trials must be a whole number from 1 on, got 0",
+        "confidence must be above 0.5 and below 1, as in 0.95; got 95",
+        "together must be true or false, got 1",
+        "policies must map names to policies, at least one",
+    } <= messages
+    assert any(one.startswith("a policy file has no 'selektors'; did you mean 'selectors'?") for one in messages)
+
+
+def test_selectors_are_checked_in_form(tmp_path):
+    entries = [
+        "1",
+        "{selector: a, answers: b}",
+        "{name: x}",
+        "{selector: '', set: [1]}",
+        "{selector: a, search: {k: 5}}",
+        "{selector: a, search: {k: [1, 1]}}",
+        "{selector: a, set: {k: 1}, search: {k: [1]}}",
+        "{answers: a.jsonl, set: {k: 1}}",
+        "good",
+        "good",
+        "{selector: good, name: ..}",
+        "{selector: good, nam: x}",
+    ]
+    policies = "policies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}\n"
+    found = faults(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries))
+    assert [(line, message.split(";")[0]) for line, message in found] == [
+        (3, "a selector is a name or a mapping, got 1"),
+        (4, "a selector needs exactly one of selector and answers"),
+        (5, "a selector needs exactly one of selector and answers"),
+        (6, "selector must be a text that is not empty, got ''"),
+        (6, "set must map parameters to values, got [1]"),
+        (7, "search: k must list the values to try, got 5"),
+        (8, "search: k names 1 twice"),
+        (9, "search: set gives k a value already"),
+        (10, "an entry with 'answers' has no 'set'"),
+        (12, "two selectors are called 'good'"),
+        (13, "a selector's name must do for a file: not empty, no slash, no dot in front"),
+        (14, "an entry with 'selector' has no 'nam'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "message"),
+    [
+        (["maximize: tokens"], 4, "a policy has no 'maximize'; did you mean 'maximise'"),
+        (["about: x"], 3, "a policy needs one of minimise and maximise, got neither"),
+        (
+            ["minimise: tokens", "maximise: recall"],
+            5,
+            "a policy needs one of minimise and maximise, got minimise and maximise",
+        ),
+        (["about: [1]", "minimise: tokens"], 4, "about must be a text, got [1]"),
+        (["minimise: 4"], 4, "minimise must name a metric, got 4"),
+        (["minimise: token"], 4, "unknown metric 'token'; did you mean 'tokens'"),
+        (["maximise: nDCG@10"], 4, "nDCG@10 is read off the ranking, which no cut changes; expected one of compl"),
+        (["maximise: nDCG@0"], 4, "the cutoff of metric 'nDCG' must be 1 to 100, got 0"),
+        (["maximise: Comp"], 4, "metric 'Comp' needs a cutoff, as in 'Comp@5'"),
+        (["minimise: tokens", "constraints: {}"], 5, "constraints must be a list, got {}"),
+        (["minimise: tokens", "constraints: [4]"], 5, "a constraint is a mapping of metric, at_least"),
+        (["minimise: tokens"], 4, "no constraint asks for anything, so that nothing would be offered; say"),
+        (
+            ["minimise: tokens", "constraints: [{metric: items, at_most: 3}, {metric: abstention, at_least: 0.9}]"],
+            4,
+            "no constraint asks for anything, so that nothing would be offered; say",
+        ),
+        (["maximise: completeness"], 4, "without a constraint everything would be offered; give a limit, such as"),
+        (["maximise: precision"], 4, "without a constraint nothing stands against precision"),
+        (
+            ["maximise: recall", "constraints: [{metric: completeness, at_least: 0.9}]"],
+            4,
+            "no constraint sets a limit, so that everything would be offered; give one, such as tokens at_most",
+        ),
+        (["minimise: recall"], 4, "recall is better higher; maximise it, not minimise"),
+        (["maximise: tokens"], 4, "tokens is better lower; minimise it, not maximise"),
+    ],
+)
+def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, line, message):
+    ((found, said),) = of_policy(tmp_path, *rows)
+    assert (found, said[: len(message)]) == (line, message)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("{at_least: 0.5}", "a constraint needs a metric"),
+        ("{metric: recal, at_least: 0.5}", "unknown metric 'recal'; did you mean 'recall'"),
+        ("{metric: R@5, at_least: 0.5}", "R@5 is read off the ranking, which no cut changes"),
+        ("{metric: recall}", "a constraint needs one of at_least and at_most, got neither"),
+        (
+            "{metric: items, at_least: 1, at_most: 3}",
+            "a constraint needs one of at_least and at_most, got both; make two constraints of it",
+        ),
+        ("{metric: items, at_most: much}", "at_most must be a number, got 'much'"),
+        ("{metric: items, at_most: true}", "at_most must be a number, got True"),
+        ("{metric: items, atmost: 3}", "a constraint has no 'atmost'; did you mean 'at_most'"),
+        ("{metric: completeness, at_least: 90}", "completeness is a share: at_least must be 0 to 1, got 90"),
+        ("{metric: precision, at_least: -0.1}", "precision is a share: at_least must be 0 to 1, got -0.1"),
+        ("{metric: items, at_most: -1}", "items counts: at_most must be 0 or more, got -1"),
+        ("{metric: completeness, at_least: 1}", "the low end of an interval is never 1; give another at_least"),
+        ("{metric: false_inclusion, at_most: 0}", "the high end of an interval is never 0; give another at_most"),
+        ("{metric: tokens, at_most: 0, of: base}", "at_most of the base is a multiple and must be above 0, got 0"),
+        ("{metric: recall, at_least: 0.4, of: reachable}", "of: reachable is a share of completeness; recall has none"),
+        ("{metric: tokens, at_most: 5, of: bases}", "of must be reachable or base, got 'bases'"),
+        ("{metric: tokens, at_most: 5, by: mean}", "a constraint has no 'by'"),
+        ("{metric: recall, at_most: 0.4}", "recall <= 0.4 contradicts recall >= 0.5"),
+        ("{metric: recall, at_least: 0.6}", "recall >= 0.6 and recall >= 0.5 limit the same; leave the weaker one out"),
+    ],
+)
+def test_constraints_must_be_ones_that_can_be_met(tmp_path, row, message):
+    found = of_constraints(tmp_path, row)
+    assert found[0][0] == 7
+    assert found[0][1].startswith(message)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["{metric: recall, at_most: 0.6}"],
+        ["{metric: recall, at_most: 0.4, of: base}"],
+        ["{metric: completeness, at_least: 0.9}", "{metric: completeness, at_least: 0.4, of: reachable}"],
+        ["{metric: abstention, at_least: 0.9}", "{metric: completeness, at_least: 0.9}"],
+        ["{metric: completeness, at_least: 1.2, of: base}"],
+    ],
+)
+def test_constraints_that_only_differ_contradict_nothing(tmp_path, rows):
+    text = "selectors: [semantic]\npolicies:\n  p:\n    minimise: tokens\n    constraints:\n"
+    listed = "".join(f"      - {row}\n" for row in ["{metric: recall, at_least: 0.5}", *rows])
+    assert len(read_policies(write(tmp_path, text + listed)).policies[0].constraints) == 1 + len(rows)
+
+
+def test_policies_are_called_what_a_file_may_be_called(tmp_path):
+    rest = "{minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}"
+    text = f"selectors: [semantic]\npolicies:\n  a/b: {rest}\n  .c: {rest}\n  d: {rest}\n  e: 5\n"
+    assert [(line, message[:33]) for line, message in faults(tmp_path, text)] == [
+        (3, "a policy's name must do for a fil"),
+        (4, "a policy's name must do for a fil"),
+        (6, "a policy is a mapping of about, m"),
+    ]
+    assert faults(tmp_path, text.replace(".c", "d"))[0][1] == "key 'd' stands twice in one mapping"
+
+
+# ---------------------------------------------------------------------------------------------- labels
+
+
+def labels_of(*graded, nothing=0, via="direct"):
+    """Labels of queries that have one item of each of these grades, and of some that need nothing."""
+    catalog = Catalog([Item(type="tool", name="a", description="A."), Item(type="tool", name="b", description="B.")])
+    names = [f"q{i}" for i in range(len(graded))]
+    queries = [DatasetQuery(request=Request(id=name, text="?"), split="tuning") for name in names]
+    queries += [
+        DatasetQuery(request=Request(id=f"none{i}", text="?"), split="tuning", needs_nothing=True)
+        for i in range(nothing)
+    ]
+    labels = [Label(name, catalog[0].key, grade, via) for name, grade in zip(names, graded, strict=True)]
+    made = Dataset(name="made", version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels))
+    return Labels.of(made, np.array([3, 4]))
+
+
+ASKING = """\
+selectors: [semantic]
+policies:
+  quiet:
+    minimise: tokens
+    constraints:
+      - {metric: completeness, at_least: 0.5}
+      - {metric: abstention, at_least: 0.5}
+  deep:
+    maximise: dependency_recall
+    constraints: [{metric: items, at_most: 4}]
+"""
+
+
+def test_what_the_labels_cannot_answer_is_said_by_policy(tmp_path):
+    asked = read_policies(write(tmp_path, ASKING)).policies
+    found = unanswerable(asked, labels_of(2, 2))
+    assert found == {
+        "quiet": "the labels cannot say: abstention applies to none of 2 queries",
+        "deep": "the labels cannot say: dependency_recall applies to none of 2 queries",
+    }
+    assert unanswerable(asked, labels_of(2, via="dependency", nothing=1)) == {}
+    assert set(unanswerable(asked, labels_of(nothing=2))) == {one.name for one in asked}

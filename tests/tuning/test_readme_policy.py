@@ -1,0 +1,74 @@
+"""The policy file that README shows runs on any labelled folder as it stands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxbench.core.items import Catalog
+from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.reporting.tuning import console_table, write_report
+from ctxbench.tuning.own_fits import open_fitted
+from ctxbench.tuning.policy_file import read_policies
+from ctxbench.tuning.tuner import tune
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """The block of README, with an embedder and a counter that need no model."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    section = text[text.index("## Find the best presets") :]
+    block = re.search(r"```yaml\n(selectors:.*?)```", section, re.DOTALL)
+    path = tmp_path / "policies.yaml"
+    path.write_text(f"{block[1]}embedder: hashing\ntokens: chars/4\n", "utf-8")
+    return path
+
+
+def some(dataset, n, **changes):
+    """Its first queries, of one split."""
+    part = dataset.take([query.id for query in dataset.queries[:n]])
+    return replace(part, queries=tuple(replace(query, split="dev", **changes) for query in part.queries))
+
+
+def only(dataset, kind):
+    """The items of one type, and the queries that need nothing else."""
+    kept = [item for item in dataset.catalog if item.type == kind]
+    names = {item.key for item in kept}
+    ids = [query.id for query in dataset.queries if all(one.item in names for one in dataset.labels_of(query.id))]
+    return replace(some(dataset.take(ids), 30), catalog=Catalog(kept))
+
+
+MADE = {
+    "five": lambda made: some(made(), 5),
+    "twenty": lambda made: some(made(), 20),
+    "groups only": lambda made: some(made(), 24, group="one"),
+    "tools only": lambda made: only(made(), "tool"),
+    "rules only": lambda made: only(made(), "rule"),
+    "two splits": lambda made: made(n=40),
+    "nothing needed": lambda made: some(made(), 1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*MADE, "smoke"])
+def test_it_runs_on_any_folder(policy, dataset, tmp_path, kind):
+    folder = ROOT / "datasets" / "smoke"
+    if kind != "smoke":
+        folder = tmp_path / "folder"
+        write_dataset(replace(MADE[kind](dataset), name="folder"), folder)
+    ready = open_fitted(read_policies(policy), [str(folder)], tmp_path / "presets")
+    tuning = tune(ready, command="x")
+    write_report(tuning, tmp_path / "report")
+    assert console_table(tuning).startswith("normal: ")
+    (found,) = tuning.datasets
+    assert found.all_decide
+    assert [outcome.policy.name for outcome in found.outcomes] == ["normal", "conservative", "within-4000"]
+    for outcome in found.outcomes:
+        assert (outcome.chosen is None) == bool(outcome.reason)
+    if kind in ("five", "groups only", "nothing needed"):
+        assert all(outcome.chosen is None for outcome in found.outcomes), "of which nothing can be said beyond doubt"

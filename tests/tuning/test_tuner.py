@@ -1,0 +1,356 @@
+"""Tuning end to end on a made dataset: what is recommended is what running it gives, and the test split waits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.metrics import evaluate, parse_metric
+from ctxbench.reporting.tuning import write_report
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.tuning import opening
+from ctxbench.tuning.opening import open_tuning
+from ctxbench.tuning.policy_file import read_policies
+from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
+from ctxbench.tuning.sides import TEST, TUNING, Side
+from ctxbench.tuning.tuner import nobody, tune
+from ctxbench.tuning.work import Work
+
+COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
+SEMANTIC = {"selector": "semantic", "search": SMALL}
+DOMAINS = {"selector": "semantic-domains", "search": {"contextTopK": [50], "toolsTopN": [0, 2], "rulesTopN": [0, 1]}}
+EXPANDED = {
+    "selector": "semantic",
+    "name": "expanded",
+    "set": {"contextExpansionEnabled": True},
+    "search": {**SMALL, "contextExpansionDepth": [1, 2]},
+}
+BM25 = {"selector": "bm25", "search": {"b": [0.1, 0.9]}}
+POLICIES = {
+    "aggressive": {
+        "minimise": "tokens",
+        "constraints": [{"metric": "completeness", "at_least": 0.8, "of": "base"}],
+    },
+    "within": {"maximise": "completeness", "constraints": [{"metric": "tokens", "at_most": 0.6, "of": "base"}]},
+}
+
+
+def run(tunable, values, side):
+    """Completeness and tokens by query of a selector as an experiment would run it."""
+    answers = side.answers(PipelineSelector("run", tunable.pipeline(values), side.resources))
+    return evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+
+
+@pytest.fixture
+def chosen(ready):
+    """Choose on the one dataset; returns the work."""
+
+    def made(*selectors, **given):
+        one = ready(*selectors, **{"policies": POLICIES, "labels": "split", **given})
+        work = Work(one, one.datasets[0], nobody)
+        work.choose()
+        return work
+
+    return made
+
+
+# -------------------------------------------------------------------------------------------------- what is recommended
+
+
+@pytest.mark.parametrize("entry", [SEMANTIC, DOMAINS, EXPANDED, "dense", BM25])
+def test_what_is_recommended_has_what_the_search_said(chosen, entry):
+    work = chosen(entry)
+    side = work.opened.sides[TUNING]
+    for policy, choice in work.choices.items():
+        assert choice.found is not None, policy
+        tunable = work.searched[choice.selector].rival.tunable
+        values = run(tunable, choice.found.short, side)
+        by_name = {str(measure): mean for measure, mean in choice.found.means.items() if not measure.reachable}
+        n = int((~np.isnan(values[COMPLETE])).sum())
+        assert round(by_name["completeness"] * n) == np.nansum(values[COMPLETE])
+        assert by_name["tokens"] == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
+
+
+def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
+    """By hand: every n is run, and the paired difference by group held against eight tenths of the default's."""
+    work = chosen("dense")
+    side, (tunable,) = work.opened.sides[TUNING], work.ready.tunables
+    base = run(tunable, {}, side)[COMPLETE]
+    known = ~np.isnan(base)
+    group = np.unique(side.group[known], return_inverse=True)[1]
+    sizes = np.bincount(group)
+
+    def meets(n):
+        sums = np.bincount(group, (run(tunable, {"n": n}, side)[COMPLETE] - base)[known])
+        mean = sums.sum() / sizes.sum()
+        spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean() ** 2
+        own = base[known].mean()
+        return own + mean - 2.6 * spread**0.5 / sizes.sum() >= 0.8 * own - 0.02
+
+    first = next(n for n in range(101) if meets(n))
+    assert 0 < first < 20
+    assert work.choices["aggressive"].found.values == {"n": first}
+
+
+def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chosen):
+    work = chosen(BM25)
+    (searched,) = work.searched.values()
+    side = work.opened.sides[TUNING]
+    for values in ({"n": 3, "b": 0.1}, {"n": 3, "b": 0.9}, {"n": 3}):
+        expected = run(searched.rival.tunable, values, side)
+        found = {str(one): each for one, each in searched.rival.by_query(values).items()}
+        np.testing.assert_array_equal(found["completeness"], expected[COMPLETE])
+        np.testing.assert_array_equal(found["tokens"], expected[TOKENS])
+    assert searched.tried > 0
+
+
+def test_the_best_of_several_selectors_wins(chosen):
+    work = chosen(SEMANTIC, "dense", DOMAINS)
+    tokens = {
+        name: next(mean for one, mean in found.optima["aggressive"].found.means.items() if str(one) == "tokens")
+        for name, found in work.searched.items()
+    }
+    assert work.choices["aggressive"].selector == min(tokens, key=tokens.get)
+    assert list(tokens) == ["semantic", "dense", "semantic-domains"]
+
+
+def test_figures_are_those_of_runs_on_either_split(ready):
+    one = ready(SEMANTIC, "dense", policies=POLICIES, labels="split")
+    (found,) = tune(one, command="x").datasets
+    (opened,) = one.datasets
+    by_name = {tunable.name: tunable for tunable in one.tunables}
+    for outcome in found.outcomes:
+        assert outcome.chosen.name == outcome.policy.name
+        for split, figures in ((TUNING, outcome.chosen.tuning), (TEST, outcome.chosen.test)):
+            values = run(by_name[outcome.chosen.selector], outcome.chosen.values, opened.sides[split])
+            assert figures["completeness"].value == pytest.approx(np.nanmean(values[COMPLETE]), rel=1e-12)
+            assert figures["tokens"].value == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
+    roles = {contender.name: contender.role for contender in found.contenders}
+    assert roles["documents' defaults"] == DEFAULTS
+    assert roles["semantic/aggressive"] == PRESET
+    assert roles[EVERYTHING] == EVERYTHING
+    assert roles["aggressive"] == roles["within"] == RECOMMENDED
+    assert FIXED in roles.values()
+    assert "semantic/documents" not in roles, "these are the defaults"
+    assert {contender.name for contender in found.contenders if not contender.test} == set()
+
+
+# ------------------------------------------------------------------------------------------------------- the test split
+
+
+class _Poison:
+    """Of which nothing may be asked."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"the test split was asked for {name}")
+
+
+def test_no_choice_looks_at_the_test_split(ready, fitted):
+    one = ready(SEMANTIC, EXPANDED, fitted(), policies=POLICIES, labels="split")
+    (opened,) = one.datasets
+    sides = {TUNING: opened.sides[TUNING], TEST: _Poison()}
+    work = Work(one, replace(opened, sides=sides), nobody)
+    work.choose()
+    assert all(choice.found is not None for choice in work.choices.values())
+    with pytest.raises(AssertionError, match="the test split was asked for"):
+        work.result()
+
+
+def test_all_choices_on_all_datasets_come_first(ready, shop, other, monkeypatch):
+    asked = []
+    answers = Side.answers
+    monkeypatch.setattr(
+        Side, "answers", lambda self, selector: asked.append((self.dataset.name, self.split)) or answers(self, selector)
+    )
+    one = ready(SEMANTIC, datasets=[shop, other], policies=POLICIES, together=True, labels="split")
+    asked.clear()
+    tune(one, command="x")
+    first = asked.index(("shop", TEST))
+    assert {name for name, split in asked[:first] if split == TUNING} == {"shop", "other"}
+    assert all(split == TUNING for _, split in asked[:first])
+
+
+def test_other_labels_of_the_test_split_change_no_choice(ready, shop, tmp_path):
+    from ctxbench.data.datasets.reading import read_dataset
+    from ctxbench.data.datasets.writing import write_dataset
+
+    dataset = read_dataset(shop)
+    test = {query.id for query in dataset.queries if query.split == "test"}
+    held = [item.key for item in dataset.catalog]
+    labels = tuple(
+        replace(label, item=held[(held.index(label.item) + 7) % 52]) if label.query in test else label
+        for label in dataset.labels
+    )
+    write_dataset(replace(dataset, labels=labels), tmp_path / "turned")
+    found = [
+        tune(ready(SEMANTIC, datasets=[folder], policies=POLICIES, labels="split"), command="x").datasets[0]
+        for folder in (shop, tmp_path / "turned")
+    ]
+    one, turned = ([outcome.chosen for outcome in each.outcomes] for each in found)
+    assert [dict(each.values) for each in one] == [dict(each.values) for each in turned]
+    assert one[0].tuning == turned[0].tuning
+    assert one[0].test["completeness"].value > turned[0].test["completeness"].value + 0.3
+
+
+# ------------------------------------------------------------------------------------------------------- the same again
+
+
+def test_the_same_again_gives_the_same_bytes(policies, shop, other, fitted, tmp_path):
+    path = policies(
+        {**SEMANTIC, "search": {"contextTopK": [20], "contextTopN": [1]}}, fitted(), policies=POLICIES, sample=80
+    )
+
+    def files(name, *datasets):
+        found = tune(open_tuning(read_policies(path), [str(one) for one in datasets]), command="x")
+        write_report(found, tmp_path / name)
+        held = {one.relative_to(tmp_path / name): one.read_bytes() for one in sorted((tmp_path / name).rglob("*.*"))}
+        return held, {one.dataset: one for one in found.datasets}
+
+    (one, found), (again, _), (_, turned) = (
+        files("a", shop, other),
+        files("b", shop, other),
+        files("c", other, shop),
+    )
+    assert one == again
+    assert len(one) > 3
+    for name in ("shop", "other"):
+        assert repr_of(found[name]) == repr_of(turned[name])
+
+
+def repr_of(found):
+    return [
+        (
+            outcome.chosen.selector,
+            dict(outcome.chosen.values),
+            outcome.chosen.tuning,
+            outcome.chosen.test,
+            outcome.verdicts,
+        )
+        for outcome in found.outcomes
+    ]
+
+
+# ----------------------------------------------------------------------------------------------- what cannot be met
+
+
+def test_what_nothing_can_meet_is_an_outcome_beside_the_others(ready, shop, other):
+    policies = {
+        "most": {"minimise": "tokens", "constraints": [{"metric": "precision", "at_least": 0.99}]},
+        "both": {
+            "maximise": "completeness",
+            "constraints": [{"metric": "tokens", "at_most": 1}, {"metric": "recall", "at_least": 0.5}],
+        },
+        "fine": POLICIES["aggressive"],
+    }
+    one = ready(SEMANTIC, datasets=[shop, other], policies=policies, together=True)
+    for found in tune(one, command="x").datasets:
+        most, both, fine = found.outcomes
+        assert most.reason.startswith("no setting reaches precision >= 0.99: the best reachable is 0.")
+        assert both.reason.startswith("no setting reaches tokens <= 1")
+        assert (most.chosen, both.chosen) == (None, None)
+        assert fine.chosen is not None
+
+
+def test_with_too_few_queries_nothing_is_recommended(ready, small):
+    (found,) = tune(ready(SEMANTIC, datasets=[small], policies=POLICIES), command="x").datasets
+    (aggressive, _) = found.outcomes
+    assert aggressive.chosen is None
+    assert aggressive.needed[0] > 0
+    assert "over 16 queries" in aggressive.reason
+    assert [one.name for one in found.traces] == ["semantic: front", "semantic: first n"]
+    assert len(found.traces[0].settings) > 3
+    assert [one.role for one in found.contenders if one.role == RECOMMENDED] == [
+        RECOMMENDED for outcome in found.outcomes if outcome.chosen is not None
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- which labels decide
+
+
+def test_few_labels_decide_all_together(ready):
+    (found,) = tune(ready(SEMANTIC, policies=POLICIES, labels=""), command="x").datasets
+    assert found.queries == {"all": 240}
+    assert found.all_decide
+    assert any("no unread split is left" in note for note in found.notes)
+    for outcome in found.outcomes:
+        assert outcome.chosen.test == {}
+        assert outcome.chosen.read["completeness"].n == 220
+        assert outcome.against["defaults"]["tokens"].n == 240
+        assert all(one.n in (220, 240) for one in outcome.verdicts)
+
+
+@pytest.mark.parametrize(("given", "few", "expected"), [("", 100, False), ("", 300, True), ("all", 100, True)])
+def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
+    monkeypatch.setattr(opening, "FEW", few)
+    (opened,) = ready(SEMANTIC, labels=given).datasets
+    assert list(opened.sides) == (["all"] if expected else [TUNING, TEST])
+
+
+def test_a_fit_is_scored_out_of_fold_where_all_labels_decide(ready, fitted):
+    """The fit has seen the tuning split; each of its queries, and each other, is scored by fits on other folds."""
+    work = Work(one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], nobody)
+    work.choose()
+    assert work.searched["probability"].rival.uncut.refitted
+    assert any("other folds" in note for note in work.result().notes)
+
+
+# ------------------------------------------------------------------------------------------------- kinds of selectors
+
+
+def test_expansion_is_tried_and_said(ready):
+    (found,) = tune(ready(SEMANTIC, EXPANDED, policies=POLICIES), command="x").datasets
+    (note,) = [note for note in found.notes if note.startswith("expanded: ")]
+    assert "no exact sweep over contextExpansionDepth and expansion" in note
+    assert "settings were run" in note
+    assert all(outcome.tried > 0 for outcome in found.outcomes)
+
+
+def test_an_expansion_alone_is_recommended_with_what_it_gives(ready):
+    one = ready(EXPANDED, policies={"aggressive": POLICIES["aggressive"]})
+    (found,) = tune(one, command="x").datasets
+    (outcome,) = found.outcomes
+    assert outcome.chosen.values["contextExpansionEnabled"] is True
+    assert "contextExpansionThreshold" in outcome.chosen.values
+    assert {trace.name for trace in outcome.slices} >= {"contextTopN", "contextExpansionDepth"}
+    assert outcome.heats == ()
+
+
+def test_two_domains_are_recommended_without_a_mode_that_says_nothing(ready):
+    (found,) = tune(ready(DOMAINS, policies=POLICIES), command="x").datasets
+    for outcome in found.outcomes:
+        values = outcome.chosen.values
+        assert {"toolsTopN", "toolsMargin", "rulesTopN", "rulesMargin", "contextTopK"} <= set(values)
+        for mode in {"rulesMode", "toolsMode"} & set(values):
+            assert values[mode] == "normal"
+
+
+def test_answers_are_tuned_like_a_selector(ready, tmp_path):
+    one = ready("dense")
+    (tunable,), (opened,) = one.tunables, one.datasets
+    lines = []
+    for side in opened.sides.values():
+        table = tunable.finds(side).answers.candidates
+        for place, query in enumerate(side.dataset.queries):
+            own = np.flatnonzero(table.request == place)
+            ranking = [{"id": side.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
+            lines.append({"query": query.id, "items": ranking[:1], "ranking": ranking})
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (found,) = tune(ready("dense", {"answers": "mine.jsonl"}, policies=POLICIES), command="x").datasets
+    (aggressive, _) = found.outcomes
+    assert aggressive.chosen.selector == "mine", "a threshold on its scores costs less than a fixed number of items"
+    assert set(aggressive.chosen.values) == {"topN", "includeScore", "margin"}
+    fixed = {one.name: one for one in found.contenders}[aggressive.fixed.name]
+    assert aggressive.chosen.tuning["tokens"].value < fixed.tuning["tokens"].value
+
+
+def test_progress_names_dataset_and_selector(ready):
+    told = []
+    tune(ready(SEMANTIC, policies=POLICIES), command="x", progress=lambda *one: told.append(one))
+    texts = [text for text, _, _ in told]
+    assert texts[0] == "shop, semantic, ranking; done"
+    assert any(text.startswith("shop, semantic, ") and text.endswith(" settings; done") for text in texts)
+    assert all(done <= total for _, done, total in told)
