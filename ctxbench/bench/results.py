@@ -32,7 +32,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ctxbench.bench.slices import DAMAGE, Slice, continuing
-from ctxbench.bench.stored_answers import SUFFIX, StoredAnswers, read_slice, slice_bytes, write_blocks
+from ctxbench.bench.stored_answers import SUFFIX, StoredAnswers, read_slice, write_blocks, write_slice
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError, UserError
@@ -262,7 +262,7 @@ class RunFolder:
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
             write_atomic(folder / "key", key, durable=False)
-        write_atomic(folder / f"{number:06d}{SUFFIX}", slice_bytes(answers), durable=False)
+        write_slice(folder / f"{number:06d}{SUFFIX}", answers)
 
     def _partial(self, dataset: str, selector: str) -> Path:
         part = self.part_path(dataset, selector)
@@ -394,6 +394,9 @@ def _offered(catalog: Catalog, table: Candidates, place: int, alike: BoolArray) 
     """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
     span = table.rows(place)
     rows = np.flatnonzero(table.chosen[span]) + span.start
+    if np.count_nonzero(alike[rows]) < _MANY - 1:
+        yield from (one.as_dict() for one in offered_at(catalog, table, rows))
+        return
     first = np.flatnonzero(~alike[rows])
     ends = np.append(first[1:], len(rows))
     long = ends - first >= _MANY

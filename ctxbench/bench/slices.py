@@ -68,6 +68,10 @@ class Slice:
             seconds=self.seconds[np.asarray(places, dtype=np.int64)],
         )
 
+    def untimed(self) -> Slice:
+        """Without seconds, which are NaN then, and notes."""
+        return replace(self, seconds=np.full(len(self.queries), np.nan), notes={})
+
     def to_bytes(self, *, timed: bool) -> bytes:
         """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in.
 

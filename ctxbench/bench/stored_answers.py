@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import threading
 import zipfile
+from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from ctxbench.bench.slices import DAMAGE, Slice, joined_slices
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import StorageError
-from ctxbench.fileio import read_bytes
+from ctxbench.fileio import read_bytes, write_atomic
 
 SUFFIX = ".slice"  # behind the number of one in the folder of an unfinished part; an npz file behind its SHA-256
 _ONE = ".npz"  # the whole answers of a part as one block, as earlier versions wrote them
@@ -107,13 +111,16 @@ def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
     """Write answers, a block at a time, as a zip file of npz files; equal blocks give equal bytes."""
     with zipfile.ZipFile(stream, "w") as archive:
         for number, one in enumerate(blocks):
-            archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), one.to_bytes(timed=False))
+            data = one.to_bytes(timed=False)
+            archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), data)
+            _recent.keep(data, one.untimed())
 
 
-def slice_bytes(answers: Slice) -> bytes:
-    """A finished slice of an unfinished part, behind its checksum."""
+def write_slice(path: Path, answers: Slice) -> None:
+    """Write a finished slice of an unfinished part, behind its checksum."""
     data = answers.to_bytes(timed=True)
-    return f"{hashlib.sha256(data).hexdigest()}\n".encode() + data
+    write_atomic(path, f"{hashlib.sha256(data).hexdigest()}\n".encode() + data, durable=False)
+    _recent.keep(data, answers)
 
 
 def read_slice(path: Path, *, rows: bool = True) -> Slice:
@@ -125,7 +132,7 @@ def read_slice(path: Path, *, rows: bool = True) -> Slice:
     digest, _, data = read_bytes(path).partition(b"\n")
     if digest != hashlib.sha256(data).hexdigest().encode():
         raise StorageError(f"{path} was changed or is damaged; run the experiment again")
-    return Slice.from_bytes(data, path, rows=rows)
+    return _recent.read(data, path, rows=rows)
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
@@ -134,6 +141,56 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}; run again") from error
     return None if path.is_dir() else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class _Recent:
+    """The blocks that were written or read last, by their bytes.
+
+    A run and its report read each several times, and unpacking takes longest. No more than `limit` bytes of rows are
+    kept; a block that has more never is.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._blocks: OrderedDict[bytes, Slice] = OrderedDict()  # by SHA-256
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def read(self, data: bytes, path: Path, *, rows: bool) -> Slice:
+        """As `Slice.from_bytes`."""
+        if not rows:
+            return Slice.from_bytes(data, path, rows=False)
+        key = hashlib.sha256(data).digest()
+        with self._lock:
+            if key in self._blocks:
+                self._blocks.move_to_end(key)
+                return self._blocks[key]
+        found = Slice.from_bytes(data, path)
+        self._keep(key, found)
+        return found
+
+    def keep(self, data: bytes, block: Slice) -> None:
+        """Keep a block whose bytes these are."""
+        self._keep(hashlib.sha256(data).digest(), block)
+
+    def _keep(self, key: bytes, block: Slice) -> None:
+        size = _size(block)
+        with self._lock:
+            if size <= self._limit and key not in self._blocks:
+                self._blocks[key] = block
+                self._held += size
+                while self._held > self._limit:
+                    self._held -= _size(self._blocks.popitem(last=False)[1])
+
+
+def _size(block: Slice) -> int:
+    """The bytes of a block's rows."""
+    table = block.candidates
+    arrays: list[np.ndarray[Any, Any]] = [getattr(table, name) for name in table.row_arrays()]
+    return sum(array.nbytes for array in (*arrays, *table.columns.values()))
+
+
+_recent = _Recent(limit=32_000_000)
 
 
 def _blocks(path: Path, *, rows: bool = True, wanted: Container[int] | None = None) -> Iterator[Slice]:
@@ -147,12 +204,12 @@ def _blocks(path: Path, *, rows: bool = True, wanted: Container[int] | None = No
             if wanted is None or number in wanted:
                 yield read_slice(one, rows=rows)
     elif path.suffix == _ONE:
-        yield Slice.from_bytes(read_bytes(path), path, rows=rows)
+        yield _recent.read(read_bytes(path), path, rows=rows)
     else:
         try:
             with zipfile.ZipFile(path) as archive:
                 for number, name in enumerate(archive.namelist()):
                     if wanted is None or number in wanted:
-                        yield Slice.from_bytes(archive.read(name), path, rows=rows)
+                        yield _recent.read(archive.read(name), path, rows=rows)
         except DAMAGE as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error

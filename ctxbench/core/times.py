@@ -23,3 +23,16 @@ def instant(text: str) -> int:
         raise ParameterError(f"must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {text!r}") from None
     away = (when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH
     return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
+
+
+def check_time(text: str | None) -> None:
+    """Refuse a time of a request that is none.
+
+    Raises:
+        ParameterError: it is not ISO 8601.
+    """
+    try:
+        if text is not None:
+            instant(text)
+    except ParameterError as error:
+        raise ParameterError(f"time {error}") from None

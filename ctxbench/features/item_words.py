@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.fields import field_words
-from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
+from ctxbench.index.lexical import Bm25Index, bm25_index
 from ctxbench.index.versions import index_over
 from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
 
@@ -100,13 +100,12 @@ class ItemWords:
 
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
     """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
-    bm25 = bm25_index(catalog, resources, k1=1.5, b=0.75, variant=VARIANTS[0], rule=RULE, server=True)
-    over = ("type", "server", "name", "description", "schema", "text")
+    bm25 = bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True)
     words: ItemWords = index_over(
         catalog,
         resources,
         "item words",
-        over=over,
+        over=TEXT_FIELDS,
         make=lambda: ItemWords(catalog, bm25),
         extend=lambda old: old.extended(catalog, bm25),
     )

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
-from ctxbench.core.stages import Resources
+from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.embedding.base import ModelError
 from ctxbench.index.versions import index_over
 
 T = TypeVar("T")
+Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]
+"""From texts to their unit vectors, shape (n_texts, n_dimensions)."""
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
 
@@ -37,9 +39,14 @@ def chunks_of(item: Item) -> tuple[str, ...]:
 
 
 def dense_index(
-    catalog: Catalog, resources: Resources, *, chunking: ItemChunking = DOCUMENTS, original: bool = False
+    catalog: Catalog,
+    resources: Resources,
+    *,
+    chunking: ItemChunking = DOCUMENTS,
+    original: bool = False,
+    embedder: str = EMBEDDER,
 ) -> DenseIndex:
-    """The dense index of a catalog by one chunking, kept with the resources by identities and search texts.
+    """The dense index of a catalog by one chunking and embedder, kept with the resources by identities and texts.
 
     That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
     chunks that could not be embedded.
@@ -47,7 +54,7 @@ def dense_index(
     index: DenseIndex = index_over(
         catalog,
         resources,
-        ("dense", chunking, original),
+        ("dense", chunking, original, embedder),
         over=chunking.over,
         make=lambda: DenseIndex(catalog, chunker=chunking),
         extend=lambda old: old.extended(catalog),
@@ -147,9 +154,7 @@ class DenseIndex:
         found: T = self._made[name]
         return found
 
-    def matrix(
-        self, needed: BoolArray, embed: Callable[[Sequence[str]], Float32Array], *, skip_failed: bool = False
-    ) -> ChunkMatrix | None:
+    def matrix(self, needed: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
         """The vectors of all items held, once those in `needed`, shape (n_items,), are among them.
 
         Args:
@@ -169,7 +174,7 @@ class DenseIndex:
             self._add(missing, embed, skip_failed)
         return self._matrix
 
-    def _add(self, positions: IntArray, embed: Callable[[Sequence[str]], Float32Array], skip_failed: bool) -> None:
+    def _add(self, positions: IntArray, embed: Embed, skip_failed: bool) -> None:
         rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
         kept, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not kept:
@@ -213,9 +218,7 @@ def _woven(before: BoolArray, old: IntArray, new: IntArray) -> IntArray:
     return whole
 
 
-def _embedded(
-    texts: Sequence[str], embed: Callable[[Sequence[str]], Float32Array], skip_failed: bool
-) -> tuple[list[int], Float32Array]:
+def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[list[int], Float32Array]:
     """Embed texts; with `skip_failed`, one at a time where one fails. Returns the places kept, and their vectors."""
     try:
         return list(range(len(texts))), embed(texts)
@@ -247,16 +250,16 @@ class Hits:
     score: FloatArray
 
 
-def by_best_pair(query: Query, resources: Resources, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
+def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
     """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
     asked, place = query.distinct
-    queries = query_vectors(asked, resources, matrix)
+    queries = query_vectors(asked, embed, matrix)
     found = search(queries, asked.start, asked.batch.eligible, matrix, depth=depth, weight=asked.weight)
     for request, hits in enumerate(found):
         yield Hits(hits.row, place[asked.start[request] + hits.query_chunk], hits.score)
 
 
-def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Float32Array:
+def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
     """Vectors of the query chunks, shape (n_chunks, n_dimensions).
 
     Those of requests that may get nothing stay 0 and are not embedded.
@@ -264,7 +267,7 @@ def query_vectors(query: Query, resources: Resources, matrix: ChunkMatrix) -> Fl
     may_get: BoolArray = query.batch.eligible.counts() > 0
     served = np.flatnonzero(may_get[owners(query.start)])
     vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
-    vectors[served] = resources.vectors([query.text[chunk] for chunk in served])
+    vectors[served] = embed([query.text[chunk] for chunk in served])
     return vectors
 
 
@@ -291,13 +294,16 @@ def search(
     held = matrix.item[matrix.first]
     for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
         best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
-        for _, mine, product in parts:
-            for row in product * weight[mine, None].astype(np.float32):
+        scores: Float32Array | None = None
+        for place, (_, mine, product) in enumerate(parts):
+            part = product * weight[mine, None].astype(np.float32)
+            scores = part if place == 0 else None  # of a request in several parts they would be too many
+            for row in part:
                 np.maximum(best, row, out=best)
         own = slice(int(start[request]), int(start[request + 1]))
         mask = eligible[request]
         allowed = None if mask[held].all() else mask[matrix.item]
-        yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own])
+        yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own], scores=scores)
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
@@ -336,6 +342,7 @@ def nearest(
     allowed: BoolArray | None,
     depth: int,
     weight: FloatArray,
+    scores: Float32Array | None = None,
 ) -> Hits:
     """Turn what one request's best chunk proposes for each chunk of the matrix, shape (n_chunks,), into exact hits.
 
@@ -345,6 +352,7 @@ def nearest(
         matrix, depth: as of `search`.
         allowed: which chunks may be found, shape (n_chunks,); None = all.
         weight: shape (n_query_chunks,).
+        scores: all products, weighted, shape (n_query_chunks, n_chunks); None = those that count are made again.
     """
     if len(queries) == 0 or len(matrix.item) == 0:
         return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
@@ -356,7 +364,12 @@ def nearest(
         of_items = np.maximum.reduceat(best, matrix.first)
         limit = np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - margin
     near = np.flatnonzero((best >= limit) & (best > -np.inf))
-    query, row = _pairs(queries, weight, matrix.vectors, near, best[near] - margin)
+    least = best[near] - margin
+    if scores is None:
+        query, row = _pairs(queries, weight, matrix.vectors, near, least)
+    else:
+        query, place = np.nonzero(scores[:, near] >= least)
+        row = near[place]
     exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]

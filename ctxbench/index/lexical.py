@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,25 @@ VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
 PLAIN = WordRule()
 
 
+class Bm25Settings(NamedTuple):
+    """How a catalog is indexed.
+
+    Attributes:
+        k1, b: saturation, and share of length normalisation.
+        variant: one of `VARIANTS`.
+        rule: which words count; those of a plain text unless told otherwise.
+        server: whether the words of a tool's server stand in front of its text.
+        bodies: whether the body of a skill is read, too.
+    """
+
+    k1: float
+    b: float
+    variant: str = VARIANTS[0]
+    rule: WordRule = PLAIN
+    server: bool = False
+    bodies: bool = False
+
+
 class Bm25Index:
     """BM25 scores of one catalog's search texts.
 
@@ -32,29 +51,14 @@ class Bm25Index:
 
     Args:
         catalog: the items; a score depends on nothing else, and not on what else is asked.
-        k1, b: saturation, and share of length normalisation.
-        variant: one of `VARIANTS`.
-        rule: which words count; those of a plain text unless told otherwise.
-        server: whether the words of a tool's server stand in front of its text.
+        **settings: those of `Bm25Settings`.
 
     Source: Kamphuis et al., ECIR 2020.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        *,
-        k1: float,
-        b: float,
-        variant: str = VARIANTS[0],
-        rule: WordRule = PLAIN,
-        server: bool = False,
-        bodies: bool = False,
-    ) -> None:
-        self._settings: dict[str, Any] = {
-            "k1": k1, "b": b, "variant": variant, "rule": rule, "server": server, "bodies": bodies
-        }  # fmt: skip
-        self._rule = rule
+    def __init__(self, catalog: Catalog, **settings: Any) -> None:
+        self._settings = Bm25Settings(**settings)
+        self._rule = self._settings.rule
         occurrences, length = self._read(catalog, first=0)
         self._score(occurrences, length)
 
@@ -63,22 +67,22 @@ class Bm25Index:
 
         The values of all words are computed again, as they depend on how many items there are, and how long.
         """
-        whole = Bm25Index(Catalog(()), **self._settings)
+        whole = Bm25Index(Catalog(()), **self._settings._asdict())
         occurrences, length = whole._read(catalog[len(self._length) :], first=len(self._length))
         whole._score(self._occurrences.extended(occurrences), np.concatenate([self._length, length]))
         return whole
 
     def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
         """The words of some items, the first of them at position `first`, and how many each has."""
-        searches = {name: self._settings[name] for name in ("server", "bodies")}
-        texts = [self._rule.words(_text(item, **searches)) for item in items]
+        server, bodies = self._settings.server, self._settings.bodies
+        texts = [self._rule.words(_text(item, server=server, bodies=bodies)) for item in items]
         position = np.arange(first, first + len(texts), dtype=np.int64)
         occurrences = Occurrences.of(texts, item=position, field=np.zeros(len(texts), dtype=np.int64))
         return occurrences, np.array([len(text) for text in texts], dtype=np.float64)
 
     def _score(self, occurrences: Occurrences, length: FloatArray) -> None:
         """Turn the words of all items and their lengths, shape (n_items,), into what each word adds to each score."""
-        k1, b, variant = (self._settings[name] for name in ("k1", "b", "variant"))
+        k1, b, variant = self._settings[:3]
         self._occurrences, self._length = occurrences, length
         n = len(length)
         counts = occurrences.postings(np.ones((1, n)))
@@ -115,14 +119,15 @@ class Bm25Index:
         return self._postings.shares_word(self.words([asked], [1.0]) if isinstance(asked, str) else asked)
 
 
-def bm25_index(catalog: Catalog, resources: Resources, **settings: Any) -> Bm25Index:
-    """The index of a catalog by the settings of `Bm25Index`, kept with the resources by servers and search texts."""
+def bm25_index(catalog: Catalog, resources: Resources, **given: Any) -> Bm25Index:
+    """The index of a catalog by `Bm25Settings`, kept with the resources by servers and search texts."""
+    settings = Bm25Settings(**given)
     index: Bm25Index = index_over(
         catalog,
         resources,
-        ("bm25", *sorted(settings.items())),
-        over=("server", "search_text", *(("body",) if settings.get("bodies") else ())),
-        make=lambda: Bm25Index(catalog, **settings),
+        ("bm25", settings),
+        over=("server", "search_text", *(("body",) if settings.bodies else ())),
+        make=lambda: Bm25Index(catalog, **given),
         extend=lambda old: old.extended(catalog),
     )
     return index

@@ -11,11 +11,11 @@ import numpy as np
 from ctxbench.core import registry
 from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.stages import Resource, Resources
+from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
+from ctxbench.core.stages import Resource, Resources, kind_of
 from ctxbench.embedding.base import Embedder
-from ctxbench.embedding.store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.vectors import Vectors, VectorStats, open_vectors
 from ctxbench.index.versions import row_over
 from ctxbench.tokens import FileCounter, TokenCounter
 
@@ -75,18 +75,20 @@ class TokenCounts:
 
     def __call__(self, catalog: Catalog) -> IntArray:
         """See `Resources.tokens`; read-only."""
-        over = ("type", "server", "name", "prompt_text")
-        return row_over(catalog, self._resources, "tokens", over=over, make=self._count)
+        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count)
 
     def _count(self, items: Sequence[Item]) -> IntArray:
         return np.array(self._counter.count([item.id for item in items], [item.prompt_text for item in items]))
 
 
 class LocalResources(Resources):
-    """Resources of one process: everything is made at first use and kept as long as this object lives."""
+    """Resources of one process: everything is made at first use and kept as long as this object lives.
+
+    `embedder` is the one that it is made with; `embedder:NAME` is the one that `open_embedder` knows by that name.
+    """
 
     def __init__(self, vectors: Vectors, counter: TokenCounter) -> None:
-        self._vectors = vectors
+        self._vectors = [vectors]
         self._kept: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
         self._making: dict[Hashable, Any] = {}  # a lock for each value, so that one waits for no other
@@ -96,20 +98,20 @@ class LocalResources(Resources):
         }
 
     @property
-    def stats(self) -> Any:
-        """How many texts were embedded and how many found in the store."""
-        return self._vectors.stats
+    def stats(self) -> VectorStats:
+        """How many texts were embedded and how many found in the store, by whatever embedder."""
+        return sum((one.stats for one in self._vectors), VectorStats())
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call; see `Resources.get`."""
         resource = self._resource(name)
-        with registry.of_plugin("resource", name, "made"):
+        with registry.of_plugin("resource", kind_of(name), "made"):
             return self.kept(("resource", name), lambda: resource.value)
 
     def identity(self, name: str) -> str:
         """What a resource is; see `Resources.identity`."""
         resource = self._resource(name)
-        with registry.of_plugin("resource", name, "asked for its identity"):
+        with registry.of_plugin("resource", kind_of(name), "asked for its identity"):
             return str(resource.identity)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -124,7 +126,11 @@ class LocalResources(Resources):
         return found
 
     def _resource(self, name: str) -> Resource | TextVectors | TokenCounts:
-        if name not in self._named:
+        if name not in self._named and kind_of(name) != name:
+            model = open_embedder(name.partition(":")[2])
+            self._vectors.append(open_vectors(model, progress=self._vectors[0].progress))
+            self._named[name] = TextVectors(self._vectors[-1])
+        elif name not in self._named:
             factory = registry.find("resource", name)
             with registry.of_plugin("resource", name, "made"):
                 self._named[name] = factory(self)
@@ -135,4 +141,4 @@ def local_resources(
     embedder: Embedder, counter: TokenCounter, *, progress: Callable[[int, int], None] | None = None
 ) -> LocalResources:
     """Resources over the vector store of this machine; no model is loaded."""
-    return LocalResources(Vectors(embedder, VectorStore(embedder.identity), progress=progress), counter)
+    return LocalResources(open_vectors(embedder, progress=progress), counter)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.items import TEXT_FIELDS
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy, later
@@ -138,7 +139,7 @@ class Bm25f(Strategy):
             batch.catalog,
             resources,
             ("bm25f", tuple(self.weights.items()), tuple(self.b.items()), self.k1),
-            over=("type", "server", "name", "description", "schema", "text"),
+            over=TEXT_FIELDS,
             make=lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1),
             extend=lambda old: old.extended(batch.catalog),
         )

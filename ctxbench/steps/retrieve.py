@@ -18,9 +18,9 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
-from ctxbench.core.stages import Resources
+from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.core.strategy import Strategy, later
-from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index, query_vectors
+from ctxbench.index.dense import ChunkMatrix, Embed, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.versions import row_over
@@ -40,6 +40,8 @@ class Dense(Strategy):
             `sentences`, `clauses`, `windows`, `whole`.
         split_tools: whether that rule splits tools, too; else a tool is one chunk.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
+        embedder: the name of another embedder than the run's, such as `st:intfloat/e5-small-v2`; empty = the run's. It
+            is this search's alone: other steps go on with the run's.
         over_queries: how the scores of the request's chunks become one: `max`, `mean` (weighted by the chunks'
             weights), or `top`, the mean of the best `top` (of all there are, if fewer).
         over_chunks: likewise over the item's chunks, which comes first, for each of the request's chunks.
@@ -62,7 +64,7 @@ class Dense(Strategy):
     over_chunks: Literal["max", "mean", "top"] = "max"
     top: int | None = None
     bodies: bool = later(False)
-    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+    embedder: str = later("")
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -78,11 +80,24 @@ class Dense(Strategy):
         if self.top is not None and self.top < 1:
             raise ParameterError(f"top must be 1 or more, got {self.top}")
         chunking = self.chunking  # made now, so that what is wrong with the rule is said now
-        if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair):
+        if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair or self.embedder):
             raise ParameterError(
                 "original answers as the documents' engine does, which splits items into paragraphs and pools by max; "
-                "leave chunks, split_tools, bodies, over_queries and over_chunks out"
+                "leave chunks, split_tools, bodies, over_queries, over_chunks and embedder out"
             )
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The embedder."""
+        return (f"{EMBEDDER}:{self.embedder}" if self.embedder else EMBEDDER,)
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Refuse an embedder that is not known.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        resources.identity(*self.uses)
 
     @cached_property
     def chunking(self) -> ItemChunking:
@@ -104,18 +119,20 @@ class Dense(Strategy):
         batch = query.batch
         asking = np.diff(query.start) > 0
         needed = batch.eligible.any(asking | self.original)
-        index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original)
-        matrix = index.matrix(needed, resources.vectors, skip_failed=self.original)
+        (embedder,) = self.uses
+        embed: Embed = resources.get(embedder) if self.embedder else resources.vectors
+        index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original, embedder=embedder)
+        matrix = index.matrix(needed, embed, skip_failed=self.original)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
-        hits = self._search(query, resources, matrix)
+        hits = self._search(query, embed, matrix)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
-    def _search(self, query: Query, resources: Resources, matrix: ChunkMatrix) -> Iterator[Hits]:
+    def _search(self, query: Query, embed: Embed, matrix: ChunkMatrix) -> Iterator[Hits]:
         if self.pooling.by_best_pair:
-            return by_best_pair(query, resources, matrix, depth=self.depth)
-        queries = query_vectors(query, resources, matrix)
+            return by_best_pair(query, embed, matrix, depth=self.depth)
+        queries = query_vectors(query, embed, matrix)
         eligible, weight = query.batch.eligible, query.weight
         return pooled_search(
             queries, query.start, eligible, matrix, depth=self.depth, weight=weight, pooling=self.pooling

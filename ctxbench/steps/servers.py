@@ -64,7 +64,7 @@ class Servers(Strategy):
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
         server = _server_numbers(batch.catalog)
-        hits = by_best_pair(query, resources, matrix, depth=len(batch.catalog))
+        hits = by_best_pair(query, resources.vectors, matrix, depth=len(batch.catalog))
         return _tables([self._kept(one, matrix, server) for one in hits], matrix)
 
     def _kept(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:

@@ -456,7 +456,7 @@ def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch):
     half = tmp_path / "half"
     assert interrupted(path, half, monkeypatch.context(), dataset_run, "answered", answered)
     dice = random.Random(5)
-    for trial in range(200):
+    for trial in range(100):
         folder = Path(shutil.copytree(kept if trial % 2 else half, tmp_path / "run"))
         where = flipped(folder, dice, trial // 2)
         if trial % 2:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxbench.bench import stored_answers
 from ctxbench.bench.results import Part, RunFolder
 from ctxbench.bench.slices import Slice, continuing
 from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
@@ -165,6 +166,7 @@ def test_answers_that_change_while_they_are_read_are_an_error(tmp_path):
 def test_only_the_blocks_that_are_asked_for_are_read(tmp_path, monkeypatch):
     table = Candidates.build(3, np.array([0, 1, 2]), np.array([1, 2, 0]), score=np.array([0.5, 0.4, 0.3]))
     found = stored(slice_of(table), tmp_path / "answers.zip")
+    monkeypatch.setattr(stored_answers, "_recent", stored_answers._Recent(limit=0))
     read = []
     from_bytes = Slice.from_bytes
     monkeypatch.setattr(Slice, "from_bytes", lambda *a, **k: read.append(1) or from_bytes(*a, **k))
@@ -219,3 +221,43 @@ def test_a_run_of_the_version_before_is_read(tmp_path):
     store.write("d/s/part.json", {**marker, "files": files, "format": 3})
     assert store.has("d", "s", "k")
     same(store.load("d", "s").answers.joined(), slice_of(table))
+
+
+class TestRecent:
+    """Blocks that were written or read a moment ago are not unpacked again."""
+
+    @pytest.fixture
+    def reads(self, monkeypatch):
+        made, from_bytes = [], Slice.from_bytes
+        monkeypatch.setattr(
+            Slice, "from_bytes", lambda *a, **k: made.append(k.get("rows", True)) or from_bytes(*a, **k)
+        )
+        return made
+
+    def table(self, score=0.5):
+        return Candidates.build(2, np.array([0, 1]), np.array([1, 0]), score=np.array([score, 0.4]))
+
+    def test_what_was_written_is_not_unpacked_and_is_what_would_be(self, tmp_path, monkeypatch, reads):
+        monkeypatch.setattr(stored_answers, "_recent", stored_answers._Recent(limit=10_000))
+        found = stored(slice_of(self.table()), tmp_path / "answers.zip")
+        kept = found.joined()
+        assert True not in reads
+        monkeypatch.setattr(stored_answers, "_recent", stored_answers._Recent(limit=0))
+        unpacked = found.joined()
+        assert reads.count(True) == len(found.parts)
+        for name in Candidates.row_arrays():
+            assert np.array_equal(getattr(kept.candidates, name), getattr(unpacked.candidates, name), equal_nan=True)
+        assert np.isnan(kept.seconds).all()
+        assert np.isnan(unpacked.seconds).all()
+        assert (kept.queries, kept.chunks, kept.errors, kept.notes) == (
+            unpacked.queries, unpacked.chunks, unpacked.errors, unpacked.notes,
+        )  # fmt: skip
+
+    def test_the_block_that_was_used_the_longest_ago_goes_first(self, tmp_path, reads):
+        one, other, third = (slice_of(self.table(score)).to_bytes(timed=False) for score in (0.5, 0.6, 0.7))
+        size = stored_answers._size(slice_of(self.table()))
+        recent = stored_answers._Recent(limit=2 * size)
+        for data in (one, other, one, third, one, other):
+            recent.read(data, tmp_path, rows=True)
+        assert len(reads) == 4  # `other` was unpacked again
+        assert recent._held == 2 * size

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey, Link
+from ctxbench.core.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=8)
@@ -269,6 +269,17 @@ class TestExtended:
         assert Catalog([tool("a"), tool("b")]).hash_of("name") != Catalog([tool("b"), tool("a")]).hash_of("name")
         with pytest.raises(ParameterError, match="needs the name of an attribute"):
             one.hash_of()
+
+    @pytest.mark.parametrize("kind", ITEM_TYPES)
+    def test_all_texts_of_an_item_are_made_of_the_fields_of_texts(self, kind):
+        server = "s" if kind == "tool" else None
+        texts = {"server": server, "name": "n", "description": "d", "text": "t", "schema": {"type": "object"}}
+        others = {"title": "T", "include": "manual", "enabled": False, "priority": 100, "metadata": {"a": 1}}
+        facts = {"workspace": "w", "user": "u", "conversation": "c", "created": "2026-01-01", "confidence": 0.5}
+        plain, full = Item(type=kind, **texts), Item(type=kind, **texts, **others, **facts, until="2027-01-01")
+        assert {"type", *texts} == set(TEXT_FIELDS)
+        for name in ("id", "search_text", "prompt_text", "body"):
+            assert getattr(plain, name) == getattr(full, name)
 
     def test_a_catalog_can_be_pickled(self):
         catalog = Catalog([tool("a")])

@@ -27,6 +27,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.tokens import CharsCounter, open_counter
 
+COUNTERS = [open_counter(name) for name in ("o200k", "chars/4")]
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
 RULE = Item(type="rule", name="style", text="Write plain words. Say who does what.")  # sent as "Rule: Write ..."
 TOOL = Item(type="tool", name="search", description="Search the web.")
@@ -310,9 +311,8 @@ class TestTruncate:
         assert str(table.rules[1]) == "not one character of it fits into tokens=1"
 
     @PROPERTY
-    @given(st.text(min_size=1, max_size=200), st.integers(1, 12), st.sampled_from(["o200k", "chars/4"]))
-    def test_a_part_never_costs_more_than_is_allowed_or_the_whole_and_the_mark(self, text, most, name):
-        counter = open_counter(name)
+    @given(st.text(min_size=1, max_size=200), st.integers(1, 12), st.sampled_from(COUNTERS))
+    def test_a_part_never_costs_more_than_is_allowed_or_the_whole_and_the_mark(self, text, most, counter):
         item = Item(type="memory", name="m", text=text)
         table = self.cut(most, item, counter=counter)
         whole, mark = counter.count(["", ""], [item.prompt_text, f" {MARK}"]).tolist()

@@ -5,8 +5,9 @@ from math import log
 import numpy as np
 import pytest
 
+from ctxbench import testing
 from ctxbench.core.items import Catalog, Item
-from ctxbench.index.lexical import VARIANTS, Bm25Index
+from ctxbench.index.lexical import VARIANTS, Bm25Index, bm25_index
 from ctxbench.index.words import WordRule, words
 
 TEXTS = ["apple", "apple banana banana", "cherry apple", "date elder"]  # 1, 3, 2 and 2 words: 2 on average
@@ -171,3 +172,10 @@ def test_a_request_of_stop_words_finds_what_is_made_of_them_and_crashes_nothing(
     index = Bm25Index(catalog, k1=1.5, b=0.75, rule=WordRule(stop=True))
     assert (index.scores("to be") > 0).tolist() == [True, False]
     assert index.scores("is it").tolist() == [0.0, 0.0]
+
+
+def test_settings_left_out_and_settings_as_they_are_by_default_are_one_index():
+    resources = testing.mock_resources()
+    plain = bm25_index(CATALOG, resources, k1=1.5, b=0.75)
+    assert bm25_index(CATALOG, resources, b=0.75, k1=1.5, bodies=False, server=False) is plain
+    assert bm25_index(CATALOG, resources, k1=1.5, b=0.75, bodies=True) is not plain
