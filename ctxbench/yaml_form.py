@@ -21,13 +21,18 @@ class YamlForm:
     """Reads the values of a file and collects faults.
 
     Attributes:
-        path, lines: of the file.
+        path, lines: of the file; None and nothing of what was made in Python.
         faults: found so far.
     """
 
-    path: Path
+    path: Path | None
     lines: Mapping[YamlPath, int]
     faults: list[Fault]
+
+    @property
+    def base(self) -> Path:
+        """The folder that its paths are relative to."""
+        return Path() if self.path is None else self.path.parent
 
     def fault(self, message: str, *where: str | int) -> None:
         """Add a fault at a path of the file."""

@@ -360,13 +360,13 @@ class _Reader(YamlForm):
         return specs
 
     def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
-        return find_definition(entry["selector"], entry.get("preset"), base=self.path.parent)
+        return find_definition(entry["selector"], entry.get("preset"), base=self.base)
 
     def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
         """The selector of a tuned preset, with the preset."""
         from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
 
-        path = self.path.parent / entry["presets"]
+        path = self.base / entry["presets"]
         file = read_presets(path)
         preset = entry.get("preset", "")
         if not preset:
@@ -400,7 +400,7 @@ class _Reader(YamlForm):
         name = entry.get("name")
         if not (isinstance(name, str) and name):
             self.fault("an inline pipeline needs a name", *where)
-        pipeline = Pipeline.of(rooted(entry["pipeline"], self.path.parent))
+        pipeline = Pipeline.of(rooted(entry["pipeline"], self.base))
         if len(self.faults) > before:
             return []
         return [pipeline_spec(str(name), pipeline)]
@@ -408,7 +408,7 @@ class _Reader(YamlForm):
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
         from ctxbench.selectors.external import external_from_config  # slow to import
 
-        made = external_from_config(entry, base=self.path.parent)
+        made = external_from_config(entry, base=self.base)
         return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
 
 
@@ -422,8 +422,13 @@ def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
         return _oracle_spec(name)
     found, preset = find_definition(selector)
     values = found.values(preset)
-    about = found.about if preset is None else found.abouts[preset]
-    return SelectorSpec(name, _pipeline_maker(name, found.pipeline(values)), about, found.in_force(values))
+    return definition_spec(name, found, values, found.about if preset is None else found.abouts[preset])
+
+
+def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
+    """A definition with values of its parameters."""
+    made = _pipeline_maker(name, definition.pipeline(values))
+    return SelectorSpec(name, made, about, definition.in_force(values))
 
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:

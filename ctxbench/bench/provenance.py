@@ -35,7 +35,7 @@ def code_hash() -> str:
     digest = hashlib.sha256()
     root = str(Path(__file__).parents[1])
     for folder, below, names in os.walk(root):  # `rglob` and a `Path` for each file take several times as long
-        below[:] = sorted(name for name in below if name != "__pycache__")
+        below[:] = sorted(name for name in below if name not in ("__pycache__", "shipped_datasets"))
         inside = folder[len(root) + 1 :].replace(os.sep, "/")
         for name in sorted(names):
             if name.endswith((".py", ".yaml", ".json")):
@@ -46,7 +46,12 @@ def code_hash() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, ctxbench (and its code) and the libraries that results depend on."""
+    """Versions of Python, ctxbench (and its code) and the libraries that results depend on; looked up once."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}

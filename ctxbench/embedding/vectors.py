@@ -13,7 +13,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import EmbeddingError, StorageError
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.store import UNIT_TOLERANCE, Store, text_hash
+from ctxbench.embedding.store import UNIT_TOLERANCE, Store, VectorStore, text_hash
 
 COMMIT_TEXTS = 64
 COMMIT_SECONDS = 1.0
@@ -36,10 +36,19 @@ class VectorStats:
     found: int = 0
     unsaved: int = 0
 
+    def __add__(self, other: VectorStats) -> VectorStats:
+        return VectorStats(self.embedded + other.embedded, self.found + other.found, self.unsaved + other.unsaved)
+
     @property
     def model_loaded(self) -> bool:
         """Whether the embedder had to be asked, which loads its model."""
         return self.embedded > 0
+
+
+def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | None = None) -> Vectors:
+    """Vectors over the store of this machine, or over an embedder's own; see `Vectors`. No model is loaded."""
+    store: Store | None = getattr(embedder, "store", None)
+    return Vectors(embedder, VectorStore(embedder.identity) if store is None else store, progress=progress)
 
 
 class Vectors:
@@ -69,7 +78,7 @@ class Vectors:
             raise ValueError(f"a store of {store.identity} cannot hold vectors of {embedder.identity}")
         self._embedder = embedder
         self._store = store
-        self._progress = progress
+        self.progress = progress
         self._memory: dict[bytes, Float32Array] = {}
         self._stats = VectorStats()
 
@@ -132,12 +141,11 @@ class Vectors:
             if self._store is not None and unsaved and not self._stats.unsaved:
                 _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
         self._count(embedded=len(texts), unsaved=unsaved)
-        if self._progress is not None:
-            self._progress(done, total)
+        if self.progress is not None:
+            self.progress(done, total)
 
     def _count(self, *, embedded: int = 0, found: int = 0, unsaved: int = 0) -> None:
-        old = self._stats
-        self._stats = VectorStats(old.embedded + embedded, old.found + found, old.unsaved + unsaved)
+        self._stats += VectorStats(embedded, found, unsaved)
 
 
 class _Making:

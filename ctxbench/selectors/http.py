@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
-from ctxbench.httpio import BODY_LIMIT
-from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
-from ctxbench.selectors.http_connection import (
+from ctxbench.http_connection import (
     Connection,
     LogFilter,
     Response,
     TooLongError,
     environment_fault,
     is_this_machine,
+    seconds_asked,
 )
+from ctxbench.httpio import BODY_LIMIT
+from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
 from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
@@ -61,7 +62,7 @@ class HttpOptions:
         batch: requests in a POST, 1 to 1000; each is to be answered as if it came alone.
         concurrency: POSTs at a time, 1 to 64.
         retries: how often a POST is tried again where the connection failed or the status was 429 or 503, 0 to 10.
-        backoff: seconds before the first such try, doubled each time; a Retry-After in seconds goes before it.
+        backoff: seconds before the first such try, doubled each time; a Retry-After goes before it.
         authorization_env: name of the environment variable that holds the value of the Authorization header.
     """
 
@@ -328,7 +329,7 @@ class HttpSource:
                 response = self._connection().send(method, str(self._url), content)
                 if response.status not in _TRY_AGAIN or not left:
                     return response
-                wait = _seconds(response.retry_after, wait)
+                wait = seconds_asked(response.retry_after, wait)
             except httpx.TimeoutException as error:
                 raise _SilentError(f"no answer from {self._shown} within {self._options.timeout:g} s") from error
             except httpx.TransportError as error:
@@ -414,8 +415,3 @@ def _build_of(response: Response) -> str | None:
         return None
     build = body.get("build") if isinstance(body, dict) else None
     return build if isinstance(build, str) and build else None
-
-
-def _seconds(text: str, otherwise: float) -> float:
-    """A Retry-After in seconds; of its other form, a date, nothing is made."""
-    return float(text) if text.isascii() and text.isdigit() else otherwise

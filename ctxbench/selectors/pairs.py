@@ -14,7 +14,6 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Merge, Step
-from ctxbench.core.stored_pipelines import StoredMerge, StoredPipeline, single_steps
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,8 @@ class Chunkings:
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> Chunkings:
         """Read what a selector says of itself; one that is none of ours tells no pairs."""
+        from ctxbench.core.stored_pipelines import StoredMerge, StoredPipeline, single_steps  # a selection needs none
+
         pipeline = StoredPipeline.of(description)
         if pipeline is None or pipeline.retrieve is None:
             return cls({"": DOCUMENTS})

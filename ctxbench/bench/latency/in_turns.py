@@ -14,10 +14,9 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
-from ctxbench.core.stages import Resources
+from ctxbench.core.stages import EMBEDDER, Resources, kind_of
 from ctxbench.embedding.base import Embedder
-from ctxbench.embedding.store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import TokenCounter
 
@@ -144,7 +143,7 @@ def warm_in_turns(
             pipeline=pipeline,
             catalog=catalog,
             requests=requests,
-            resources=LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter),
+            resources=LocalResources(open_vectors(embedder), counter),
         )
         for name, pipeline in pipelines.items()
     }
@@ -162,7 +161,7 @@ def warm_in_turns(
 
 def _chunks(pipeline: Pipeline, batch: Batch, resources: Resources) -> float:
     """Chunks of a request that a pipeline embeds, on average."""
-    if "embedder" not in pipeline.retrieve.uses:
+    if not any(kind_of(use) == EMBEDDER for use in pipeline.retrieve.uses):
         return 0.0
     return len(pipeline.analyse.call(batch, resources).text) / len(batch)
 

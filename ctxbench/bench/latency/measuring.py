@@ -22,6 +22,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
+from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.embedding.names import open_embedder
 from ctxbench.fileio import temporary_folder
 from ctxbench.selectors.definitions import find_definition
@@ -113,6 +114,13 @@ def measure(
     asked = requests_like(catalog, settings.requests + 1) if requests is None else requests
     pipeline = subject if isinstance(subject, Pipeline) else named_pipeline(subject)
     embedder = open_embedder(settings.embedder)
+    uses = {use for step in (pipeline.retrieve, *pipeline.refine) for use in step.uses}
+    if own := sorted(use for use in uses if kind_of(use) == EMBEDDER != use):
+        names = ", ".join(use.partition(":")[2] for use in own)
+        raise ParameterError(
+            f"a step names an embedder of its own ({names}); latency is timed with one: give it as the embedder, and "
+            "leave `embedder` out of the step"
+        )
     open_counter(settings.tokens)
     started, host = datetime.now(UTC).isoformat(timespec="seconds"), machine()
     with _own_folder() as folder:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from ctxbench.httpio import AS_IT_IS, BODY_LIMIT, Deadline, compression
@@ -99,6 +100,18 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+def seconds_asked(retry_after: str, otherwise: float) -> float:
+    """The seconds that a header Retry-After asks to wait, by a number or a date; `otherwise` where it tells neither."""
+    text = retry_after.strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+        return max(until.timestamp() - time.time(), 0.0)
+    except (ValueError, OverflowError):
+        return otherwise
 
 
 class LogFilter(logging.Filter):
