@@ -17,8 +17,8 @@ from ctxbench.data.datasets.store import Notify, importers, silent
 from ctxbench.data.importers.files import FileImporter, Source, SourceFile
 from ctxbench.embedding.weights import offline
 from ctxbench.fileio import exclusive
+from ctxbench.http_connection import environment_fault
 from ctxbench.httpio import AS_IT_IS, Deadline, compression
-from ctxbench.selectors.http_connection import environment_fault
 
 if TYPE_CHECKING:
     import httpx
