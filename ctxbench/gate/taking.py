@@ -229,10 +229,14 @@ def _nothing() -> None:
     """What ends a selector that holds nothing."""
 
 
-def of_run(folder: Path) -> list[Snapshot]:
+def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Snapshot]:
     """Read the snapshots of a finished run, of `ctxbench run` or `ctxbench score`.
 
     Answers and values are the run's; items, queries and labels are those of its datasets, which must be as they were.
+
+    Args:
+        folder: of the run.
+        opened: datasets that need not be opened, whole, by name.
 
     Returns:
         By dataset, then by selector, in the order of the experiment.
@@ -246,7 +250,7 @@ def of_run(folder: Path) -> list[Snapshot]:
         raise StorageError(f"{what}; expected the folder of a finished run (`ctxbench run`)")
     store = RunFolder(folder)
     manifest = store.read("manifest.json")
-    datasets = _datasets_of_run(folder, manifest)
+    datasets = _datasets_of_run(folder, manifest, opened or {})
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     found = []
     for dataset, left_out in datasets:
@@ -256,14 +260,16 @@ def of_run(folder: Path) -> list[Snapshot]:
     return found
 
 
-def _datasets_of_run(folder: Path, manifest: Mapping[str, Any]) -> list[tuple[Dataset, dict[str, str]]]:
+def _datasets_of_run(
+    folder: Path, manifest: Mapping[str, Any], opened: Mapping[str, Dataset]
+) -> list[tuple[Dataset, dict[str, str]]]:
     """The datasets of a run, with the queries that were asked, and why others were not."""
     base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
     experiment = manifest["experiment"]
     wrong, found = [], []
     for name, about in manifest["datasets"].items():
         try:
-            whole = open_dataset(str(about["reference"]), base=base)
+            whole = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
             split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
             dataset = asked(whole, split=split, sample=sample, seed=int(experiment["seed"]))
         except UserError as error:

@@ -96,6 +96,27 @@ def load(name: str | Path) -> Data:
     return Data(open_dataset(name), str(name))
 
 
+def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, Data]:
+    """Datasets, or those of the names, by what they were opened by, or their names.
+
+    Raises:
+        UserError: there is none of a name, or two have one name.
+    """
+    several = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
+    for one in several:
+        if not isinstance(one, Data | str | Path):
+            raise ParameterError(
+                f"a dataset is a name, a folder, or what load or dataset returns; got {type(one).__name__}"
+            )
+    found = [one if isinstance(one, Data) else load(one) for one in several]
+    if not found:
+        raise ParameterError("data is empty; name at least one dataset")
+    by_key = {one.source or one.name: one for one in found}
+    if min(len(by_key), len({one.name for one in found})) < len(found):
+        raise ParameterError("two of the datasets have one name, or one is called as the folder of another; rename one")
+    return by_key
+
+
 def catalog(rows: Rows) -> Catalog:
     """A catalog of rows: dicts, or a frame, with `name` and what else an item has (`server`, `description` ...).
 

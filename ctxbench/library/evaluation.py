@@ -5,30 +5,28 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.bench.config import DEFAULT_METRICS, Experiment, SelectorSpec, pipeline_spec, shipped_spec
+from ctxbench.bench.config import DEFAULT_METRICS, Experiment
 from ctxbench.bench.metrics import Grade, parse_metric
 from ctxbench.bench.preparing import prepare
 from ctxbench.bench.progress import Progress, nothing_said, silent
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
-from ctxbench.bench.stats import compare_metric, correct
+from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary, summarise_run
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.core.selection import Offered, offered_rows
-from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.library.data import Data, load
+from ctxbench.fileio import read_bytes
+from ctxbench.library.data import Data, opened
+from ctxbench.library.embedders import EmbedderGiven, embedder_name
+from ctxbench.library.result_plots import Plots
+from ctxbench.library.selectors import selector_spec
 from ctxbench.reporting.tables import comparison_table
-from ctxbench.selectors.base import Selector
-from ctxbench.selectors.callable import CallableSource
-from ctxbench.selectors.external import External, FileSelector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,58 +34,16 @@ if TYPE_CHECKING:
     from ctxbench.bench.results import Part
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A file of answers, one line a query; see `answers`."""
-
-    path: Path
-
-
-def answers(path: str | Path) -> Recorded:
-    """Answers that were recorded in a file, as a selector for `evaluate`.
-
-    Args:
-        path: one JSON object a line: `{"query": ..., "items": [...]}`, as `ctxbench score` takes it.
-    """
-    return Recorded(Path(path))
-
-
-def pipeline(
-    retrieve: Any,
-    *,
-    analyse: Any = "sentences",
-    refine: Sequence[Any] = (),
-    format: Any = None,  # noqa: A002
-) -> Pipeline:
-    """A pipeline of registered steps, as a selector for `evaluate`.
-
-    Args:
-        retrieve: how candidates are found: a name (`"bm25"`), `{name: parameters}`, or `{"merge": {source: ...}}`.
-        analyse: how a request becomes chunks.
-        refine: what ranks, cuts and expands them, in order.
-        format: how the prompt is made; None = as usual.
-
-    Raises:
-        PipelineError: a step or a parameter is unknown, or steps do not fit together: all faults.
-
-    Example:
-        >>> len(ctxbench.pipeline("bm25", refine=[{"first": {"n": 5}}]).refine)
-        1
-    """
-    spec = {"analyse": analyse, "retrieve": retrieve, "refine": list(refine)}
-    return Pipeline.of(spec if format is None else {**spec, "format": format})
-
-
 def evaluate(
     data: Data | str | Path | Sequence[Data | str | Path],
-    selectors: Mapping[str, Any] | Sequence[str],
+    selectors: Mapping[str, Any] | Sequence[str] | str,
     *,
     baseline: str | None = None,
     split: str = "",
     sample: int = 0,
     metrics: Sequence[str] = DEFAULT_METRICS,
-    embedder: str = "minilm",
-    tokens: str = "o200k",
+    embedder: EmbedderGiven = "minilm",
+    counter: str = "o200k",
     seed: int = 0,
     out: str | Path | None = None,
     progress: Progress = silent,
@@ -104,8 +60,9 @@ def evaluate(
         split: whose queries are asked; empty = all.
         sample: how many of these at most, drawn by groups; 0 = all.
         metrics: names, such as `R@5`.
-        embedder: its name, such as `minilm`.
-        tokens: what counts prompt tokens, such as `o200k`.
+        embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
+            (n_texts, n_dimensions).
+        counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
         out: the run folder, which the next call goes on with, and `ctxbench report` shows, too, unless a dataset is in
             memory alone; None = one that goes with the results.
@@ -119,16 +76,13 @@ def evaluate(
 
     Example:
         >>> ds = ctxbench.load("datasets/smoke")
-        >>> res = ctxbench.evaluate(ds, ["bm25", "everything"], embedder="hashing", tokens="chars/4")
+        >>> res = ctxbench.evaluate(ds, ["bm25", "everything"], embedder="hashing", counter="chars/4")
         >>> res.to_frame()["completeness"].round(2).tolist()
         [0.62, 1.0]
     """
-    several = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
-    opened = [one if isinstance(one, Data) else load(one) for one in several]
-    datasets = {one.source or one.name: one.dataset for one in opened}
-    if len({one.name for one in opened}) < len(opened):
-        raise ParameterError("two of the datasets have one name; give one another")
-    named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
+    datasets = {name: one.dataset for name, one in opened(data).items()}
+    several = [selectors] if isinstance(selectors, str) else selectors
+    named = several if isinstance(several, Mapping) else {str(name): name for name in several}
     if not named:
         raise ParameterError("selectors is empty; name at least one")
     if baseline is not None and baseline not in named:
@@ -139,10 +93,10 @@ def evaluate(
         path=None,
         base=Path(),
         datasets=tuple(datasets),
-        selectors=tuple(_spec(name, given) for name, given in named.items()),
+        selectors=tuple(selector_spec(name, given) for name, given in named.items()),
         metrics=tuple(metrics),
-        embedder=embedder,
-        tokens=tokens,
+        embedder=embedder_name(embedder),
+        tokens=counter,
         seed=seed,
         compare_to=baseline or next(iter(named)),
         split=split,
@@ -154,40 +108,16 @@ def evaluate(
 
     prepared = prepare(experiment, notify=nothing_said, opening=opening)
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
-    results = Results(folder, {name: one.judged() for name, one in prepared.datasets.items()})
+    try:
+        run(prepared, folder, progress=progress)
+        results = Results(folder, {name: one.judged() for name, one in prepared.datasets.items()}, prepared.opened)
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+        raise
     if out is None:
         weakref.finalize(results, shutil.rmtree, folder.parent, ignore_errors=True)
-    run(prepared, folder, progress=progress)
     return results
-
-
-def _spec(name: str, given: Any) -> SelectorSpec:
-    """What a user gave as a selector, as an experiment has it.
-
-    Raises:
-        UserError: it is none.
-    """
-    if isinstance(given, str):
-        return shipped_spec(given, name=name)
-    if isinstance(given, Pipeline | Mapping):
-        return pipeline_spec(name, given if isinstance(given, Pipeline) else Pipeline.of(given))
-    if isinstance(given, Recorded):
-        return _outside(name, FileSelector(given.path, name=name))
-    if hasattr(given, "select") and hasattr(given, "describe"):
-        return _outside(name, given)
-    if callable(given):
-        return _outside(name, External(CallableSource(given), name=name))
-    raise ParameterError(
-        f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
-        f"describe and select; got {type(given).__name__}"
-    )
-
-
-def _outside(name: str, selector: Selector) -> SelectorSpec:
-    def make(_resources: Resources, _memo: MutableMapping[str, Any]) -> Selector:
-        return selector
-
-    return SelectorSpec(name, make, "a selector of the user's", outside=True)
 
 
 class Results:
@@ -196,24 +126,47 @@ class Results:
     Attributes:
         folder: the run folder, as `ctxbench run` makes it.
         datasets: by name, what was asked.
+        opened: the same, with the queries of other splits and outside of the sample.
     """
 
-    def __init__(self, folder: Path, datasets: Mapping[str, Dataset]) -> None:
-        """Take a run.
+    def __init__(self, folder: Path, datasets: Mapping[str, Dataset], opened: Mapping[str, Dataset]) -> None:
+        """Take a run that is finished.
 
         Args:
             folder: of the run.
             datasets: as they were run, by name.
+            opened: whole, by name.
         """
         self.folder = folder
         self.datasets = datasets
+        self.opened = opened
         self._run = RunFolder(folder)
+        self._made = read_bytes(folder / "manifest.json")
         self._parts: dict[tuple[str, str], Part] = {}
+
+    @property
+    def run(self) -> RunFolder:
+        """The run folder, read.
+
+        Raises:
+            StorageError: it holds another run by now.
+        """
+        if read_bytes(self.folder / "manifest.json") != self._made:
+            raise StorageError(
+                f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an "
+                "`out` of its own, or none"
+            )
+        return self._run
 
     @cached_property
     def summary(self) -> RunSummary:
         """The figures that reports are made of."""
-        return summarise_run(self._run)
+        return summarise_run(self.run)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots by matplotlib: `plot.trade_off()`, `plot.differences()`, `plot.scores()` and `plot.confusion()`."""
+        return Plots(self.summary, self.datasets, part=self._part, compared=self._compared)
 
     @property
     def selectors(self) -> list[str]:
@@ -280,13 +233,8 @@ class Results:
         base = self.summary.compare_to if baseline is None else baseline
         found = {}
         for dataset in self.datasets:
-            one, other = (self._part(dataset, name) for name in (base, selector))
             for name in metrics:
-                if name not in one.metrics or name not in other.metrics:
-                    raise UnknownNameError("metric", name, one.metrics)
-                metric = parse_metric(name)
-                sides = ({metric: part.metrics[name]} for part in (one, other))
-                found[dataset, name] = compare_metric(metric, *sides, seed=self._seed)
+                found[dataset, name] = self._compared(dataset, selector, base, name)
         rows = [
             {
                 "dataset": dataset,
@@ -370,11 +318,20 @@ class Results:
     def _seed(self) -> int:
         return int(self.summary.manifest["experiment"]["seed"])
 
+    def _compared(self, dataset: str, selector: str, base: str, name: str) -> Comparison:
+        """One selector beside another on one dataset and metric; p is not corrected."""
+        one, other = (self._part(dataset, side) for side in (base, selector))
+        if name not in one.metrics or name not in other.metrics:
+            raise UnknownNameError("metric", name, one.metrics)
+        metric = parse_metric(name)
+        sides = ({metric: part.metrics[name]} for part in (one, other))
+        return compare_metric(metric, *sides, seed=self._seed)
+
     def _part(self, dataset: str, selector: str) -> Part:
         if selector not in self.selectors:
             raise UnknownNameError("selector", selector, self.selectors)
         if (dataset, selector) not in self._parts:
-            self._parts[dataset, selector] = self._run.load(dataset, selector)
+            self._parts[dataset, selector] = self.run.load(dataset, selector)
         return self._parts[dataset, selector]
 
     def _with_query(self, query: str) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Request
+from ctxbench.core.requests import Message, Request
+from ctxbench.core.times import check_time
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.resources import local_resources
-from ctxbench.library.data import Data
+from ctxbench.library.data import Data, load
+from ctxbench.library.embedders import EmbedderGiven, embedder_name
+from ctxbench.library.selectors import Preset
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.explain import Explained, Explanation, explain
 from ctxbench.tokens import open_counter
@@ -76,24 +81,29 @@ class Selected:
 
 def select(
     text: str,
-    items: Catalog | Data,
+    items: Catalog | Data | str | Path,
     *,
-    selector: str | Pipeline | None = None,
-    history: Sequence[tuple[str, str]] = (),
-    embedder: str = "minilm",
-    tokens: str = "o200k",
+    selector: str | Pipeline | Preset | None = None,
+    history: Sequence[tuple[str, str] | Mapping[str, str]] = (),
+    user: str | None = None,
+    workspace: str | None = None,
+    time: str | datetime | None = None,
+    embedder: EmbedderGiven = "minilm",
+    counter: str = "o200k",
     **parameters: Any,
 ) -> Selected:
     """What a selector offers for one request.
 
     Args:
         text: the request.
-        items: what it chooses from.
-        selector: a shipped selector, such as `learned/normal`, the path of a definition, or a pipeline; None =
+        items: what it chooses from; or the name or folder of a dataset.
+        selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
             `learned`, or with `topK`, `topN` or `includeScore` the documents' search, `semantic`.
-        history: the messages before, as (role, content).
-        embedder: its name, such as `minilm`.
-        tokens: what counts prompt tokens, such as `o200k`.
+        history: the messages before, as (role, content), or as dicts with both.
+        user, workspace: whose request it is: it sees their items and everybody's.
+        time: when it is asked, ISO 8601: it sees what was there then. None = now.
+        embedder: its name, such as `minilm`, or a function as for `evaluate`.
+        counter: what counts prompt tokens, such as `o200k`.
         **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the documents.
 
     Raises:
@@ -101,24 +111,45 @@ def select(
 
     Example:
         >>> tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
-        >>> ctxbench.select("area of a triangle", tools, selector="bm25", n=1, tokens="chars/4").ids
+        >>> ctxbench.select("area of a triangle", tools, selector="bm25", n=1, counter="chars/4").ids
         ['tool:area']
     """
     from ctxbench.cache import cache_dir
-    from ctxbench.core.requests import Message
 
-    request = Request(id="select", text=text, history=tuple(Message(role, content) for role, content in history))
+    at = time.isoformat() if isinstance(time, datetime) else time
+    for name, value in {"text": text, "user": user, "workspace": workspace, "time": at}.items():
+        if not isinstance(value, str) and (value is not None or name == "text"):
+            raise ParameterError(f"{name} must be a text, got {value!r}")
+    check_time(at)
+    request = Request(id="select", text=text, history=_said(history), user=user, workspace=workspace, time=at)
     made = _pipeline(selector, parameters)
-    resources = local_resources(open_embedder(embedder), open_counter(tokens, cache=cache_dir()))
-    catalog = items.dataset.there if isinstance(items, Data) else items
+    resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir()))
+    opened = load(items) if isinstance(items, str | Path) else items
+    catalog = opened.dataset.there if isinstance(opened, Data) else opened
     return Selected(explain(made, catalog, request, resources, live=True))
 
 
-def _pipeline(selector: str | Pipeline | None, parameters: dict[str, Any]) -> Pipeline:
-    if isinstance(selector, Pipeline):
+def _said(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Message, ...]:
+    """Messages before the request.
+
+    Raises:
+        ParameterError: one is none.
+    """
+    said = []
+    for number, one in enumerate(history, start=1):
+        pair = (one.get("role"), one.get("content")) if isinstance(one, Mapping) else one
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise ParameterError(f"history, message {number}: expected role and content, both texts; got {one!r:.60}")
+        said.append(Message(str(pair[0]), str(pair[1])))
+    return tuple(said)
+
+
+def _pipeline(selector: str | Pipeline | Preset | None, parameters: dict[str, Any]) -> Pipeline:
+    if isinstance(selector, Pipeline | Preset):
         if parameters:
-            raise ParameterError(f"a pipeline holds its own parameters; leave {', '.join(parameters)} out")
-        return selector
+            what = "a pipeline" if isinstance(selector, Pipeline) else "a preset"
+            raise ParameterError(f"{what} holds its own parameters; leave {', '.join(parameters)} out")
+        return selector if isinstance(selector, Pipeline) else selector.pipeline
     chosen = selector or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
     definition, preset = find_definition(chosen)
     given = {

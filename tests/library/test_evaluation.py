@@ -5,9 +5,12 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import pkgutil
+import shutil
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -18,18 +21,8 @@ from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import summarise_run
 from ctxbench.cli.commands import report_run
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
-
-ROOT = Path(__file__).parents[2]
-SMOKE = ROOT / "datasets" / "smoke"
-CHEAP = {"embedder": "hashing", "tokens": "chars/4"}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
-    monkeypatch.chdir(ROOT)
+from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
+from tests.library.conftest import CHEAP, ROOT, SMOKE
 
 
 @pytest.fixture
@@ -193,12 +186,17 @@ def test_selecting_is_what_the_command_tells(capsys):
         ctxbench.select("area", tools, selector=ctxbench.pipeline("bm25"), n=3, **CHEAP)
 
 
-@pytest.mark.parametrize("module", ["data", "evaluation", "selection"])
-def test_the_examples_of_docstrings_are_true(module):
-    found = importlib.import_module(f"ctxbench.library.{module}")
-    ran = doctest.testmod(found, extraglobs={"ctxbench": ctxbench})
+@pytest.mark.parametrize("name", sorted({module for module in ctxbench._MODULES if module.startswith("library.")}))
+def test_the_examples_of_docstrings_are_true(name, tmp_path):
+    found = importlib.import_module(f"ctxbench.{name}")
+    ran = doctest.testmod(found, extraglobs={"ctxbench": ctxbench, "tmp_path": tmp_path})
     assert ran.attempted > 0
     assert ran.failed == 0
+
+
+def test_no_name_is_that_of_a_module_which_would_take_its_place_when_imported():
+    modules = {one.name for one in pkgutil.iter_modules(ctxbench.__path__)}
+    assert not modules & set(ctxbench.__all__)
 
 
 def test_importing_loads_no_library():
@@ -207,16 +205,115 @@ def test_importing_loads_no_library():
     assert done.stdout.strip() == "[]"
 
 
-def test_what_the_readme_shows_runs():
+def test_what_the_readme_shows_runs(tmp_path):
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
     text = (ROOT / "README.md").read_text("utf-8")
     shown = text.split("## From Python")[1].split("```python\n")[1].split("```")[0]
     for old, new in (
         ('"bfcl-simple"', repr(str(SMOKE))),
         ('split="test"', 'split="test", embedder="hashing"'),
         ("includeScore=0.7", 'includeScore=0.7, embedder="hashing"'),
+        ('completeness="0.98 of base"', 'completeness="0.98 of base", embedder="hashing"'),
+        ('"presets.yaml"', repr(str(tmp_path / "presets.yaml"))),
     ):
-        assert shown.count(old) == 1
+        assert old in shown
         shown = shown.replace(old, new)
     names: dict = {}
     exec(shown, names)
+    assert len(plt.get_fignums()) == 2
+    plt.close("all")
     assert list(names["res"].to_frame().index) == ["docs", "mine", "words"]
+
+
+class TestStep:
+    @dataclass(frozen=True)
+    class Nothing(ctxbench.Strategy):
+        least: int = 0
+
+        def __call__(self, query, candidates, resources):
+            return candidates.marked(candidates.tier > 0, ctxbench.Rule.of("nothing", least=self.least))
+
+    def test_a_strategy_without_a_name_is_a_step_and_is_described_by_its_class_and_parameters(self):
+        cut = ctxbench.step("cut", self.Nothing(least=2))
+        res = ctxbench.evaluate(SMOKE, {"mine": ctxbench.pipeline("bm25", refine=[cut, "first"])}, **CHEAP)
+        assert res.to_frame()["items"].tolist() == [0.0]
+        described = res.summary.manifest["selectors"]["mine"]["description"]["pipeline"]["refine"][0]
+        assert described["step"] == "cut:nothing"
+        assert described["least"] == 2
+        assert described["code"].startswith("test_evaluation:") or "test_evaluation" in described["code"]
+
+    def test_what_is_no_strategy_is_said(self):
+        with pytest.raises(UnknownNameError, match="unknown kind of step 'cutt'; did you mean 'cut'"):
+            ctxbench.step("cutt", self.Nothing())
+        with pytest.raises(ParameterError, match=r"an object of a frozen dataclass.*got the class Nothing"):
+            ctxbench.step("cut", self.Nothing)
+        with pytest.raises(ParameterError, match="got function"):
+            ctxbench.step("cut", lambda query, candidates, resources: candidates)
+        with pytest.raises(UserError, match="nothing is a step of kind cut; here stands one of kind retrieve"):
+            ctxbench.pipeline(ctxbench.step("cut", self.Nothing()))
+
+    def test_two_classes_that_have_no_file_are_never_taken_for_each_other(self):
+        source = (
+            "import ctxbench\nfrom dataclasses import dataclass\n"
+            "@dataclass(frozen=True)\nclass Odd(ctxbench.Strategy):\n"
+            "    def __call__(self, q, c, r):\n        return c\n"
+        )
+        made = []
+        for _ in range(2):
+            names = {"__name__": "typed_in"}
+            exec(source, names)
+            made.append(names["Odd"])
+        one, other = (ctxbench.step("cut", each()).describe()["code"] for each in made)
+        assert one != other
+        assert one == ctxbench.step("cut", made[0]()).describe()["code"]
+
+
+class TestBadInput:
+    TOOLS = ctxbench.catalog([{"name": "area"}])
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"history": ["hi"]}, "history, message 1: expected role and content, both texts; got 'hi'"),
+            ({"history": [{"role": "user"}]}, "history, message 1: expected role and content"),
+            ({"user": 5}, "user must be a text, got 5"),
+            ({"time": "yesterday"}, "time must be ISO 8601.*got 'yesterday'"),
+        ],
+    )
+    def test_what_a_request_cannot_have_is_said(self, given, message):
+        with pytest.raises(ParameterError, match=message):
+            ctxbench.select("area", self.TOOLS, selector="bm25", **given, **CHEAP)
+
+    def test_messages_are_pairs_or_dicts_and_a_dataset_has_a_name(self):
+        pairs, dicts = [("user", "hi")], [{"role": "user", "content": "hi"}]
+        one, other = (ctxbench.select("area", SMOKE, selector="bm25", history=said, **CHEAP) for said in (pairs, dicts))
+        assert one.messages == other.messages
+        assert {"role": "user", "content": "hi"} in one.messages
+        at = ctxbench.select("area", self.TOOLS, selector="bm25", time=datetime(2026, 1, 1, tzinfo=UTC), **CHEAP)
+        assert at.ids == ["tool:area"]
+
+    def test_one_selector_is_a_name_and_two_datasets_are_never_one(self, tmp_path, monkeypatch):
+        assert ctxbench.evaluate(SMOKE, "bm25", **CHEAP).selectors == ["bm25"]
+        shutil.copytree(SMOKE, tmp_path / "foo")
+        monkeypatch.chdir(tmp_path)
+        mine = ctxbench.dataset(self.TOOLS, [{"query": "q", "text": "a"}], [{"query": "q", "item": "area"}], name="foo")
+        with pytest.raises(ParameterError, match="or one is called as the folder of another; rename one"):
+            ctxbench.evaluate([ctxbench.load("foo"), mine], ["bm25"], **CHEAP)
+        with pytest.raises(
+            ParameterError, match="a dataset is a name, a folder, or what load or dataset returns; got int"
+        ):
+            ctxbench.evaluate([3], ["bm25"], **CHEAP)
+
+    def test_steps_hold_their_words_and_parameters_as_reports_can(self):
+        @dataclass(frozen=True)
+        class Odd(TestStep.Nothing):
+            held: object = None
+            rule_words = ("a",)
+
+        with pytest.raises(ParameterError, match="rule_words of Odd must map codes to texts"):
+            ctxbench.step("cut", Odd())
+        Odd.rule_words = {}
+        with pytest.raises(ParameterError, match="the fields of Odd are its parameters, which JSON must hold"):
+            ctxbench.step("cut", Odd(held=print))

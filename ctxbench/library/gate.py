@@ -1,0 +1,147 @@
+"""The gate from Python: results held against a baseline, with the verdict, what was lost, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.gate.gate import check_runs
+from ctxbench.gate.model import Check, Verdict
+from ctxbench.library.evaluation import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """Results held against a baseline.
+
+    Attributes:
+        found: all that `ctxbench check` tells.
+    """
+
+    found: Check
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst over all selectors: `not comparable`, `worse`, `cannot tell`, `better` or `same`."""
+        return self.found.verdict
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was judged.
+
+        Returns:
+            One row a dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
+            `low` and `high`, `p` (Holm-corrected), `tolerance`, and `detectable`, the smallest change for the worse
+            that so many queries would tell apart four times in five.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "dataset": one.dataset,
+                "selector": one.selector,
+                "metric": judged.metric,
+                "verdict": str(judged.verdict),
+                "base": judged.base.value,
+                "head": judged.head.value,
+                "difference": judged.comparison.difference,
+                "low": judged.comparison.interval.low,
+                "high": judged.comparison.interval.high,
+                "p": judged.comparison.p_holm,
+                "tolerance": judged.tolerance,
+                "detectable": judged.detectable,
+            }
+            for one in self.found.selectors
+            for judged in one.metrics
+        ]
+        columns = ["dataset", "selector", "metric", "verdict", "base", "head", "difference", "low", "high", "p"]
+        return pd.DataFrame(rows, columns=[*columns, "tolerance", "detectable"])
+
+    def changes(self) -> pd.DataFrame:
+        """Items that went out or came in, in the order of the queries.
+
+        Returns:
+            One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
+            `base_rank`, `head_rank`, `rule` (what keeps it out), and `mend`, what would bring a required item back.
+        """
+        import pandas as pd
+
+        columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
+        rows = [
+            {
+                "dataset": one.dataset,
+                "selector": one.selector,
+                "query": change.query,
+                "item": change.item,
+                "lost": change.lost,
+                "required": change.required,
+                "cause": str(change.cause.kind),
+                "detail": change.cause.detail,
+                "base_rank": change.base_rank,
+                "head_rank": change.head_rank,
+                "rule": "" if change.rule is None else str(change.rule),
+                "mend": str(change.mend),
+            }
+            for one in self.found.selectors
+            for change in one.changes
+        ]
+        return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
+
+    def _text(self) -> str:
+        from ctxbench.reporting.gate.console import console_text
+        from ctxbench.reporting.gate.document import document
+
+        return console_text(document(self.found))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self._text())}</pre>"
+
+    def __repr__(self) -> str:
+        return self._text()
+
+
+def check(results: Results, baseline: Results | str | Path, *, allow_removed: bool = False) -> Checked:
+    """Hold results against a baseline: is this change better or worse, beyond noise, what was lost, and why?
+
+    Args:
+        results: of `evaluate`, as it is now.
+        baseline: results from before, the folder of a run, or the folder that `ctxbench check --accept` wrote.
+            Selectors are paired by name; a single one on either side is, whatever it is called.
+        allow_removed: leave out queries that are gone, changed or relabelled in place of refusing to judge.
+
+    Returns:
+        What was found; in a notebook it shows itself as `ctxbench check` does.
+
+    Raises:
+        UserError: a folder holds neither a finished run nor a baseline, or a dataset has changed since a run.
+
+    Example:
+        >>> settings = {"embedder": "hashing", "counter": "chars/4"}
+        >>> before = ctxbench.evaluate("datasets/smoke", ["bm25"], **settings)
+        >>> short = ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])
+        >>> now = ctxbench.evaluate("datasets/smoke", {"bm25": short}, **settings)
+        >>> str(ctxbench.check(now, before).verdict)
+        'worse'
+    """
+    given: tuple[object, object] = (results, baseline)
+    if not (isinstance(given[0], Results) and isinstance(given[1], Results | str | Path)):
+        wrong = given[1] if isinstance(given[0], Results) else given[0]
+        raise ParameterError(
+            f"what is checked are results of `evaluate`, against such results or a folder; got {type(wrong).__name__}"
+        )
+    before = baseline if isinstance(baseline, Results) else None
+    base = Path(str(baseline)) if before is None else before.run.path
+    found = check_runs(
+        base,
+        results.run.path,
+        allow_removed=allow_removed,
+        opened=({} if before is None else before.opened, results.opened),
+        called=("before" if before is not None else str(baseline), "now"),
+    )
+    return Checked(found)

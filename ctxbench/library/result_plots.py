@@ -1,0 +1,320 @@
+"""Plots of results: what the tables and pages say, drawn by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.results import Part
+from ctxbench.bench.stats import Comparison, correct
+from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary
+from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.library import plots
+from ctxbench.library.confusion import confusion
+from ctxbench.reporting import wording
+from ctxbench.reporting.scores import ScoreGroup, score_groups
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Drawing: TypeAlias = Callable[["Axes"], None]
+_WIDE = 7.0  # inches from which on two plots stand side by side, not three
+
+
+class Plots:
+    """Plots of what selectors offered; each method draws one on `ax`, and gives it back.
+
+    Without `ax` each makes a figure, with one plot a dataset, and gives back its axes: alone, or of several datasets as
+    an array. Nothing is shown or saved (`ax.figure.savefig("plot.png")`), and no style is changed. A figure of your own
+    makes room for long names if it has `layout="constrained"`.
+    """
+
+    def __init__(
+        self,
+        summary: RunSummary,
+        datasets: Mapping[str, Dataset],
+        *,
+        part: Callable[[str, str], Part],
+        compared: Callable[[str, str, str, str], Comparison],
+    ) -> None:
+        """Take results.
+
+        Args:
+            summary: the figures.
+            datasets: as they were run, by name.
+            part: gives the answers on a dataset of a selector.
+            compared: gives, for a dataset, a selector, a baseline and a metric, their comparison, not corrected.
+        """
+        self._summary = summary
+        self._datasets = datasets
+        self._part = part
+        self._compared = compared
+
+    def trade_off(
+        self, x: str = "tokens", y: str = "completeness", *, dataset: str | None = None, ax: Axes | None = None
+    ) -> Any:
+        """One metric against another: what a selector is worth, and at what price.
+
+        Each selector is a mark with its name and both 95 % intervals; a dotted one does not hold, as there are too few
+        queries, and one with an infinite end is left out. The baseline is a square. The thin line is the Pareto front:
+        no other selector is as good as those on it on both metrics, and better on one. An axis of amounts is
+        logarithmic where they spread more than 20 times. A selector without one of the two is left out.
+
+        Args:
+            x, y: names of metrics that were asked for.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such metric or dataset.
+            ParameterError: no selector has both, or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.trade_off()
+            >>> ax.get_xlabel(), ax.get_ylabel()
+            ('tokens a query', 'completeness, %')
+        """
+        for name in (x, y):
+            self._check("metric", name, self._summary.manifest["experiment"]["metrics"])
+        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
+        drawn: dict[str, Drawing] = {}
+        for one in self._chosen(dataset, ax):
+            points = {
+                selector.selector: (selector.estimates[x], selector.estimates[y])
+                for selector in one.selectors
+                if all(name in selector.estimates and selector.estimates[name].n for name in (x, y))
+            }
+            if not points:
+                raise ParameterError(f"no selector has both {x} and {y} on dataset {one.dataset!r}")
+            base = self._summary.compare_to
+            drawn[one.dataset] = partial(plots.trade_off, points=points, base=base, **given)
+        return _on(ax, drawn, {name: name for name in drawn})
+
+    def differences(
+        self,
+        metric: str = "completeness",
+        *,
+        baseline: str | None = None,
+        dataset: str | None = None,
+        ax: Axes | None = None,
+    ) -> Any:
+        """How much each selector differs from the baseline on the same queries, with 95 % intervals.
+
+        A filled mark is told apart from 0, a hollow one is not: p is Holm-corrected over the comparisons of the
+        dataset. Against the run's baseline these are, for `completeness` and `tokens`, both metrics of all selectors,
+        as in `to_frame`; else what the plot shows. An interval is of the one difference alone. Beside it stands on how
+        many queries the selector is higher and lower. Selectors stand in the order of the run, the first on top.
+
+        Args:
+            metric: the name of one that was asked for.
+            baseline: from which selector; None = the run's.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such metric, selector or dataset.
+            ParameterError: no selector can be compared, or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.differences()
+            >>> [label.get_text() for label in ax.get_yticklabels()]
+            ['everything']
+        """
+        self._check("metric", metric, self._summary.manifest["experiment"]["metrics"])
+        base = self._summary.compare_to if baseline is None else baseline
+        self._check("baseline", base, self._selectors)
+        chosen = self._chosen(dataset, ax)
+        found = {one.dataset: self._against(one, metric, base) for one in chosen}
+        for name, against in found.items():
+            if not against:
+                raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
+        drawn: dict[str, Drawing] = {
+            name: partial(
+                plots.differences, found=against, metric=parse_metric(metric), base=base, colours=self._colours
+            )
+            for name, against in found.items()
+        }
+        rows = max(map(len, found.values()))
+        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * rows)
+
+    def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
+        """Where the scores of what is needed lie beside those of the rest: histograms, as in reports.
+
+        Up stand the scores of required items among the candidates. Down hang the best score of an item that is neither
+        needed nor helpful, one a query that needs something, and below that the best score of each query that needs
+        nothing. A dashed line is a threshold of the selector. Where a threshold is held against other scores than those
+        of all items (of one type, or relative to the best) and none against those, the scores drawn are the ones that
+        the first is held against; the title of the axis says which.
+
+        Args:
+            selector: whose; None = the baseline, or the first that has scores where that has none.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such selector or dataset.
+            ParameterError: the selector gives no scores, or the same to all; or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> res.plot.scores("bm25").get_title()
+            'bm25 on smoke'
+        """
+        if selector is not None:
+            self._check("selector", selector, self._selectors)
+        drawn: dict[str, Drawing] = {}
+        titles = {}
+        for one in self._chosen(dataset, ax):
+            name, group = self._scored(one.dataset, selector)
+            drawn[one.dataset] = partial(plots.scores, group=group)
+            titles[one.dataset] = f"{name} on {one.dataset}"
+        return _on(ax, drawn, titles)
+
+    def confusion(
+        self,
+        by: str = "server",
+        *,
+        selector: str | None = None,
+        dataset: str | None = None,
+        ax: Axes | None = None,
+    ) -> Any:
+        """Which items come along with what is needed: a heat map of groups of items.
+
+        The cell in row A and column B: take all queries that require an item of group A, and of what the selector added
+        to them (what the session held is not counted) every item that the query's labels call neither required nor
+        helpful; the cell is the share of those items that are of group B, in per cent, so that a row adds up to 100. A
+        query that requires items of several groups counts in the row of each, alternatives included; one that needs
+        nothing in none. A row stays empty where nothing else was offered. Behind a row's name stands how many queries
+        need it. Groups stand in the order of that number. Of more than 20 the 19 first are told, and the others
+        together.
+
+        Args:
+            by: what groups items: `server` or `type`; items without a server are a group of their own.
+            selector: whose; None = the baseline.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such selector or dataset, or `by` is neither.
+            ParameterError: no query needs anything, or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.confusion(by="type")
+            >>> ax.get_yticklabels()[0].get_text()
+            'tool (17)'
+        """
+        name = self._summary.compare_to if selector is None else selector
+        self._check("selector", name, self._selectors)
+        chosen = [one.dataset for one in self._chosen(dataset, ax)]
+        tables = {one: confusion(self._datasets[one], self._part(one, name), by) for one in chosen}
+        drawn: dict[str, Drawing] = {one: partial(plots.shares, table=table) for one, table in tables.items()}
+        width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
+        height = max(2.2 + 0.28 * max(len(table.needed) for table in tables.values()), 3.8)
+        return _on(ax, drawn, {one: f"{name} on {one}" for one in chosen}, width=width, height=height)
+
+    @property
+    def _selectors(self) -> list[str]:
+        return list(self._summary.manifest["selectors"])
+
+    @property
+    def _colours(self) -> dict[str, str]:
+        """A colour a selector, the same in all plots."""
+        return {name: plots.COLOURS[place % len(plots.COLOURS)] for place, name in enumerate(self._selectors)}
+
+    def _check(self, what: str, name: str, known: Sequence[str]) -> None:
+        if name not in known:
+            raise UnknownNameError(what, name, known)
+
+    def _chosen(self, dataset: str | None, ax: Axes | None) -> list[DatasetSummary]:
+        """The datasets that are drawn."""
+        names = [one.dataset for one in self._summary.datasets]
+        if dataset is not None:
+            self._check("dataset", dataset, names)
+        elif ax is not None and len(names) > 1:
+            raise ParameterError(f"`ax` takes one dataset of {', '.join(names)}; say which by `dataset`")
+        return [one for one in self._summary.datasets if dataset in (None, one.dataset)]
+
+    def _against(self, dataset: DatasetSummary, metric: str, base: str) -> dict[str, Comparison]:
+        """Every other selector beside the baseline, corrected for each other."""
+        if base == self._summary.compare_to and metric in HEADLINE:
+            return {one.selector: one.against[metric] for one in dataset.selectors if metric in one.against}
+        has = [one.selector for one in dataset.selectors if metric in one.estimates]
+        others = [name for name in has if name != base] if base in has else []
+        found = {name: self._compared(dataset.dataset, name, base, metric) for name in others}
+        return correct({name: one for name, one in found.items() if one.n > 0})
+
+    def _scored(self, dataset: str, selector: str | None) -> tuple[str, ScoreGroup]:
+        """The selector to show, and its scores."""
+        base = self._summary.compare_to
+        names = [base, *(name for name in self._selectors if name != base)] if selector is None else [selector]
+        for name in names:
+            part = self._part(dataset, name)
+            groups = score_groups(self._datasets[dataset], [part], self._summary.manifest["selectors"])
+            if groups:
+                return name, groups[0]
+        who = "no selector gives" if selector is None else f"selector {selector!r} does not give"
+        raise ParameterError(f"{who} items of dataset {dataset!r} scores that differ; there is nothing to draw")
+
+
+def _on(
+    ax: Axes | None,
+    drawn: Mapping[str, Drawing],
+    titles: Mapping[str, str],
+    *,
+    width: float | None = None,
+    height: float | None = None,
+) -> Any:
+    """Draw on the axes given, or on new ones, one a dataset.
+
+    Args:
+        ax: where; None = on a new figure.
+        drawn: what draws, by dataset.
+        titles: above each, by dataset.
+        width, height: of one plot, in inches; None = that of the user's settings, and less of several.
+    """
+    axes = _panels(len(drawn), width, height) if ax is None else [ax]
+    for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
+        draw(panel)
+        panel.set_title(wording.named(titles[name]), parse_math=False)
+    if ax is not None or len(drawn) == 1:
+        return axes[0]
+    array = np.empty(len(axes), dtype=object)
+    array[:] = axes
+    return array
+
+
+def _panels(n: int, width: float | None, height: float | None) -> list[Axes]:
+    """Axes of a new figure, in rows of at most three."""
+    from matplotlib import pyplot as plt
+
+    usual = plt.rcParams["figure.figsize"]
+    less = 1.0 if n == 1 else 0.75
+    width, height = width or usual[0] * less, height or usual[1] * less
+    columns = min(n, 2 if n == 4 or width > _WIDE else 3)
+    rows = -(-n // columns)
+    size = (columns * width, rows * height)
+    _, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    axes = list(grid.flat)
+    for spare in axes[n:]:
+        spare.remove()
+    return axes[:n]

@@ -1,0 +1,360 @@
+"""Tuning from Python: the presets that a policy asks for, what they cost and give, and the settings between."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.library.data import Data, opened
+from ctxbench.library.embedders import EmbedderGiven, embedder_name
+from ctxbench.library.selectors import Preset, Recorded
+from ctxbench.tuning.opening import Ready, open_tuning
+from ctxbench.tuning.policy_file import SET_METRICS, PolicyFile, policies_of
+from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.sides import Told
+from ctxbench.tuning.tuner import nobody
+from ctxbench.tuning.tuner import tune as run_tuning
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxbench.library.tuning_plots import TuningPlots
+
+NORMAL = "normal"
+"""What the preset is called where one policy is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What tuning found.
+
+    Attributes:
+        found: all that the report of `ctxbench tune` tells.
+        ready: what was tuned.
+    """
+
+    found: Tuning
+    ready: Ready
+
+    @property
+    def presets(self) -> dict[str, Preset]:
+        """What to use, by policy: what is recommended, or the default where nothing is.
+
+        Raises:
+            ParameterError: there are several datasets; `on` takes one.
+        """
+        one = self._only
+        return {outcome.policy.name: self._preset(one, outcome) for outcome in one.outcomes}
+
+    def on(self, dataset: str) -> Tuned:
+        """What was found on one of several datasets; `together` is the setting for all.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        chosen = [one for one in self.found.datasets if one.dataset == dataset]
+        if not chosen:
+            raise UnknownNameError("dataset", dataset, [one.dataset for one in self.found.datasets])
+        return replace(self, found=replace(self.found, datasets=tuple(chosen)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was compared, measured by running it: the default, what is recommended, fixed numbers, everything.
+
+        Returns:
+            One row a dataset and contender: `role`, `selector`, `values`, then for each metric its mean, `... low` and
+            `... high`, on the test split, or on all labels where these decide.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "dataset": one.dataset,
+                "contender": contender.name,
+                "role": contender.role,
+                "selector": contender.selector,
+                "values": dict(contender.values),
+                **_measured(contender),
+            }
+            for one in self.found.datasets
+            for contender in one.contenders
+        ]
+        return pd.DataFrame(rows)
+
+    def front(self) -> pd.DataFrame:
+        """The best settings of every selector, and its first 1, 2, 3, ... items, on the queries that decide.
+
+        Returns:
+            One row a dataset, line (`semantic: front`, `semantic: first n`) and setting: the means of completeness,
+            tokens and whatever policies name, with `... low` and `... high`, then the values of the parameters.
+        """
+        import pandas as pd
+
+        rows = []
+        for one in self.found.datasets:
+            for trace in one.traces:
+                for place, setting in enumerate(trace.settings):
+                    row: dict[str, Any] = {"dataset": one.dataset, "line": trace.name}
+                    for metric, means in trace.means.items():
+                        ends = {"low": trace.low[metric][place], "high": trace.high[metric][place]}
+                        row |= {metric: means[place], **{f"{metric} {end}": value for end, value in ends.items()}}
+                    rows.append({**row, **setting})
+        return pd.DataFrame(rows)
+
+    def worse(self) -> pd.DataFrame:
+        """Requests that the default makes complete and what is recommended does not: means hide who pays.
+
+        Returns:
+            One row a dataset, policy and request: `query`, `text` (shortened), `missing` (ids of required items).
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "dataset": one.dataset,
+                "policy": outcome.policy.name,
+                "query": each.query,
+                "text": each.text,
+                "missing": list(each.missing),
+            }
+            for one in self.found.datasets
+            for outcome in one.outcomes
+            for each in outcome.worse
+        ]
+        return pd.DataFrame(rows, columns=["dataset", "policy", "query", "text", "missing"])
+
+    def save(self, path: str | Path) -> bool:
+        """Write what is recommended as a presets file, which experiments and `ctxbench select --presets` read.
+
+        Returns:
+            Whether there is anything; where nothing is recommended nothing is written, and what stands there stays.
+
+        Raises:
+            ParameterError: there are several datasets; `on` takes one.
+            StorageError: it cannot be written.
+        """
+        from ctxbench.tuning.presets import write_presets_of
+
+        if not any(outcome.recommended for outcome in self._only.outcomes):
+            return False
+        return write_presets_of(self._only, self.ready, Path(path))
+
+    def report(self, folder: str | Path) -> Path:
+        """Write the report of `ctxbench tune`, and return its page.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        from ctxbench.reporting.tuning import write_report
+
+        return next(path for path in write_report(self.found, Path(folder)) if path.suffix == ".html")
+
+    @property
+    def plot(self) -> TuningPlots:
+        """Plots: `front`, and `heat` over two parameters.
+
+        Raises:
+            ParameterError: there are several datasets; `on` takes one.
+        """
+        from ctxbench.library.tuning_plots import TuningPlots
+
+        return TuningPlots(self._only)
+
+    @property
+    def advice(self) -> str:
+        """What to do, a sentence for each dataset and policy."""
+        from ctxbench.reporting.tuning.advice import advice
+
+        return "\n".join(advice(one, outcome) for one in self.found.datasets for outcome in one.outcomes)
+
+    @property
+    def _only(self) -> DatasetTuning:
+        if len(self.found.datasets) > 1:
+            names = [one.dataset for one in self.found.datasets]
+            listed = ", ".join(names)
+            raise ParameterError(f"there are several datasets ({listed}); take one, as in tuned.on({names[0]!r})")
+        return self.found.datasets[0]
+
+    def _preset(self, one: DatasetTuning, outcome: Outcome) -> Preset:
+        from ctxbench.reporting.tuning.advice import advice
+
+        chosen = outcome.recommended or one.default
+        if chosen is None:
+            raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {one.dataset}")
+        tunable = next(found for found in self.ready.tunables if found.name == chosen.selector)
+        return Preset(
+            name=outcome.policy.name,
+            selector=tunable.source,
+            values=chosen.values,
+            recommended=outcome.recommended is not None,
+            advice=advice(one, outcome),
+            definition=tunable.definition if tunable.answers is None else None,
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        table = self.to_frame().drop(columns=["role", "selector"])
+        lines = "".join(f"<p>{escape(line)}</p>" for line in self.advice.splitlines())
+        return f"{lines}{table.to_html(index=False, border=0, float_format='{:.3g}'.format)}"
+
+    def __repr__(self) -> str:
+        from ctxbench.reporting.tuning import console_table
+
+        return console_table(self.found)
+
+
+def tune(
+    data: Data | str | Path | Sequence[Data | str | Path],
+    selectors: Any = "learned",
+    *,
+    minimise: str = "",
+    maximise: str = "",
+    policies: Mapping[str, Any] | None = None,
+    embedder: EmbedderGiven = "minilm",
+    counter: str = "o200k",
+    labels: str = "",
+    sample: int = 0,
+    trials: int = 64,
+    confidence: float = 0.95,
+    seed: int = 0,
+    together: bool = False,
+    progress: Told = nobody,
+    **constraints: float | str,
+) -> Tuned:
+    """Find the setting of a selector that a policy asks for, exactly, and measure it.
+
+    Args:
+        data: datasets, or their names.
+        selectors: a shipped selector, the path of a definition, recorded `answers` with rankings, or a mapping as in a
+            policy file (`{"selector": "semantic", "search": {...}}`); or a list of them, the first of which is the
+            base.
+        minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
+            two.
+        policies: in their place, several by name, as in a policy file.
+        embedder: its name, or a function as for `evaluate`.
+        counter: what counts prompt tokens.
+        labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
+        sample: how many queries a split at most; 0 = all.
+        trials: settings tried of parameters that cannot be swept.
+        confidence: level of the intervals that constraints are met by.
+        seed: of random search, resampling and the sample.
+        together: whether one setting for all datasets is looked for, too.
+        progress: told how far it is.
+        **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
+            compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
+
+    Returns:
+        What was found; in a notebook it shows itself as advice and a table.
+
+    Raises:
+        InputError: something is unknown, contradicts itself or does not suit the datasets: all faults at once.
+
+    Example:
+        >>> t = ctxbench.tune(
+        ...     "datasets/smoke",
+        ...     "bm25",
+        ...     minimise="tokens",
+        ...     completeness="0.9 of base",
+        ...     embedder="hashing",
+        ...     counter="chars/4",
+        ... )
+        >>> t.presets["normal"].selector
+        'bm25'
+    """
+    several = opened(data)
+    entries = selectors if isinstance(selectors, list | tuple) else [selectors]
+    aims = {"minimise": minimise, "maximise": maximise}
+    if policies is not None and (any(aims.values()) or constraints):
+        raise ParameterError(
+            "policies are given, so that minimise, maximise and constraints stand in them; leave them out"
+        )
+    one = {aim: metric for aim, metric in aims.items() if metric}
+    told = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
+    given: dict[str, Any] = {
+        "selectors": [_entry(entry) for entry in entries],
+        "policies": {NORMAL: {**one, **told}} if policies is None else policies,
+        "embedder": embedder_name(embedder),
+        "tokens": counter,
+        "labels": labels,
+        **({"sample": sample} if sample else {}),
+        "trials": trials,
+        "confidence": confidence,
+        "seed": seed,
+        "together": together,
+    }
+    ready = open_tuning(_policies(_plain(given)), list(several), opening=lambda name, **_: several[name].dataset)
+    return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
+
+
+def _policies(given: Mapping[str, Any]) -> PolicyFile:
+    digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
+    file = policies_of(given, lines={}, path=None, name="tune", digest=digest)
+    if any(entry.fit for entry in file.selectors):
+        raise ParameterError("fit: own writes a fit to a file; run `ctxbench tune` for it")
+    return file
+
+
+def _entry(given: Any) -> Any:
+    """A selector as a policy file has it.
+
+    Raises:
+        ParameterError: it is one that has no parameters to tune.
+    """
+    if isinstance(given, Recorded):
+        return {"answers": str(given.path)}
+    if isinstance(given, str | Path):
+        return str(given)
+    if isinstance(given, Mapping) and not {"retrieve", "analyse", "refine"} & given.keys():
+        return dict(given)
+    raise ParameterError(
+        "tuned are shipped selectors, definitions in YAML (with parameters), recorded `answers`, or mappings such as "
+        f"{{'selector': 'semantic'}}; got {'a pipeline' if isinstance(given, Mapping) else type(given).__name__}"
+    )
+
+
+def _plain(given: Any) -> Any:
+    """Values as a file would have them: numbers, texts and lists of Python's own, whatever made them."""
+    if isinstance(given, Mapping):
+        return {name: _plain(value) for name, value in given.items()}
+    if isinstance(given, list | tuple | range):
+        return [_plain(one) for one in given]
+    if isinstance(given, Path):
+        return str(given)
+    return given.tolist() if hasattr(given, "tolist") else given  # of numpy, an array or one number
+
+
+def _constraint(name: str, value: float | str) -> dict[str, Any]:
+    """A constraint as a policy file has it.
+
+    Raises:
+        UserError: the metric is unknown, or the value is none.
+    """
+    try:
+        metric = parse_metric(name)
+    except UnknownNameError as error:
+        options = [one.name for one in inspect.signature(tune).parameters.values() if one.kind is one.KEYWORD_ONLY]
+        raise UnknownNameError("option or constraint", name, [*options, *SET_METRICS]) from error
+    side = "at_most" if metric.declaration.better == "lower" else "at_least"
+    if not isinstance(value, str):
+        return {"metric": name, side: value}
+    number, of, whose = value.partition(" of ")
+    try:
+        return {"metric": name, side: float(number), **({"of": whose.strip()} if of else {})}
+    except ValueError:
+        raise ParameterError(
+            f"{name} must be a number, or a text such as '0.98 of base' or '0.75 of reachable'; got {value!r}"
+        ) from None
+
+
+def _measured(contender: Contender) -> dict[str, float]:
+    row: dict[str, float] = {}
+    for metric, found in contender.read.items():
+        row |= {metric: found.value, f"{metric} low": found.interval.low, f"{metric} high": found.interval.high}
+    return row

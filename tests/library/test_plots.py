@@ -1,0 +1,558 @@
+"""Plots show the figures of the tables, to the last digit: what is drawn is read back from the artists."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import math
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+from matplotlib.colors import same_color
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+import ctxbench
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.stats import Estimate, Interval
+from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.library import plots, result_plots
+from ctxbench.library.confusion import NO_SERVER, confusion
+from ctxbench.reporting.scores import score_groups
+
+ROOT = Path(__file__).parents[2]
+SMOKE = ROOT / "datasets" / "smoke"
+CHEAP = {"embedder": "hashing", "counter": "chars/4"}
+TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
+
+
+def offering(*names):
+    return lambda request, items: [item["_id"] for item in items if item["name"] in names]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CTXBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("CTXBENCH_OFFLINE", "1")
+        patch.chdir(ROOT)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def figures():
+    plt.close("all")
+    before = mpl.rcParams.copy()
+    yield
+    plt.close("all")
+    assert mpl.rcParams == before
+
+
+@pytest.fixture(scope="module")
+def res(cache):
+    selectors = {"docs": "semantic/documents", "words": "bm25", "all": "everything"}
+    return ctxbench.evaluate(SMOKE, selectors, baseline="words", **CHEAP)
+
+
+PLANTED = ctxbench.dataset(
+    [
+        {"name": "issue", "server": "tracker"},
+        {"name": "comment", "server": "tracker"},
+        {"name": "send", "server": "mail"},
+        {"name": "move", "server": "mail"},
+        {"name": "R", "type": "rule", "text": "be kind"},
+    ],
+    [{"query": f"q{i}", "text": "any"} for i in range(4)] + [{"query": "q4", "text": "hi", "needs": "nothing"}],
+    [
+        {"query": "q0", "item": "issue"},
+        {"query": "q1", "item": "issue"},
+        {"query": "q1", "item": "comment", "grade": 1},
+        {"query": "q2", "item": "send"},
+        {"query": "q2", "item": "issue"},
+        {"query": "q3", "item": "send"},
+    ],
+    name="planted",
+)
+
+
+@pytest.fixture(scope="module")
+def both(cache):
+    selectors = {"bm25": "bm25", "tools": offering("issue", "comment", "send", "cities"), "none": offering()}
+    return ctxbench.evaluate([SMOKE, PLANTED], selectors, **CHEAP)
+
+
+def line(ax, label):
+    (found,) = [one for one in ax.lines if one.get_label() == label]
+    return found
+
+
+def at(ax, label):
+    found = line(ax, label)
+    return (*found.get_xdata(), *found.get_ydata())
+
+
+def texts(labels):
+    return [label.get_text() for label in labels]
+
+
+def estimate(value, low=None, high=None, holds=True):
+    found = interval(value if low is None else low, value if high is None else high, holds)
+    return Estimate(value=value, interval=found, n=9, left_out=0)
+
+
+def interval(low, high, holds=True):
+    return Interval(low=low, high=high, level=0.95, method="", holds=holds)
+
+
+@pytest.fixture
+def ax():
+    return Figure(layout="constrained").subplots()
+
+
+def drawn(ax, points, **given):
+    given = {"x": TOKENS, "y": COMPLETE, "base": "a", "colours": dict.fromkeys(points, "#0072B2"), **given}
+    plots.trade_off(ax, points, **given)
+    ax.figure.draw_without_rendering()
+    return ax
+
+
+# The trade-off.
+
+
+def test_marks_and_intervals_are_the_figures_of_the_table(res):
+    ax, frame = res.plot.trade_off(), res.to_frame(intervals=True)
+    for name, row in frame.iterrows():
+        x, y = row["tokens"], row["completeness"]
+        assert at(ax, name) == (x, y)
+        assert at(ax, f"_tokens of {name}") == (row["tokens low"], row["tokens high"], y, y)
+        assert at(ax, f"_completeness of {name}") == (x, x, row["completeness low"], row["completeness high"])
+    assert (ax.get_title(), ax.get_ylabel()) == ("smoke", "completeness, %")
+    turned = res.plot.trade_off("R@5", "items")
+    assert at(turned, "docs") == (frame.loc["docs", "R@5"], frame.loc["docs", "items"])
+    assert (turned.get_xlabel().split("\n")[0], turned.get_ylabel()) == ("R@5, %", "items a query")
+
+
+def test_the_baseline_has_a_shape_of_its_own_and_each_mark_a_colour_and_its_name(res):
+    ax = res.plot.trade_off()
+    assert {name: line(ax, name).get_marker() for name in res.selectors} == {"docs": "o", "words": "s", "all": "o"}
+    colours = [line(ax, name).get_color() for name in res.selectors]
+    assert colours == list(plots.COLOURS[:3])
+    assert texts(ax.texts) == ["docs", "words (baseline)", "all"]
+    assert [label.xy for label in ax.texts] == [at(ax, name) for name in res.selectors]
+    assert ax.get_legend() is None
+
+
+def boxes(ax):
+    renderer = ax.figure.canvas.get_renderer() if hasattr(ax.figure.canvas, "get_renderer") else None
+    return [Text.get_window_extent(label, renderer) for label in ax.texts]
+
+
+@pytest.mark.parametrize("n", [2, 4, 10])
+@pytest.mark.parametrize("spread", [1.0, 0.03])
+def test_labels_stay_inside_and_meet_neither_each_other_nor_marks(ax, n, spread):
+    points = {}
+    for i in range(n):
+        x, y = 500 + spread * 400 * math.sin(7 * i), 0.6 + spread * 0.3 * math.cos(5 * i)
+        points[f"selector number {i}" if i else "a"] = (estimate(x, x - 5, x + 5), estimate(y, y - 0.01, y + 0.01))
+    drawn(ax, points)
+    found = boxes(ax)
+    assert len(found) == n
+    for one, other in itertools.combinations(found, 2):
+        assert not one.overlaps(other)
+    marks = ax.transData.transform([(x.value, y.value) for x, y in points.values()])
+    for box in found:
+        assert ax.bbox.x0 <= box.x0 < box.x1 <= ax.bbox.x1
+        assert ax.bbox.y0 <= box.y0 < box.y1 <= ax.bbox.y1
+        assert not any(box.contains(*mark) for mark in marks)
+
+
+def test_labels_follow_a_figure_that_changes_its_size(ax):
+    drawn(ax, {name: (estimate(100 + i), estimate(0.5 + i / 1000)) for i, name in enumerate("abc")})
+    before = [label.get_position() for label in ax.texts]
+    ax.set_xlim(0, 100_000)
+    ax.figure.set_size_inches(3, 2)
+    ax.figure.draw_without_rendering()
+    assert [label.get_position() for label in ax.texts] != before
+    for one, other in itertools.combinations(boxes(ax), 2):
+        assert not one.overlaps(other)
+
+
+def test_a_name_that_is_nearly_as_long_as_the_axes_stays_inside():
+    ax = Figure(figsize=(4.4, 3.0), layout="constrained").subplots()
+    name = "a selector whose name is as long as these axes are wide"
+    places = {"a": 10, name: 13, "b": 30}
+    drawn(ax, {one: (estimate(x), estimate(x / 100)) for one, x in places.items()})
+    long = boxes(ax)[1]
+    assert ax.bbox.x0 <= long.x0 < long.x1 <= ax.bbox.x1
+    assert not long.contains(*ax.transData.transform((13, 0.13)))
+
+
+def test_the_front_is_what_no_other_beats_on_both(ax):
+    points = {
+        "a": (30, 0.9),
+        "b": (10, 0.5),
+        "c": (20, 0.5),
+        "d": (40, 0.8),
+        "e": (20, 0.7),
+        "f": (30, 0.9),
+        "g": (10, 0.4),
+    }
+    drawn(ax, {name: (estimate(x), estimate(y)) for name, (x, y) in points.items()})
+    front = line(ax, plots.FRONT)
+    assert list(zip(*front.get_data(), strict=True)) == [(10, 0.5), (20, 0.7), (30, 0.9)]
+    assert (front.get_drawstyle(), front.get_linewidth()) == ("steps-post", 0.8)
+    other = drawn(
+        Figure().subplots(),
+        {name: (estimate(y), estimate(x)) for name, (x, y) in points.items()},
+        x=COMPLETE,
+        y=TOKENS,
+    )
+    front = line(other, plots.FRONT)
+    assert list(zip(*front.get_data(), strict=True)) == [(0.5, 10), (0.7, 20), (0.9, 30)]
+    assert front.get_drawstyle() == "steps-pre"
+    alone = drawn(Figure().subplots(), {"a": (estimate(1), estimate(0.9)), "b": (estimate(2), estimate(0.8))})
+    assert plots.FRONT not in [one.get_label() for one in alone.lines]
+
+
+def test_tokens_that_spread_widely_stand_on_a_logarithmic_axis(ax):
+    drawn(ax, {"a": (estimate(10), estimate(0.5)), "b": (estimate(201), estimate(0.9))})
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+    assert ax.get_xlabel() == "tokens a query, logarithmic"
+    assert {"10", "20", "50", "100"} <= set(texts(ax.get_xticklabels()))
+    linear = drawn(Figure().subplots(), {"a": (estimate(10), estimate(0.5)), "b": (estimate(200), estimate(0.9))})
+    assert linear.get_xscale() == "linear"
+    nothing = drawn(Figure().subplots(), {"a": (estimate(0), estimate(0.01)), "b": (estimate(200), estimate(0.9))})
+    assert nothing.get_xscale() == nothing.get_yscale() == "linear"
+
+
+def test_an_interval_that_says_nothing_or_does_not_hold_is_told_apart(ax):
+    drawn(
+        ax,
+        {
+            "a": (estimate(10, -math.inf, math.inf), estimate(0.5, 0.4, 0.6)),
+            "b": (estimate(20, 15, 25, holds=False), estimate(0.6)),
+            "none": (estimate(math.nan), estimate(0.6)),
+        },
+    )
+    labels = [one.get_label() for one in ax.lines]
+    assert "_tokens of a" not in labels
+    assert "none" not in labels
+    assert line(ax, "_tokens of b").get_linestyle() == ":"
+    assert line(ax, "_completeness of a").get_linestyle() == "-"
+    assert ax.get_xlabel().endswith("dotted: too few queries to rely on the interval")
+
+
+def test_shares_are_in_per_cent_and_names_are_no_formulas(ax):
+    name = "$a_b$ \u202e"
+    drawn(ax, {name: (estimate(10), estimate(0.25)), "b": (estimate(20), estimate(0.5))}, base="b")
+    assert "30" in texts(ax.get_yticklabels())
+    assert ax.texts[0].get_text() == "$a_b$ \ufffd"
+    assert not ax.texts[0].get_parse_math()
+
+
+# Differences.
+
+
+def filled(ax, name):
+    found = line(ax, name)
+    return same_color(found.get_markerfacecolor(), found.get_color())
+
+
+@pytest.mark.parametrize("metric", ["completeness", "tokens"])
+def test_differences_are_those_of_the_table_in_the_order_of_the_run(res, metric):
+    ax, frame = res.plot.differences(metric), res.to_frame(intervals=True)
+    others = ["docs", "all"]
+    assert texts(ax.get_yticklabels()) == others
+    assert ax.yaxis_inverted()
+    for place, name in enumerate(others):
+        row, told = frame.loc[name], res.compare(name).set_index("metric").loc[metric]
+        assert at(ax, name) == (row[f"{metric} difference"], place)
+        ends = (row[f"{metric} difference low"], row[f"{metric} difference high"])
+        assert at(ax, f"_{metric} of {name}") == (*ends, place, place)
+        assert filled(ax, name) == (row[f"{metric} p"] <= 0.05)
+        assert ax.texts[place].get_text() == f"{told['higher']} higher\n{told['lower']} lower"
+        assert ax.texts[place].get_position()[1] == place
+    assert {filled(ax, name) for name in others} == ({True, False} if metric == "completeness" else {True})
+    zero = ax.lines[0]
+    assert list(zero.get_xdata()) == [0.0, 0.0]
+    assert ax.get_xlim()[0] < 0.0 < ax.get_xlim()[1]
+
+
+def test_differences_from_another_baseline_are_those_of_compare(res):
+    ax = res.plot.differences("completeness", baseline="docs")
+    assert texts(ax.get_yticklabels()) == ["words", "all"]
+    for place, name in enumerate(["words", "all"]):
+        row = res.compare(name, "docs", metrics=["completeness"]).iloc[0]
+        assert at(ax, name) == (row["difference"], place)
+        assert at(ax, f"_completeness of {name}")[:2] == (row["low"], row["high"])
+    assert ax.get_xlabel().startswith("difference in completeness, points\nfrom docs")
+    recall = res.plot.differences("R@5")
+    row = res.compare("docs", metrics=["R@5"]).iloc[0]
+    assert at(recall, "docs") == (row["difference"], 0)
+    assert at(recall, "_R@5 of docs")[:2] == (row["low"], row["high"])
+
+
+def test_what_is_shown_together_is_corrected_together(cache):
+    data = ctxbench.dataset(
+        [{"name": "area"}, {"name": "mail"}],
+        [{"query": f"q{i}", "text": f"any {i}"} for i in range(12)],
+        [{"query": f"q{i}", "item": "area" if i < 6 else "mail"} for i in range(12)],
+    )
+    selectors = {"none": offering(), **dict.fromkeys("abc", offering("area")), "last": offering()}
+    found = ctxbench.evaluate(data, selectors, baseline="last", **CHEAP)
+    (row,) = found.compare("a", "none", metrics=["completeness"]).to_dict("records")
+    assert (row["p"], row["told_apart"]) == (0.03125, True)
+    alone = ctxbench.evaluate(data, {"none": offering(), "a": offering("area")}, baseline="a", **CHEAP)
+    assert filled(alone.plot.differences(baseline="none"), "a")
+    ax = found.plot.differences(baseline="none")
+    assert [filled(ax, name) for name in "abc"] == [False] * 3  # 0.03125 is the least of four
+    assert "\nhollow: cannot be told apart from 0" in ax.get_xlabel()
+
+
+def test_the_runs_comparisons_are_corrected_as_in_its_table(cache):
+    data = ctxbench.dataset(
+        [{"name": "area"}, {"name": "mail"}, {"name": "none"}],
+        [{"query": f"q{i}", "text": f"any {i}"} for i in range(12)],
+        [{"query": f"q{i}", "item": "area" if i < 6 else "mail"} for i in range(12)],
+    )
+    found = ctxbench.evaluate(data, {"none": offering("none"), "a": offering("area")}, **CHEAP)
+    assert found.to_frame(intervals=True).loc["a", "completeness p"] == 0.0625  # of two, the other of which is tokens
+    assert not filled(found.plot.differences(), "a")
+    assert filled(found.plot.differences(baseline="a"), "none")  # of one
+
+
+# Scores.
+
+
+def bars(ax, label):
+    (found,) = [one for one in ax.containers if one.get_label() == label]
+    return found.patches
+
+
+def test_histograms_are_those_of_the_report(res):
+    ax = res.plot.scores("docs")
+    (group,) = score_groups(res.datasets["smoke"], [res._part("smoke", "docs")], res.summary.manifest["selectors"])
+    up, down = bars(ax, "required items"), bars(ax, "best other item of a query")
+    idle = bars(ax, "best item of a query that needs nothing")
+    assert [one.get_x() for one in up] == group.edges[:-1].tolist()
+    assert [one.get_height() for one in up] == list(group.required)
+    assert [-one.get_height() for one in down] == list(group.other)
+    assert [(-one.get_y(), -one.get_height()) for one in idle] == list(zip(group.other, group.idle, strict=True))
+    assert sum(group.required) > 10
+    assert sum(group.idle) > 0
+    assert ax.get_ylim()[0] < -max(map(sum, zip(group.other, group.idle, strict=True)))
+    assert ax.get_title() == "docs on smoke"
+
+
+def test_a_threshold_is_a_line_and_its_label_stands_above_the_bars(res):
+    ax = res.plot.scores("docs")
+    assert at(ax, "_includeScore 0.7")[:2] == (0.7, 0.7)
+    assert texts(ax.texts) == ["includeScore 0.7"]
+    ax.figure.draw_without_rendering()
+    top = max(one.get_window_extent().y1 for one in bars(ax, "required items"))
+    assert ax.texts[0].get_window_extent().y0 >= top
+    assert ax.get_legend().get_window_extent().y0 >= top
+    words = res.plot.scores()  # the baseline
+    assert (words.get_title(), texts(words.texts)) == ("words on smoke", [])
+    assert not [one for one in words.lines if one.get_linestyle() == "--"]
+
+
+def test_a_selector_without_scores_says_so(res, both):
+    with pytest.raises(
+        ParameterError, match="selector 'all' does not give items of dataset 'smoke' scores that differ"
+    ):
+        res.plot.scores("all")
+    with pytest.raises(ParameterError, match="selector 'none' does not give"):
+        both.plot.scores("none")
+    found = ctxbench.evaluate(PLANTED, {"none": offering(), "tools": offering("issue")}, **CHEAP)
+    with pytest.raises(ParameterError, match="no selector gives items of dataset 'planted' scores"):
+        found.plot.scores()
+    found = ctxbench.evaluate(SMOKE, {"none": offering(), "bm25": "bm25"}, **CHEAP)
+    assert found.plot.scores().get_title() == "bm25 on smoke"
+    assert plt.get_fignums() == [1]
+
+
+# What comes along.
+
+
+def cells(ax):
+    (mesh,) = ax.collections
+    return mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
+
+
+def test_a_cell_is_the_share_of_what_else_was_offered(both):
+    ax = both.plot.confusion(selector="tools", dataset="planted")
+    # q0: comment, send; q1 (comment is helpful): send; q2 (needs both): comment; q3: issue, comment
+    assert texts(ax.get_yticklabels()) == ["tracker (3)", "mail (2)"]
+    assert texts(ax.get_xticklabels()) == ["tracker", "mail"]
+    assert cells(ax).tolist() == [[2 / 4, 2 / 4], [3 / 3, 0.0]]
+    assert [(text.get_position(), text.get_text()) for text in ax.texts] == [
+        ((0.5, 0.5), "50"),
+        ((1.5, 0.5), "50"),
+        ((0.5, 1.5), "100"),
+    ]
+    assert ax.yaxis_inverted()
+    assert ax.get_title() == "tools on planted"
+
+
+def test_where_nothing_else_was_offered_the_row_is_empty(both):
+    ax = both.plot.confusion(by="type", selector="none", dataset="planted")
+    assert texts(ax.get_yticklabels()) == ["tool (4)"]
+    assert cells(ax).mask.all()
+    assert not ax.texts
+
+
+@pytest.mark.parametrize("by", ["server", "type"])
+@pytest.mark.parametrize("selector", ["words", "all"])
+def test_the_counts_are_those_of_every_candidate(res, by, selector):
+    data = res.datasets["smoke"]
+    group = {item.id: getattr(item, by) or NO_SERVER for item in data.catalog}
+    counts, queries = Counter(), Counter()
+    for query in data.queries:
+        needed = {group[label.item.id] for label in data.labels_of(query.id) if label.grade == 2}
+        queries.update(needed)
+        told = res.explain(query.id, selector)
+        extra = told[told["offered"] & (told["origin"] != "session") & ~(told["grade"] > 0)]
+        counts.update((one, group[item]) for one in needed for item in extra["item"])
+    table = confusion(data, res._part("smoke", selector), by)
+    assert dict(zip(table.needed, table.queries, strict=True)) == queries
+    assert table.queries == tuple(sorted(table.queries, reverse=True))
+    found = {(a, b): int(table.counts[i, j]) for i, a in enumerate(table.needed) for j, b in enumerate(table.extras)}
+    assert {pair: n for pair, n in found.items() if n} == counts
+    assert np.nansum(table.shares, axis=1).tolist() == pytest.approx([1.0] * len(table.needed))
+
+
+def test_of_many_groups_the_least_are_one(cache):
+    items = [{"name": f"t{i}", "server": f"s{i:02}"} for i in range(30)]
+    asked = [{"query": f"q{i}-{n}", "text": "any"} for i in range(25) for n in range(3 if i < 19 else 1)]
+    labels = [{"query": one["query"], "item": f"t{one['query'][1:].split('-')[0]}"} for one in asked]
+    labels += [{"query": "q19-0", "item": "t20"}]  # needs two of those put together, and counts once
+    found = ctxbench.evaluate(ctxbench.dataset(items, asked, labels), {"all": "everything"}, **CHEAP)
+    ax = found.plot.confusion()
+    assert texts(ax.get_xticklabels()) == [*(f"s{i:02}" for i in range(19)), "11 others"]
+    assert texts(ax.get_yticklabels()) == [*(f"s{i:02} (3)" for i in range(19)), "11 others (6)"]
+    assert cells(ax)[0].tolist() == pytest.approx([0.0, *[3 / 87] * 18, 33 / 87])
+    assert cells(ax)[19].tolist() == pytest.approx([*[6 / 173] * 19, 59 / 173])
+
+
+def test_what_is_offered_where_nothing_is_needed_counts_nowhere(cache):
+    def chatty(request, items):
+        return [item["_id"] for item in items if item["name"] == ("R" if request["text"] == "hi" else "comment")]
+
+    found = ctxbench.evaluate(PLANTED, {"chatty": chatty}, **CHEAP)
+    assert texts(found.plot.confusion(by="type").get_xticklabels()) == ["tool"]
+    assert texts(found.plot.confusion().get_xticklabels()) == ["tracker", "mail"]
+
+
+def test_what_groups_items_is_named(res, both):
+    with pytest.raises(UnknownNameError, match=r"unknown grouping 'sever'; did you mean 'server'"):
+        res.plot.confusion(by="sever")
+    tools = ctxbench.dataset([{"name": "area"}], [{"query": "q", "text": "a"}], [{"query": "q", "item": "area"}])
+    found = ctxbench.evaluate(tools, {"all": "everything"}, **CHEAP)
+    assert not plt.get_fignums()
+    assert texts(found.plot.confusion().get_yticklabels()) == [f"{NO_SERVER} (1)"]
+
+
+# Several datasets, axes and errors.
+
+KINDS = {"trade_off": {}, "differences": {}, "scores": {"selector": "bm25"}, "confusion": {"by": "type"}}
+
+
+@pytest.mark.parametrize("kind", ["trade_off", "differences", "confusion"])
+def test_several_datasets_are_small_multiples(both, kind):
+    axes = getattr(both.plot, kind)(**KINDS[kind])
+    assert isinstance(axes, np.ndarray)
+    assert axes.shape == (2,)
+    titles = ["bm25 on smoke", "bm25 on planted"] if kind == "confusion" else ["smoke", "planted"]
+    assert [one.get_title() for one in axes] == titles
+    assert axes[0].figure is axes[1].figure
+    assert len(axes[0].figure.axes) == 2
+    if kind == "trade_off":
+        frame = both.to_frame()
+        for one, name in zip(axes, ("smoke", "planted"), strict=True):
+            assert at(one, "tools") == tuple(frame.loc[(name, "tools"), ["tokens", "completeness"]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_axes_that_are_given_take_one_dataset(both, kind):
+    ax = Figure().subplots()
+    with pytest.raises(ParameterError, match="`ax` takes one dataset of smoke, planted; say which by `dataset`"):
+        getattr(both.plot, kind)(ax=ax, **KINDS[kind])
+    assert not ax.has_data()
+    assert getattr(both.plot, kind)(ax=ax, dataset="smoke", **KINDS[kind]) is ax
+    assert "smoke" in ax.get_title()
+    with pytest.raises(UnknownNameError, match="unknown dataset 'smok'; did you mean 'smoke'"):
+        getattr(both.plot, kind)(dataset="smok", **KINDS[kind])
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_drawn_takes_its_ink_from_the_axes(both, kind):
+    with plt.style.context("dark_background"):
+        ax = plt.subplots()[1]
+    getattr(both.plot, kind)(ax=ax, dataset="smoke", **KINDS[kind])
+    if kind == "confusion":
+        return
+    inks = [*ax.texts, *(() if ax.get_legend() is None else ax.get_legend().get_texts())]
+    assert inks
+    assert all(same_color(text.get_color(), "white") for text in inks)
+    assert not any(same_color(one.get_color(), "black") for one in ax.lines)
+    hollow = [one for one in ax.lines if one.get_label() in both.selectors and not filled(ax, one.get_label())]
+    assert all(same_color(one.get_markerfacecolor(), "black") for one in hollow)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_size_is_the_users_and_a_figure_can_be_pickled(both, kind):
+    with mpl.rc_context({"figure.figsize": (9.0, 3.0)}):
+        ax = getattr(both.plot, kind)(dataset="smoke", **KINDS[kind])
+    assert kind == "confusion" or ax.figure.get_size_inches()[0] == 9.0
+    again = pickle.loads(pickle.dumps(ax.figure))
+    again.canvas.draw()
+    assert texts(again.axes[0].texts) == texts(ax.texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        ("trade_off", {"x": "token"}, r"unknown metric 'token'; did you mean 'tokens'"),
+        ("trade_off", {"y": "R@9"}, r"unknown metric 'R@9'"),
+        ("differences", {"metric": "complete"}, r"unknown metric 'complete'"),
+        ("differences", {"baseline": "doc"}, r"unknown baseline 'doc'; did you mean 'docs'"),
+        ("scores", {"selector": "doc"}, r"unknown selector 'doc'; did you mean 'docs'"),
+        ("confusion", {"selector": "doc"}, r"unknown selector 'doc'; did you mean 'docs'"),
+    ],
+)
+def test_names_that_are_unknown_are_told(res, kind, given, message):
+    with pytest.raises(UnknownNameError, match=message):
+        getattr(res.plot, kind)(**given)
+    assert not plt.get_fignums()
+
+
+def test_a_selector_alone_has_nothing_to_differ_from(cache):
+    found = ctxbench.evaluate(SMOKE, ["bm25"], **CHEAP)
+    with pytest.raises(ParameterError, match="no selector can be compared with 'bm25' on completeness"):
+        found.plot.differences()
+    assert texts(found.plot.trade_off().texts) == ["bm25"]
+
+
+def test_the_examples_of_docstrings_are_true():
+    ran = doctest.testmod(result_plots, extraglobs={"ctxbench": ctxbench})
+    assert ran.attempted >= 8
+    assert ran.failed == 0
+
+
+def test_matplotlib_is_loaded_by_the_first_plot_alone():
+    code = "import sys, ctxbench.library.evaluation; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"
