@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import random
 import shutil
@@ -71,14 +70,12 @@ class Endpoint:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a cache; an importer; vocabulary and versions looked up once, for speed."""
+    """A folder with a cache, and an importer."""
     folder = tmp_path_factory.mktemp("damaged")
     (folder / "weights").write_bytes(b"weights")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CTXBENCH_CACHE", str(folder / "cache"))
         patch.setattr(store, "importers", lambda: {"published": Published()})
-        patch.setattr(tokens, "_o200k_count", functools.cache(tokens._o200k_count))
-        patch.setattr(pool, "versions", functools.cache(pool.versions))
         yield folder
 
 
@@ -129,7 +126,7 @@ def test_no_flipped_bit_changes_a_result(place, filled, caplog):
     folder, files, expected = filled
     dice = random.Random(18)
     said = 0
-    for trial in range(200):
+    for trial in range(100):
         restored(place, folder)
         name = files[trial % len(files)]
         path = place / "cache" / name
@@ -141,7 +138,7 @@ def test_no_flipped_bit_changes_a_result(place, filled, caplog):
         caplog.clear()
         assert results(place) == expected, (trial, name, at, bit)
         said += bool(caplog.records)
-    assert said >= 50  # the others are in space that is not used, in a dataset, or make a key unknown
+    assert said >= 25  # the others are in space that is not used, in a dataset, or make a key unknown
 
 
 BROKEN = {

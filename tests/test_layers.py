@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # A module may import what stands in a lower layer, and in its own layer what stands to the left of it. A name
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
-    "visible console core.errors core.arrays leftovers fileio httpio merge_conflicts jsonio yamlio yaml_form",
+    (
+        "visible console core.errors core.arrays leftovers fileio httpio http_connection merge_conflicts jsonio yamlio "
+        "yaml_form"
+    ),
     (
         "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
         "core.stored_pipelines core.candidates core.shown core.masks core.requests core.query core.selection "
@@ -32,7 +35,7 @@ LAYERS = (
         "data.fetching data.labelling.exposure data.labelling.weights data.labelling.regrading "
         "data.labelling.answers data.traces data.usage bench.provenance bench.slices bench.stored_answers "
         "bench.evidence bench.results data.curation bench.preparing bench.summary bench.dataset_run bench.runner "
-        "bench.latency data.labelling data tune.sweep bench tune gate"
+        "bench.latency data.labelling data tuning.sweep bench tuning gate"
     ),
     "reporting",
     "library",
