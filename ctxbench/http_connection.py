@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -153,3 +154,9 @@ def is_this_machine(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def offline() -> bool:
+    """Whether the environment forbids the network: `CTXBENCH_OFFLINE` or `HF_HUB_OFFLINE` is set, not to 0 or false."""
+    values = (os.environ.get(name, "") for name in ("CTXBENCH_OFFLINE", "HF_HUB_OFFLINE"))
+    return any(value.strip().lower() not in ("", "0", "false", "no", "off") for value in values)

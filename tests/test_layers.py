@@ -25,7 +25,10 @@ LAYERS = (
         "core.stored_pipelines core.candidates core.shown core.masks core.requests core.query core.selection "
         "core.stages core.pipeline core"
     ),
-    "text chunking tokens calibrations redaction_rules redaction encodings secrets embedding index features sources",
+    (
+        "text chunking tokens calibrations redaction_rules redaction encodings secrets openai_server embedding chat "
+        "index features sources"
+    ),
     "steps",
     "selectors bench.config session",
     (

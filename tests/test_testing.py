@@ -79,9 +79,11 @@ PARAMETERS = {
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
 BEHIND = {"price": "random"}  # what reads scores from 0 to 1 stands behind such
 OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
+ASKING = ("llm",)  # needs a server; tests/steps/test_llm.py starts one and runs the suite
+ELSEWHERE = (*OF_FILES, *ASKING)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in OF_FILES])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in ELSEWHERE])
 def test_built_in_strategies_conform(kind, name):
     check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"), processes=0)
 
@@ -90,7 +92,7 @@ def test_built_in_strategies_answer_alike_in_new_processes():
     tasks = [
         (kind, name, parameters, BEHIND.get(name, "dense"))
         for kind, name in BUILT_IN
-        if name not in OF_FILES
+        if name not in ELSEWHERE
         for parameters in [NEEDED.get(name, {}), *PARAMETERS.get(name, [])]
     ]
     assert list(process_faults(tasks)) == []
@@ -106,7 +108,7 @@ def test_built_in_strategies_conform_with_other_parameters(kind, name, parameter
 
 def test_every_built_in_with_parameters_is_checked_with_others_than_its_own():
     with_parameters = [name for kind, name in BUILT_IN if dataclasses.fields(registry.find(kind, name))]
-    assert set(with_parameters) == {*PARAMETERS, *OF_FILES}
+    assert set(with_parameters) == {*PARAMETERS, *ELSEWHERE}
 
 
 @pytest.mark.parametrize("retrieve", ["bm25", "random", {"merge": ["dense", "bm25"]}])

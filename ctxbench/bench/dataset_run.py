@@ -30,6 +30,7 @@ from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_siz
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items"),
     *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "wrong_siblings"),
+    *("model_tokens", "model_seconds"),
 }
 SLICE = 64  # queries between two checkpoints, at most
 ROWS = 2_000_000  # candidates of a slice, at most: what offers the whole catalog is asked about fewer queries at once

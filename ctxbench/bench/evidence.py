@@ -11,7 +11,8 @@ import numpy as np
 
 from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
 from ctxbench.bench.slices import Slice
-from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.chat import RECEIVED, SECONDS, SENT
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog
@@ -94,12 +95,26 @@ class Labels:
             kinship=self.kinship,
             pool=self.pool[asked],
             body_tokens=self.body_tokens,
+            model_use=_model_use(table),
         )
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """The ids of the dataset's queries, in order."""
         return tuple(query.id for query in self.dataset.queries)
+
+
+def _model_use(table: Candidates) -> FloatArray | None:
+    """Tokens and seconds of the models that steps asked, by query; 0 where none was asked, None without such a step."""
+    if SENT not in table.columns:
+        return None
+    use = np.zeros((2, table.n_requests), dtype=np.float64)
+    rows = ~np.isnan(table.columns[SECONDS])  # a query's first step may have asked for more rows than its second
+    tokens = table.columns[SENT] + table.columns[RECEIVED]
+    with np.errstate(invalid="ignore"):  # the server may count no tokens: then NaN is right
+        for values, of_query in zip((tokens, table.columns[SECONDS]), use, strict=True):
+            np.maximum.at(of_query, table.request[rows], values[rows])
+    return use
 
 
 def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:

@@ -113,8 +113,8 @@ class Pipeline:
 
     @property
     def ranks(self) -> bool:
-        """Whether what is retrieved is a ranking."""
-        return self.retrieve.ranks
+        """Whether what is retrieved is a ranking, or made one."""
+        return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
 
     def describe(self) -> dict[str, Any]:
         """Every step with its version and all its parameters."""

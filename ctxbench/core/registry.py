@@ -63,6 +63,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "rank": {
         "features": "ctxbench.steps.features:Features",
+        "llm": "ctxbench.steps.llm:Llm",
         "rrf": "ctxbench.steps.rank:Rrf",
         "weighted": "ctxbench.steps.rank:Weighted",
         "probability": "ctxbench.steps.calibrated:Probability",
@@ -101,7 +102,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
-    "resource": {  # these two are made from the embedder and the token counter of whoever opens resources
+    "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
+        "chat": "ctxbench.chat:Chat",
         "embedder": "ctxbench.index.resources:TextVectors",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },

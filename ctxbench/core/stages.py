@@ -30,12 +30,13 @@ from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
+CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
 FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders
 
 
 def kind_of(resource: str) -> str:
-    """The name of a resource without the model that is named behind `embedder:`."""
-    return EMBEDDER if resource.startswith(f"{EMBEDDER}:") else resource
+    """The name of a resource without the model that is named behind it, as in `embedder:MODEL`."""
+    return resource.partition(":")[0]
 
 
 class Resources(Protocol):
@@ -48,8 +49,9 @@ class Resources(Protocol):
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
 
-        `embedder` is a function from texts to their vectors, `embedder:NAME` that of another model, `tokens` one from a
-        catalog to prompt tokens, with a method `texts` for any others; see below.
+        `embedder` is a function from texts to their vectors, `embedder:MODEL` that of another model, `tokens` one from
+        a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
+        conversations to replies (`ctxbench.chat`).
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
@@ -94,10 +96,11 @@ class Resource(Protocol):
     """One resource. A plugin registers a class of this form under the name that steps ask for, as kind `resource`.
 
     It is made with the resources, before anything needs its value, and may ask them for others when it is asked itself;
-    then its identity must tell theirs apart, too.
+    then its identity must tell theirs apart, too. One that steps name with a model, as in `chat:MODEL`, is made with
+    the model's name behind the resources.
     """
 
-    def __init__(self, resources: Resources) -> None: ...
+    def __init__(self, resources: Resources, model: str = "") -> None: ...
 
     @property
     def identity(self) -> str:
@@ -169,6 +172,11 @@ class Step:
     def ranks(self) -> bool:
         """Whether a retriever ranks what it finds."""
         return bool(self.says("ranks"))
+
+    @property
+    def orders(self) -> bool:
+        """Whether a rank step makes an order of its own, whatever it stands behind."""
+        return bool(self.says("orders"))
 
     @property
     def reach(self) -> int:

@@ -104,6 +104,11 @@ class Strategy:
         return False
 
     @property
+    def orders(self) -> bool:
+        """Whether a rank step makes an order of its own, whatever it stands behind, even `everything`."""
+        return False
+
+    @property
     def thresholds(self) -> Mapping[str, Mapping[str, float]]:
         """What it holds scores against: by quantity (`score`, `margin`, `ratio`, `expansion`), parameter and value."""
         return {}

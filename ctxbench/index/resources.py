@@ -12,7 +12,7 @@ from ctxbench.core import registry
 from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
-from ctxbench.core.stages import Resource, Resources, kind_of
+from ctxbench.core.stages import EMBEDDER, Resource, Resources, kind_of
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import Vectors, VectorStats, open_vectors
@@ -126,14 +126,15 @@ class LocalResources(Resources):
         return found
 
     def _resource(self, name: str) -> Resource | TextVectors | TokenCounts:
-        if name not in self._named and kind_of(name) != name:
+        if name not in self._named and name != EMBEDDER == kind_of(name):
             model = open_embedder(name.partition(":")[2])
             self._vectors.append(open_vectors(model, progress=self._vectors[0].progress))
             self._named[name] = TextVectors(self._vectors[-1])
         elif name not in self._named:
-            factory = registry.find("resource", name)
-            with registry.of_plugin("resource", name, "made"):
-                self._named[name] = factory(self)
+            kind, _, own = name.partition(":")
+            factory = registry.find("resource", kind)
+            with registry.of_plugin("resource", kind, "made"):
+                self._named[name] = factory(self, own) if own else factory(self)
         return self._named[name]
 
 

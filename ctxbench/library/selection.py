@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,6 +59,11 @@ class Selected:
         """The definitions of the tools offered: `name`, `description`, `inputSchema`."""
         return list(self.explanation.prompt.tools)
 
+    @property
+    def notes(self) -> list[str]:
+        """What was late, failed or fell back to something else, a sentence each; empty where all went as asked."""
+        return [str(note) for note in self.explanation.selection.trace]
+
     def to_frame(self, *, near: int = 0) -> pd.DataFrame:
         """What is offered, and the `near` best of what stayed out.
 
@@ -73,7 +79,8 @@ class Selected:
         return pd.DataFrame(rows, columns=columns)
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame(near=5).to_html(index=False, border=0))
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"{self.to_frame(near=5).to_html(index=False, border=0)}{notes}"
 
     def __repr__(self) -> str:
         return f"Selected({self.ids}, {self.tokens} tokens)"

@@ -13,12 +13,16 @@ from ctxbench.reporting import wording
 from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit
 from ctxbench.selectors.parameters import shown
 
-_SHOWN = ("completeness", "tokens", "total_tokens", "loaded_tokens", "items", "Comp", "wrong_siblings", "abstention")
+_SHOWN = (
+    *("completeness", "tokens", "total_tokens", "loaded_tokens", "model_tokens", "items", "Comp", "wrong_siblings"),
+    "abstention",
+)
 _SHORT = {
     "completeness": "complete",
     "tokens": "prompt tokens",
     "total_tokens": "in all",
     "loaded_tokens": "with bodies",
+    "model_tokens": "selector's own model",
     "items": "items",
     "wrong_siblings": "wrong siblings",
     "abstention": "empty when nothing needed",

@@ -14,7 +14,7 @@ from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule
-from ctxbench.core.stages import FORMAT, Resources
+from ctxbench.core.stages import CHAT, FORMAT, Resources, kind_of
 from ctxbench.selectors.base import Answers, Selector
 
 
@@ -36,10 +36,19 @@ class PipelineSelector:
 
     def describe(self) -> dict[str, Any]:
         """Every step with its parameters, and the identities of the resources that the steps use."""
-        steps = (self.pipeline.analyse, self.pipeline.retrieve, *self.pipeline.refine, self.pipeline.format)
-        uses = sorted({use for step in steps for use in step.uses} - {FORMAT})  # which the pipeline describes itself
-        identities = {use: self.resources.identity(use) for use in uses}
+        identities = {use: self.resources.identity(use) for use in self._uses}
         return {"pipeline": self.pipeline.describe(), "identities": identities}
+
+    @property
+    def _uses(self) -> list[str]:
+        """The resources of all steps, but for the format, which the pipeline describes itself."""
+        steps = (self.pipeline.analyse, self.pipeline.retrieve, *self.pipeline.refine, self.pipeline.format)
+        return sorted({use for step in steps for use in step.uses} - {FORMAT})
+
+    def take_notes(self) -> dict[str, Any]:
+        """What language models that steps asked say of it since the last call: how often, and how many tokens."""
+        asked = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) == CHAT]
+        return {name: sum(one.get(name, 0) for one in asked) for notes in asked for name in notes}
 
     @property
     def depths(self) -> tuple[int, ...]:

@@ -413,6 +413,7 @@ def test_the_order_of_labels_and_of_queries_does_not_matter():
                 body_tokens=np.arange(140) * 7,
                 kinship=kinship,
                 pool=np.full(len(order), 140),
+                model_use=np.array([order, order], dtype=np.float64),
             ),
         )
 
@@ -440,6 +441,8 @@ EMPTY = {
     "tokens": (0, 0, 0),
     "total_tokens": (0, 0, 10),
     "loaded_tokens": (0, 0, 0),
+    "model_tokens": (7, 0, 0),  # whatever is needed and offered
+    "model_seconds": (0.5, 0, 0),
     "wrong_siblings": (NAN, 0, 0),
     "abstention": (1, NAN, NAN),
     "false_inclusion": (0, NAN, NAN),
@@ -464,6 +467,7 @@ def evidence_of(labels, prompts, ranked):
         body_tokens=np.array([0, 300]),
         kinship=Kinship.of(["x", "y"], servers=["", ""], types=["tool", "tool"]),
         pool=np.full(len(labels), 2),
+        model_use=np.array([[7.0, 0.0, 0.0], [0.5, 0.0, 0.0]])[:, : len(labels)],
     )
 
 

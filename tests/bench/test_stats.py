@@ -712,6 +712,7 @@ def test_every_metric_can_be_estimated_from_no_queries():
         body_tokens=none,
         kinship=Kinship.of([], servers=[], types=[]),
         pool=none,
+        model_use=np.empty((2, 0)),
     )
     found = estimates(metrics, evaluate(metrics, evidence))
     assert set(found) == set(metrics)

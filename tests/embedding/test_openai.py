@@ -12,18 +12,18 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
+from ctxbench import openai_server as server_module
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.embedding import open_embedder
-from ctxbench.embedding import openai as module
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.openai import OpenAIEmbedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from tests.local_server import Server
 
 KEY = "sk-tEst0123456789abcdefghijklmnop"  # no key of anybody
 TEXTS = [f"text {number}" for number in range(150)]
@@ -50,66 +50,13 @@ def good(body):
     return 200, {"object": "list", "data": entries(body), "model": body["model"]}
 
 
-class Server:
-    """A server whose responses a test writes; remembers what it was sent."""
-
-    def __init__(self):
-        self.posts, self.headers, self.paths = [], [], []
-        self.post = good
-        self.released = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.posts.append(body)
-                outer.headers.append(dict(self.headers))
-                outer.paths.append(self.path)
-                response = outer.post(body)
-                if response is None:  # drop the connection
-                    self.close_connection = True
-                    self.connection.close()
-                    return
-                status, value, *headers = response
-                data = value if isinstance(value, bytes) else json.dumps(value).encode()
-                self.send_response(status)
-                for name, text in headers:
-                    self.send_header(name, text)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        class Http(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_):
-                pass  # a client that gave up is what some tests are about
-
-        self.http = Http(("127.0.0.1", 0), Handler)
-        self.place = f"127.0.0.1:{self.http.server_port}/v1"
-        self.url = f"http://{self.place}"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
-        self.thread.start()
-
-    @property
-    def sizes(self):
-        return [len(post["input"]) for post in self.posts]
-
-    def stop(self):
-        self.released.set()
-        self.http.shutdown()
-        self.thread.join(timeout=60)
-        self.http.server_close()
+def sizes(server):
+    return [len(post["input"]) for post in server.posts]
 
 
 @pytest.fixture
 def server(monkeypatch):
-    made = Server()
+    made = Server(good)
     monkeypatch.setenv("OPENAI_BASE_URL", made.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     yield made
@@ -155,14 +102,14 @@ def test_what_is_sent(server, known):
 
 def test_a_request_holds_at_most_64_texts(server, known):
     known.embed(TEXTS)
-    assert server.sizes == [64, 64, 22]
+    assert sizes(server) == [64, 64, 22]
     assert [text for post in server.posts for text in post["input"]] == TEXTS
 
 
 def test_a_request_holds_a_bounded_number_of_characters(server, known):
     texts = ["a" * 40_000, "b" * 20_000, "c", "d" * 70_000, "e" * 60_000, "f"]
     np.testing.assert_array_equal(known.embed(texts), expected(texts))
-    assert server.sizes == [2, 1, 1, 1, 1]
+    assert sizes(server) == [2, 1, 1, 1, 1]
 
 
 def test_rows_are_put_in_order_by_their_index(server):
@@ -220,7 +167,7 @@ def test_vectors_that_came_before_a_failure_are_stored(server, known):
         server.post = good
         server.posts.clear()
         np.testing.assert_array_equal(Vectors(known, store).get(TEXTS), expected(TEXTS))
-    assert server.sizes == [64, 22]
+    assert sizes(server) == [64, 22]
 
 
 def test_a_server_that_takes_fewer_texts_is_sent_fewer(server, known):
@@ -228,7 +175,7 @@ def test_a_server_that_takes_fewer_texts_is_sent_fewer(server, known):
         good(body) if len(body["input"]) <= 20 else (422, {"error": "batch size 64 > maximum allowed batch size 20"})
     )
     np.testing.assert_array_equal(known.embed(TEXTS[:50]), expected(TEXTS[:50]))
-    assert server.sizes == [50, 25, 12, 12, 12, 12, 2]
+    assert sizes(server) == [50, 25, 12, 12, 12, 12, 2]
 
 
 # Identity
@@ -309,7 +256,7 @@ def test_a_damaged_memory_is_learned_anew(server, cache):
 def test_a_cache_that_cannot_be_written_is_done_without(server, cache):
     cache.write_text("a file where a folder should be")
     np.testing.assert_array_equal(embedder().embed(["a"]), expected(["a"]))
-    assert server.sizes == [1, 1]
+    assert sizes(server) == [1, 1]
 
 
 def test_another_model_behind_the_name_is_noticed_by_its_length(server, known, cache):
@@ -348,7 +295,7 @@ def test_the_number_of_tries_is_limited(server, known):
 
 def test_pauses_double_and_a_retry_after_goes_before_them(server, known, monkeypatch):
     pauses = []
-    monkeypatch.setattr(module.time, "sleep", pauses.append)
+    monkeypatch.setattr(server_module.time, "sleep", pauses.append)
     fails(server, *[(500, b"")] * 2, (429, b"", ("Retry-After", "7")), (500, b""), (429, b"", ("Retry-After", "soon")))
     np.testing.assert_array_equal(embedder(tries=6, pause=0.5).embed(["a"]), expected(["a"]))
     assert pauses == [0.5, 1, 7, 4, 8]
@@ -440,7 +387,7 @@ def test_no_key_is_sent_where_there_is_none(server, monkeypatch, value):
 
 @pytest.mark.parametrize("value", ["schlüssel", "two\nlines", "a\x00b"])
 def test_a_key_that_no_header_takes(server, monkeypatch, value):
-    monkeypatch.setattr(module.os, "environ", {**module.os.environ, "OPENAI_API_KEY": value})
+    monkeypatch.setattr(server_module.os, "environ", {**server_module.os.environ, "OPENAI_API_KEY": value})
     with pytest.raises(ModelError, match="the value of OPENAI_API_KEY cannot stand in a header") as caught:
         _ = embedder().identity
     assert value not in str(caught.value)
@@ -651,7 +598,7 @@ def test_an_address_that_only_the_client_finds_wrong(monkeypatch):
 
 def test_an_address_in_numbers(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://[::1]:80/v1/")
-    made = embedder()._address
+    made = embedder()._server.address
     assert (made.url, made.host, made.place) == ("http://[::1]/v1/embeddings", "::1", "[::1]/v1")
 
 

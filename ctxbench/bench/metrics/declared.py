@@ -12,7 +12,7 @@ from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import FloatArray
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount", "bits"]
-Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool"]
+Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool", "model_use"]
 Compute: TypeAlias = Callable[[Joined, int], FloatArray]
 
 
@@ -168,6 +168,29 @@ _SETS = (
         unit="tokens",
         needs=("item_tokens", "body_tokens"),
         compute=_set(kernels.loaded_tokens),
+    ),
+    Declaration(
+        name="model_tokens",
+        title="Tokens of the selector's own model",
+        text="Tokens that the selector itself sent to a language model and got from it to choose the items, as the "
+        "server counts them.",
+        empty="0 where no model was asked.",
+        better="lower",
+        scale="amount",
+        unit="tokens",
+        needs=("model_use",),
+        compute=_set(kernels.model_tokens),
+    ),
+    Declaration(
+        name="model_seconds",
+        title="Seconds of the selector's own model",
+        text="Seconds that the selector waited for a language model to choose the items, when the model was asked.",
+        empty="0 where no model was asked.",
+        better="lower",
+        scale="amount",
+        unit="seconds",
+        needs=("model_use",),
+        compute=_set(kernels.model_seconds),
     ),
     Declaration(
         name="wrong_siblings",

@@ -184,6 +184,7 @@ class Evidence:
         kinship: which items are siblings.
         body_tokens: tokens of what the model loads of each item on demand (the body of a skill), shape (n_items,).
         pool: from how many items the ranking of each query was made, shape (n_queries,).
+        model_use: tokens and seconds of a language model that the selector itself asked, shape (2, n_queries).
     """
 
     judgments: Judgments
@@ -193,6 +194,7 @@ class Evidence:
     body_tokens: IntArray | None = None
     kinship: Kinship | None = None
     pool: IntArray | None = None
+    model_use: FloatArray | None = None
 
     def __post_init__(self) -> None:
         n = self.judgments.n_queries
@@ -201,6 +203,8 @@ class Evidence:
             lengths["rankings"] = len(self.rankings.start) - 1
         if self.pool is not None:
             lengths["pool"] = len(self.pool)
+        if self.model_use is not None:
+            lengths["model_use"] = self.model_use.shape[1]
         for name, length in lengths.items():
             if length != n:
                 raise ParameterError(f"{name}: {length} queries, but the judgments have {n}; join them by query id")

@@ -108,6 +108,21 @@ def loaded_tokens(j: Joined) -> FloatArray:
     return tokens(j) + j.total(j.offered_query[rows], bodies)
 
 
+def model_tokens(j: Joined) -> FloatArray:
+    """Tokens sent to a model and got from it by the selector itself."""
+    return _model_use(j, 0)
+
+
+def model_seconds(j: Joined) -> FloatArray:
+    """Seconds that the selector itself waited for a model."""
+    return _model_use(j, 1)
+
+
+def _model_use(j: Joined, row: int) -> FloatArray:
+    use: FloatArray = np.asarray(j.evidence.model_use, dtype=np.float64)[row]
+    return use
+
+
 def wrong_siblings(j: Joined) -> FloatArray:
     """How many items added are not relevant but siblings of a required item of the query."""
     if j.evidence.kinship is None:

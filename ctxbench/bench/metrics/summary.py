@@ -47,6 +47,7 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
         "body_tokens": "the bodies of skills were not counted, which a file of counts cannot do",
         "kinship": "it is not known which items are siblings",
         "pool": "it is not known how many items the rankings were made from",
+        "model_use": "no step of the selector asks a language model",
     }
     lacks = {name: reason for name, reason in reasons.items() if getattr(evidence, name) is None}
     out = {}

@@ -1,0 +1,202 @@
+"""A language model as the judge of what was found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ctxbench.chat import RECEIVED, SECONDS, SENT, Message, Reply
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.candidates import Candidates, rescored
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item
+from ctxbench.core.notes import Note
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Request
+from ctxbench.core.rules import Rule
+from ctxbench.core.stages import CHAT, Resources
+from ctxbench.core.strategy import Strategy
+
+# Whoever changes it gives the step a `version` of 2 and so on: else kept answers would pass for new ones.
+PROMPT = """\
+You decide what an AI agent gets to see before it answers a user. You are given the user's request, the messages before
+it if there are any, and a numbered list of items: tools that the agent may call, rules that it must follow, references,
+skills, files and memories.
+
+Name the items that the agent needs for this request: the tools that it will have to call, and what it must know or
+follow to do it right. Leave out items that merely have to do with the same subject. If it needs none, name none.
+
+Answer with JSON only, the item needed most first: {"needed": [3, 1]}"""
+
+_MESSAGE = 2000  # characters of an earlier message
+_JSON = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
+_BLANK, _STEP = "llm_blank", "rank.llm"
+
+
+@dataclass(frozen=True)
+class Llm(Strategy):
+    """Asks a language model which of the items found are needed; these are offered, in its order, and no others.
+
+    Attributes:
+        model: as the server calls it, such as `gpt-5-mini`. The server is `OPENAI_BASE_URL` (OpenAI's own by default;
+            any that speaks its interface), the key `OPENAI_API_KEY`.
+        instructions: what the model is told besides `ctxbench.steps.llm.PROMPT`.
+        history: how many earlier messages it is shown, the last ones, >= 0.
+        characters: of an item's text that it is shown, >= 1.
+
+    The model is shown what the steps before still offer, so `first: {n: 20}` before it bounds what it costs; behind
+    `everything` it is the selector itself. Items that it names score from 1 down to above 0 and the others below 0, so
+    the ranking is its own. A reply without a usable answer, and a request that the server refuses, leave what was
+    found as it was, with a note. Replies are kept (`ctxbench.chat`), so that a run repeats; what they cost is in
+    `model_tokens` and `model_seconds`, and in the notes of a run. A blank request is offered nothing, without asking;
+    without candidates nothing is asked. Cost: an exchange with the server a request, four at one time. Source: the
+    documents, "Supervisor Integration"; listwise as in Sun et al., Is ChatGPT Good at Search?, EMNLP 2023.
+    """
+
+    model: str
+    instructions: str = ""
+    history: int = 6
+    characters: int = 300
+    orders: ClassVar[bool] = True
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "llm": "the language model {model} did not name it",
+        _BLANK: "the request is blank, so the language model was not asked",
+    }
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise ParameterError("model must not be empty; name one as the server calls it, such as gpt-5-mini")
+        for name, least in (("history", 0), ("characters", 1)):
+            if getattr(self, name) < least:
+                raise ParameterError(f"{name} must be {least} or more, got {getattr(self, name)}")
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The model."""
+        return (f"{CHAT}:{self.model}",)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Ask for every request that has candidates, and keep out what the model does not name."""
+        batch, items = query.batch, query.batch.catalog
+        blank = np.array([not one.text.strip() for one in batch.requests], dtype=np.bool_)[candidates.request]
+        shown = candidates.chosen & (candidates.tier > 0)
+        table = candidates.marked(shown & blank, Rule.of(_BLANK))
+        rows = _by_request(table.request, shown & ~blank)
+        replies = resources.get(self.uses[0])(
+            [
+                self._conversation(batch.requests[request], [items[place] for place in table.item[mine].tolist()])
+                for request, mine in rows.items()
+            ]
+        )
+        score, left_out = table.score.copy(), np.zeros(len(table), dtype=np.bool_)
+        none = np.full(len(table), np.nan)
+        columns = {name: table.columns.get(name, none).copy() for name in (SENT, RECEIVED, SECONDS)}
+        notes: list[Note] = []
+        for (request, mine), reply in zip(rows.items(), replies, strict=True):
+            if isinstance(reply, Reply):
+                for column, value in zip(columns.values(), (reply.sent, reply.received, reply.seconds), strict=True):
+                    column[mine] = value + np.nan_to_num(column[mine])  # a step before may have asked, too
+            named, said = _read(reply, len(mine))
+            if said is not None:
+                notes.append(replace(said, query=batch.ids[request]))
+            if named is None:
+                continue
+            first, every = mine[named], np.arange(table.start[request], table.start[request + 1])
+            others = every[(table.tier[every] > 0) & ~np.isin(every, first)]
+            score[first] = 1.0 - np.arange(len(first)) / max(len(first), 1)
+            score[others] = -_ranks(table.tier[others], table.score[others])
+            left_out[np.setdiff1d(mine, first)] = True
+        table = table.marked(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
+        return rescored(table, score).noted(*notes)
+
+    def _conversation(self, request: Request, items: Sequence[Item]) -> list[Message]:
+        """What the model is sent for one request."""
+        earlier = request.history[len(request.history) - min(self.history, len(request.history)) :]
+        parts = []
+        if earlier:
+            said = [f"{message.role}: {_short(message.content, _MESSAGE)}" for message in earlier]
+            parts += ["Earlier messages:", *said, ""]
+        parts += ["Request:", request.text, "", "Items:"]
+        parts += [f"{place}. {self._shown(item)}" for place, item in enumerate(items, 1)]
+        system = f"{PROMPT}\n\n{self.instructions}" if self.instructions else PROMPT
+        return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
+
+    def _shown(self, item: Item) -> str:
+        """An item on one line: its type, where it is from, and the beginning of the text that is searched."""
+        where = f"{item.server}/" if item.server else ""
+        return f"{item.type} {where}{_short(item.search_text, self.characters)}"
+
+
+def _ranks(tier: IntArray, score: FloatArray) -> FloatArray:
+    """Which of the different scores each row has, in the order given: above 0 to 1 for the last; shape (n,)."""
+    new = np.ones(len(score), dtype=np.float64)
+    new[1:] = (tier[1:] != tier[:-1]) | (score[1:] != score[:-1])
+    ranks: FloatArray = np.cumsum(new) / max(new.sum(), 1.0)
+    return ranks
+
+
+def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
+    """The places of some rows by their request, of those that have any."""
+    places = np.flatnonzero(rows)
+    found, first = np.unique(request[places], return_index=True)
+    return dict(zip(found.tolist(), np.split(places, first[1:]), strict=True)) if len(found) else {}
+
+
+def _read(reply: Reply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
+    """The places that a reply names, None where it tells nothing of use, and what is to be said of it."""
+    if not isinstance(reply, Reply):
+        return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
+    named = named_in(reply.text, n)
+    if named is None:
+        return None, Note(
+            _STEP,
+            "fell back",
+            f"the reply names no items as JSON: {reply.text[:100]!r}; what was found stays as it was",
+        )
+    places, wrong = named
+    what = f"the reply names {wrong}, and items are numbered 1 to {n}; passed over"
+    return places, Note(_STEP, "failed", what) if wrong else None
+
+
+def named_in(reply: str, n: int) -> tuple[list[int], str] | None:
+    """The items that a reply names.
+
+    Args:
+        reply: JSON, `{"needed": [3, 1]}` or the list alone; or a text with such in it, of which the last counts.
+        n: how many items there are; they are numbered from 1.
+
+    Returns:
+        Their places from 0, in the order named, each once, and the numbers that stand for no item, as a text; None
+        where the reply holds no such list, or names wrong numbers only.
+    """
+    for value in _values(reply):
+        numbers = value.get("needed") if isinstance(value, dict) else value
+        if not isinstance(numbers, list):
+            continue
+        told = [int(one) if isinstance(one, str) and one.isdecimal() else one for one in numbers]
+        right = [one for one in told if type(one) is int and 1 <= one <= n]
+        wrong = [one for one in told if not (type(one) is int and 1 <= one <= n)]
+        if wrong and not right:
+            continue
+        return [one - 1 for one in dict.fromkeys(right)], ", ".join(map(str, wrong[:5]))
+    return None
+
+
+def _values(reply: str) -> Iterator[object]:
+    """What can be read as JSON in a reply: all of it, or objects and lists in it, the last first."""
+    for text in (reply, *reversed(_JSON.findall(reply))):
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+
+
+def _short(text: str, most: int) -> str:
+    """A text on one line, of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}..."
