@@ -212,6 +212,8 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
         lines.append(f"{why}, so nothing is searched")
+    elif explanation.eligible and n == held and not explanation.left_out:
+        lines.append("the search finds nothing: no item is a candidate")
     lines += ["", *candidate_lines(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]
     out = explanation.left_out[:near]
     if out:

@@ -25,6 +25,33 @@ KINDS = {
     "fit": "Fit: what there is room for",
     "format": "Format: what the model is sent",
 }
+_COMBINED = """
+## Steps put together
+
+```yaml
+retrieve:
+  merge: [dense, bm25]                              # or by names of your own, {meaning: dense, words: bm25}
+  seconds: 0.5                                      # how long a request that somebody waits for may take; or left out
+refine:
+  - rrf                                             # one score of several: rrf, weighted or probability
+  - by_domain: {tool: [first], "*": [standard]}     # steps of its own for each item type; "*" is all that is left
+```
+
+### `merge`
+
+* a list of retrievers, or each by a name of its own; two of one kind need names.
+* `seconds`: above 0, at most 3600. Sources that are late or fail are left out where somebody is waiting, with a note;
+  in a run all are waited for. Without it every source is waited for.
+
+An item that several sources find is one candidate, with the score of each in a column of the source's name. Scores of
+different sources are seldom comparable, so a rank step should follow: until then the best of them counts.
+
+### `by_domain`
+
+* a mapping of item types, such as `rule, reference`, to lists of steps; each type stands in one list.
+
+Each domain is ranked and cut on its own; what it chooses stands together again behind it.
+""".splitlines()
 _LABELS = ("Cost", "Source")
 _EMPTY = re.compile(r"\b(empty|blank|without|none|no candidates?|nothing|no chunks?)\b", re.IGNORECASE)
 
@@ -114,6 +141,7 @@ def table(found: Sequence[Described]) -> str:
         "Every strategy that a pipeline can name, with its parameters and their defaults; below each table what they",
         "mean. Made by `make strategies` from the registry and the docstrings. [What each is",
         "worth](../reports/ablations.md) was measured.",
+        *_COMBINED,
     ]
     for kind, title in KINDS.items():
         rows = [one for one in found if one.kind == kind]

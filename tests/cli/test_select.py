@@ -144,6 +144,13 @@ def test_where_nothing_is_offered_it_is_said(cli, place):
     assert done.out.startswith("semantic: 0 of 1 items offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
 
 
+def test_where_the_search_finds_nothing_it_is_said(select):
+    done = select("omega", "--selector", "bm25")
+    assert done.out.splitlines()[-1].split()[-1] == "rule:zeta"
+    assert "the search finds nothing: no item is a candidate" in done.out
+    assert "finds nothing" not in select("gamma", "--selector", "bm25").out
+
+
 def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache, place):
     shutil.copytree(tiny, cache / "datasets" / "tiny")
     shutil.copytree(tiny, place / "mine")

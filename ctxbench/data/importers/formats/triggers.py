@@ -33,6 +33,7 @@ from ctxbench.sources.instructions import LEFT_OUT, rules_folder
 NAMES = ("trigger*eval*.json", "eval*trigger*.json")
 TRIGGER_FREE = "queries that trigger none of their skills, and may need another (unlabelled)"
 NOTED = "notes on files of skills"
+UNTRIED = "skills without trigger evals, which no query of the dataset needs"
 _LABELLING = (
     "As in the skills' own trigger evals: a request that should trigger a skill requires it, one that should not does "
     "not need it."
@@ -67,7 +68,7 @@ def import_triggers(folder: Path | str, *, settings: Settings | None = None, not
     """
     folder, settings = Path(folder), settings or Settings()
     faults: list[Fault] = []
-    tally = Tally(TRIGGER_FREE, NOTED)
+    tally = Tally(TRIGGER_FREE, UNTRIED, NOTED)
     catalog = _skills(folder, tally)
     if not len(catalog):
         raise InputError([Fault("no SKILL.md under it; expected a folder of skills with their trigger evals", folder)])
@@ -85,6 +86,8 @@ def import_triggers(folder: Path | str, *, settings: Settings | None = None, not
             _read(path, skill, asked, faults)
     if faults:
         raise InputError(faults, subject=str(folder))
+    tried = {key for one in asked.values() for key in one.triggers}
+    tally.add(UNTRIED, *(item.id for item in catalog if item.key not in tried))
     queries, labels = [], []
     for text, one in asked.items():
         needed = any(triggered for triggered, _ in one.triggers.values())

@@ -9,7 +9,7 @@ import pytest
 from ctxbench.core.errors import InputError
 from ctxbench.data.datasets.reading import read_dataset
 from ctxbench.data.datasets.writing import create_dataset
-from ctxbench.data.importers.formats.triggers import TRIGGER_FREE, import_triggers
+from ctxbench.data.importers.formats.triggers import TRIGGER_FREE, UNTRIED, import_triggers
 
 SKILLS = {"pdf": "Read and merge PDFs", "slides": "Make slides", "mail": "Write mails"}
 PDF = [
@@ -59,6 +59,10 @@ def test_one_text_is_one_query_with_the_labels_of_all_skills(folder, tmp_path):
         ("pdf-3", "pdf"): 0,
     }
     assert {query.id: query.split for query in dataset.queries}["both"] == "test"
+
+
+def test_skills_without_trigger_evals_are_listed(folder):
+    assert import_triggers(folder).listed[UNTRIED] == ["skill:mail"]
 
 
 def test_what_triggers_none_of_some_skills_is_unlabelled_unless_that_is_said(folder):
