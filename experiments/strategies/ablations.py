@@ -7,15 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctxbench.bench.ablation import Ablation, ablate
+from ablation import Ablation, ablate
+from ablation_latency import latency_report
+from ablation_report import ablation_report
+from overview import overview
+
 from ctxbench.bench.latency.in_turns import warm_in_turns
 from ctxbench.bench.machine import blas, machine
 from ctxbench.bench.preparing import Prepared, open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.fileio import write_atomic
-from ctxbench.reporting.ablation import ablation_report
-from ctxbench.reporting.ablation_latency import latency_report
-from ctxbench.reporting.overview import overview
 from ctxbench.selectors.pipelines import PipelineSelector
 
 HERE = Path(__file__).parents[1]

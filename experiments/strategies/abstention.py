@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learned"))
 
+import abstention_tables as tables
 import numpy as np
 from world import FAMILIES, fitted
 
@@ -34,7 +35,6 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.logistic import Logistic
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting import calibration as tables
 from ctxbench.reporting.line_chart import Ring, Scale, line_chart
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector

@@ -18,10 +18,10 @@ from ctxbench.core.selection import selections
 from ctxbench.embedding.base import EmbedderIdentity, ModelError
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.selectors import original
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.original import OriginalEngine
 from ctxbench.tokens import open_counter
+from tests.selectors import original_engine as original
+from tests.selectors.original_engine import OriginalEngine
 
 DESK = Path(__file__).parent.parent / "fixtures" / "desk"
 

@@ -18,9 +18,9 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.original import OriginalEngine
 from ctxbench.testing.contract import shown
 from ctxbench.tokens import open_counter
+from tests.selectors.original_engine import OriginalEngine
 
 DIMENSIONS = 8
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from table import KINDS, described, strategies, table
 
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
-from ctxbench.reporting.strategies import KINDS, described, strategies, table
 
 FILE = Path(__file__).parents[2] / "experiments" / "strategies.md"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ctxbench.bench.ablation import Ablation, DatasetAblation, Standing, recommended
+from ablation import Ablation, DatasetAblation, Standing, recommended
+
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Comparison

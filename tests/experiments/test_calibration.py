@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-
-from ctxbench.bench.stats import Interval
-from ctxbench.reporting.calibration import (
+from abstention_tables import (
     area_table,
     figure,
     gone,
@@ -18,6 +16,8 @@ from ctxbench.reporting.calibration import (
     silence_table,
     trade_table,
 )
+
+from ctxbench.bench.stats import Interval
 from ctxbench.tuning.calibrating.examples import Examples
 from ctxbench.tuning.calibrating.trials import Silence, SilenceTrial
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ctxbench.bench.ablation import Ablation
+from ablation import Ablation
+
 from ctxbench.bench.latency import Summary
 from ctxbench.bench.latency.in_turns import InTurns
 from ctxbench.bench.metrics import parse_metric

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from ctxbench.bench.ablation import Ablation, verdict
+from ablation import Ablation, verdict
+
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.reporting import wording

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ablation import Ablation, Standing, ablate, recommended, verdict
+from ablation_report import ablation_report, change, verdict_text
+from overview import overview
 
-from ctxbench.bench.ablation import Ablation, Standing, ablate, recommended, verdict
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.preparing import open_experiment
 from ctxbench.bench.results import RunFolder
@@ -21,8 +23,6 @@ from ctxbench.bench.stats import compare
 from ctxbench.calibrations import read_calibrations
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.stored_pipelines import StoredPipeline
-from ctxbench.reporting.ablation import ablation_report, change, verdict_text
-from ctxbench.reporting.overview import overview
 from ctxbench.reporting.steps_text import stage_text
 
 ROOT = Path(__file__).parents[2]
