@@ -2,7 +2,8 @@
 
 For notebooks and programs: `load`, `dataset` and `catalog` give what is asked about, `evaluate` holds selectors against
 labels, of which `pipeline` and `answers` make some, `tune` finds the best preset, `check` tells a regression from
-noise, `select` answers one request, and `conversation` shows what a stored reply came from.
+noise, `select` answers one request, and `conversation` shows what a stored reply came from. `from_logs` makes a dataset
+of what an agent logged, `label` asks what its requests need, and `review` lists labels that look wrong.
 
 What a strategy or a plugin of your own is written with stands here, too, whatever module it lives in; `dir(ctxbench)`
 lists it. Nothing is loaded before it is asked for.
@@ -54,6 +55,12 @@ if TYPE_CHECKING:
     from ctxbench.library.evaluation import evaluate as evaluate
     from ctxbench.library.gate import Checked as Checked
     from ctxbench.library.gate import check as check
+    from ctxbench.library.labelling import Labelling as Labelling
+    from ctxbench.library.labelling import Question as Question
+    from ctxbench.library.labelling import Review as Review
+    from ctxbench.library.labelling import from_logs as from_logs
+    from ctxbench.library.labelling import label as label
+    from ctxbench.library.labelling import review as review
     from ctxbench.library.selection import Selected as Selected
     from ctxbench.library.selection import select as select
     from ctxbench.library.selectors import Preset as Preset
@@ -84,6 +91,7 @@ _MODULES = {
     "library.conversation": ("Conversation", "conversation"),
     "library.data": ("Data", "catalog", "dataset", "load"),
     "library.evaluation": ("Results", "evaluate"),
+    "library.labelling": ("Labelling", "Question", "Review", "from_logs", "label", "review"),
     "library.selection": ("Selected", "select"),
     "library.selectors": ("Preset", "answers", "pipeline", "step"),
     "library.tuning": ("Tuned", "tune"),

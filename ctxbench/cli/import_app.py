@@ -104,9 +104,10 @@ def import_traces_command(
 
     ctxbench data import traces log.jsonl --catalog corpus.jsonl --out mine
     """
-    from ctxbench.cli.traces import import_traces, redaction, settings_for
+    from ctxbench.cli.traces import import_traces, redaction
+    from ctxbench.data.traces.settings import TraceSettings
 
-    settings = settings_for(out, name=name, licence=licence, history=history, all_offered=all_offered)
+    settings = TraceSettings.of_folder(out, name=name, licence=licence, history=history, all_offered=all_offered)
     wanted = redaction(redact, off=no_redact)
     import_traces(logs, catalog=catalog, out=out, settings=settings, redact=wanted, as_json=json_)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,7 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
     try:
         corrections = asking.run()
     except KeyboardInterrupt as stopped:
-        if asking.made:
+        if asking.corrections.made:
             stopped.add_note(f"what was accepted so far is in {patch}")
         raise
     if not patch.exists():
@@ -84,11 +83,13 @@ class _Review:
 
     def __init__(self, dataset: Dataset, found: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
         """`write` is called with all corrections whenever one was accepted or taken back."""
+        from ctxbench.data.labelling.review import Corrections
+
         self.dataset = dataset
         self._write = write
         self.found = found
         self.keys = Keys()
-        self.made: dict[int, list[Correction]] = {}
+        self.corrections = Corrections(dataset)
         self.grades = {"0": 0, "1": 1, "2": 2}
 
     def run(self) -> list[Correction]:
@@ -102,54 +103,36 @@ class _Review:
                     break
                 if key == "u":
                     place = max(place - 1, 0)
-                    if self.made.pop(place, None) is not None:
-                        self._write(self._corrections())
+                    if self.corrections.take_back(place):
+                        self._write(self.corrections.made)
                     continue
                 if not self._take(place, key):
                     self.keys.drop()
                     tell(f"{key!r} is no answer here")
                     continue
                 place += 1
-        return self._corrections()
-
-    def _corrections(self) -> list[Correction]:
-        return [one for number in sorted(self.made) for one in self.made[number]]
+        return self.corrections.made
 
     def _take(self, place: int, key: str) -> bool:
-        from ctxbench.data.labelling.review import alternative, regraded
-
         one = self.found[place]
         if key in ("k", "s"):
             return True
-        current = self._so_far(one.query)
+        before = self.corrections.made
         if key in self.grades:
-            made = regraded(current, one.query, one.item, self.grades[key], why=one.kind)
+            self.corrections.regrade(place, one.item, self.grades[key], query=one.query, why=one.kind)
         elif key == "a":
-            required = self._others(current, one)
+            required = self._others(self.corrections.dataset, one)
             if len(required) > 1:
                 tell("its number?")
             number = number_of(self.keys.key()) if len(required) > 1 else 1
             if not 1 <= number <= len(required):
                 return False
-            made = alternative(current, one.query, one.item, required[number - 1], why=one.kind)
+            self.corrections.alternative(place, one.item, required[number - 1], query=one.query, why=one.kind)
         else:
             return False
-        if made:
-            self.made[place] = made
-            self._write(self._corrections())
+        if self.corrections.made != before:
+            self._write(self.corrections.made)
         return True
-
-    def _so_far(self, query: str) -> Dataset:
-        """The dataset with what was accepted for a query, so that a second correction of it fits the first."""
-        changes = {c.item: c.now for number in sorted(self.made) for c in self.made[number] if c.query == query}
-        kept = [label for label in self.dataset.labels if label.query != query or label.item not in changes]
-        kept += [label for label in changes.values() if label is not None]
-        required = any(label.grade == 2 for label in kept if label.query == query)
-        queries = tuple(
-            replace(q, needs_nothing=q.needs_nothing and not required) if q.id == query else q
-            for q in self.dataset.queries
-        )
-        return replace(self.dataset, queries=queries, labels=tuple(kept))
 
     def _others(self, dataset: Dataset, one: Finding) -> list[ItemKey]:
         return [i.item for i in dataset.labels_of(one.query) if i.grade == 2 and i.item != one.item]
@@ -164,7 +147,7 @@ class _Review:
             tell(
                 f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}")
             )
-        for number, key in enumerate(self._others(self._so_far(one.query), one), start=1):
+        for number, key in enumerate(self._others(self.corrections.dataset, one), start=1):
             tell(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
         now = "no label" if one.label is None else f"grade {one.label.grade}"
         tell(f"now {now}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}")

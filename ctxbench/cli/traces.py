@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,16 +39,16 @@ def import_traces(
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
     from ctxbench.data.datasets.store import dataset_folder
-    from ctxbench.data.traces import importing
+    from ctxbench.data.traces.importing import import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.catalogs import read_catalog
 
-    importing.refuse_overwriting(out)
-    items = read_catalog(catalog)
-    source = importing.TraceSource(logs=tuple(logs), catalog=items, scopes=importing.scopes_of(dataset_folder(catalog)))
-    redactor = importing.redactor_for(items, redact if isinstance(redact, Path) else None) if redact else None
+    refuse_overwriting(out)  # before a catalog is read, which may take long
+    items, scopes = read_catalog(catalog), scopes_of(dataset_folder(catalog))
+    patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
-        made = importing.import_traces(source, settings, redact=redactor, notify=shown)
-        importing.write_import(made, out)
+        made = import_into(
+            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, notify=shown
+        )
     next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})
@@ -60,23 +58,6 @@ def import_traces(
         say(line)
     if made.dataset.unlabelled:
         say(f"Only wholly labelled queries are measured with. To label more: {next_step}")
-
-
-def settings_for(out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool) -> TraceSettings:
-    """The settings that options give; the dataset is called as the folder unless it has a name.
-
-    Raises:
-        ParameterError: the name is none for a dataset, or the history is negative.
-    """
-    from ctxbench.data.datasets.dataset import name_fault
-    from ctxbench.data.traces.settings import TraceSettings
-
-    chosen = name if name is not None else re.sub(r"[^A-Za-z0-9._-]+", "-", out.resolve().name).strip("-._") or "traces"
-    fault = name_fault(chosen)
-    if fault:
-        raise ParameterError(f"{fault} (--name)")
-    settings = TraceSettings(name=chosen, history=history, assume_full=all_offered)
-    return settings if licence is None else replace(settings, licence=licence)
 
 
 def redaction(patterns: Path | None, *, off: bool) -> bool | Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +15,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import Label
 from ctxbench.data.datasets.rows import read_query
 from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.writing import create_dataset
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 
@@ -70,6 +71,23 @@ class Data:
             for label in self.dataset.labels
         )
         return _frame(rows, ["query", "item", "grade", "via", "alternatives", "quote"])
+
+    def save(self, folder: str | Path, **about: str) -> None:
+        """Write it into a new folder, whole or not at all, as `load` and every command read it; it is not frozen there.
+
+        Args:
+            folder: that is not there yet.
+            **about: what its card says, such as `licence`, `source` (of the texts) and `labelling` (who labelled, how).
+
+        Raises:
+            UserError: something stands there, or it cannot be written.
+        """
+        if not self.dataset.queries:
+            raise ParameterError(f"dataset {self.name} has no queries, so that it could not be read again")
+        unknown = "not stated"
+        card = {"licence": unknown, "source": unknown, "labelling": unknown, **self.dataset.about, **about}
+        card.pop("frozen", None)
+        create_dataset(replace(self.dataset, about=card), folder)
 
     def __repr__(self) -> str:
         return repr(self.dataset)

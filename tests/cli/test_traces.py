@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.cli.traces import import_traces, settings_for
+from ctxbench.cli.traces import import_traces
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.data.datasets.reading import read_dataset
 from ctxbench.data.labelling.exposure import read_exposures
+from ctxbench.data.traces.settings import TraceSettings
 
 TURN = {
     "conversation": "c",
@@ -27,7 +28,7 @@ def run(place, tiny, capsys):
         log, out = place / "log.jsonl", place / "out"
         log.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
         given = {"name": None, "licence": None, "history": 20, "all_offered": False} | options
-        settings = settings_for(out, **given)
+        settings = TraceSettings.of_folder(out, **given)
         import_traces([log], catalog=str(tiny), out=out, settings=settings, redact=redact, as_json=as_json)
         return capsys.readouterr()
 
@@ -78,7 +79,7 @@ def test_a_dataset_that_is_no_import_is_kept(run, place, tiny):
 
 
 def test_a_missing_catalog_is_an_error(place):
-    settings = settings_for(place / "out", name="x", licence=None, history=20, all_offered=False)
+    settings = TraceSettings.of_folder(place / "out", name="x", licence=None, history=20, all_offered=False)
     (place / "log.jsonl").write_text(json.dumps(TURN))
     with pytest.raises(StorageError, match="no catalog 'nowhere'"):
         import_traces(
@@ -89,7 +90,7 @@ def test_a_missing_catalog_is_an_error(place):
 
 def test_names_come_from_the_folder_or_an_option(place):
     def name(folder, given=None):
-        return settings_for(place / folder, name=given, licence="mine", history=3, all_offered=True)
+        return TraceSettings.of_folder(place / folder, name=given, licence="mine", history=3, all_offered=True)
 
     assert name("my logs (1)").name == "my-logs-1"
     assert name("x", "given").name == "given"

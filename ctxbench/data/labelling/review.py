@@ -7,7 +7,7 @@ label". It is applied whole or not at all: where a label is not what the patch s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,63 @@ def _changes(query: str, old: Mapping[ItemKey, Label], new: Mapping[ItemKey, Lab
     ]
 
 
+class Corrections:
+    """Corrections of a dataset's labels, decision by decision; a second one of a query fits those before it."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._made: dict[Hashable, list[Correction]] = {}
+
+    @property
+    def made(self) -> list[Correction]:
+        """All, in the order of the decisions."""
+        return [one for several in self._made.values() for one in several]
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset with all of them."""
+        changes = {(one.query, one.item): one.now for one in self.made}
+        kept = [label for label in self._dataset.labels if (label.query, label.item) not in changes]
+        return with_labels(self._dataset, [*kept, *(label for label in changes.values() if label is not None)])
+
+    def regrade(self, decision: Hashable, key: ItemKey, grade: int, *, query: str, why: str = "") -> None:
+        """Give an item another grade.
+
+        Args:
+            decision: what is decided; an earlier correction by it is forgotten.
+            key: the item.
+            grade: 0 to 2.
+            query: its id.
+            why: for whoever reads it.
+        """
+        self.take_back(decision)
+        self._keep(decision, regraded(self.dataset, query, key, grade, why=why))
+
+    def alternative(self, decision: Hashable, key: ItemKey, of: ItemKey, *, query: str, why: str = "") -> None:
+        """Let an item stand for a required one; raises as `alternative`."""
+        self.take_back(decision)
+        self._keep(decision, alternative(self.dataset, query, key, of, why=why))
+
+    def take_back(self, decision: Hashable) -> bool:
+        """Forget a decision; whether there was one."""
+        return self._made.pop(decision, None) is not None
+
+    def _keep(self, decision: Hashable, made: list[Correction]) -> None:
+        if made:
+            self._made[decision] = made
+
+
+def with_labels(dataset: Dataset, labels: Iterable[Label]) -> Dataset:
+    """A dataset with other labels; a query that requires something now does not need nothing any more."""
+    told = tuple(labels)
+    required = {label.query for label in told if label.grade == 2}
+    queries = tuple(
+        replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
+        for query in dataset.queries
+    )
+    return replace(dataset, queries=queries, labels=told)
+
+
 def write_patch(corrections: Iterable[Correction], path: Path) -> None:
     """Write corrections as a patch."""
     write_atomic(path, dump_jsonl(one.as_row() for one in corrections))
@@ -224,12 +281,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
             labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW)
     if faults:
         raise InputError(faults, subject=f"patch {path}: nothing was applied")
-    required = {label.query for label in labels.values() if label.grade == 2}
-    queries = tuple(
-        replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
-        for query in dataset.queries
-    )
-    return replace(dataset, queries=queries, labels=tuple(labels.values())), changed
+    return with_labels(dataset, labels.values()), changed
 
 
 def _told(values: Mapping[str, Any] | None) -> str:

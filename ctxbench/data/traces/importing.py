@@ -130,6 +130,37 @@ def import_traces(
     return TraceImport(dataset=dataset, exposures=tuple(builder.exposures), report=report)
 
 
+def import_into(
+    folder: Path,
+    logs: tuple[Path, ...],
+    catalog: Catalog,
+    settings: TraceSettings,
+    *,
+    scopes: Mapping[str, tuple[ItemKey, ...]],
+    redact: bool = True,
+    patterns: Path | None = None,
+    notify: Notify = silent,
+) -> TraceImport:
+    """Make a dataset of logs and write it into a folder, all of it or nothing.
+
+    Args:
+        folder: where to.
+        logs, catalog, scopes: as `TraceSource` has them.
+        settings: see there.
+        redact: whether texts are redacted.
+        patterns: a file of own patterns for that.
+        notify: told how far it is.
+
+    Raises:
+        UserError: as `import_traces` and `write_import`; the folder is looked at first.
+    """
+    refuse_overwriting(folder)
+    source = TraceSource(logs=logs, catalog=catalog, scopes=scopes)
+    made = import_traces(source, settings, redact=redactor_for(catalog, patterns) if redact else None, notify=notify)
+    write_import(made, folder)
+    return made
+
+
 def write_import(made: TraceImport, folder: Path | str) -> None:
     """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
 

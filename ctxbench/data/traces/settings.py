@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
+from ctxbench.data.datasets.dataset import name_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +29,19 @@ class TraceSettings:
     def __post_init__(self) -> None:
         if self.history < 0:
             raise ParameterError(f"history must be 0 messages or more, got {self.history}")
+
+    @classmethod
+    def of_folder(
+        cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
+    ) -> TraceSettings:
+        """Settings of an import into a folder, after which the dataset is called unless it has a name.
+
+        Raises:
+            ParameterError: the name is none for a dataset, or the history is negative.
+        """
+        own = re.sub(r"[^A-Za-z0-9._-]+", "-", out.resolve().name).strip("-._") or "traces"
+        fault = name_fault(own if name is None else name)
+        if fault:
+            raise ParameterError(f"{fault} (--name)")
+        settings = cls(name=own if name is None else name, history=history, assume_full=all_offered)
+        return settings if licence is None else replace(settings, licence=licence)

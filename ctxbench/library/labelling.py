@@ -1,0 +1,446 @@
+"""Labels from Python: a dataset out of logs, questions about what requests need, and labels that look wrong."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from ctxbench.bench.progress import Progress, silent
+from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.store import dataset_folder
+from ctxbench.data.labelling.exposure import read_exposures
+from ctxbench.data.labelling.folder import LabelFolder
+from ctxbench.data.labelling.folder import opened as opened_folder
+from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
+from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
+from ctxbench.data.labelling.session import Prompt, Reply, Session
+from ctxbench.data.traces.importing import import_into, scopes_of
+from ctxbench.data.traces.settings import TraceSettings
+from ctxbench.embedding.names import open_embedder
+from ctxbench.index.resources import local_resources
+from ctxbench.library.data import Data, load
+from ctxbench.library.embedders import EmbedderGiven, embedder_name
+from ctxbench.library.selectors import selector_spec
+from ctxbench.sources.catalogs import read_catalog
+from ctxbench.tokens import open_counter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SelectorsGiven: TypeAlias = "Mapping[str, Any] | Sequence[str]"
+
+
+def from_logs(
+    logs: str | Path | Sequence[str | Path],
+    items: Catalog | Data | str | Path,
+    out: str | Path,
+    *,
+    name: str | None = None,
+    licence: str | None = None,
+    history: int = 20,
+    all_offered: bool = False,
+    redact: bool | str | Path = True,
+) -> Data:
+    """Make a dataset of what an agent logged, in a folder; `ctxbench data import traces` does the same.
+
+    What was called is a part of what is needed: where not everything was offered, a query is labelled in part only, and
+    figures leave it out until somebody has looked (`label`).
+
+    Args:
+        logs: files of JSON lines of turns, or of OpenTelemetry spans.
+        items: the catalog that the agent chose from, or the name or folder of a dataset or a file of items.
+        out: the folder; an earlier import there is replaced unless somebody has labelled it.
+        name: of the dataset; None = the folder's.
+        licence: of the log's texts, for the card.
+        history: how many earlier messages a query keeps, >= 0.
+        all_offered: turns without a list of what was offered were offered everything.
+        redact: whether names, addresses and keys in texts are replaced by placeholders; a file adds patterns of yours.
+
+    Raises:
+        UserError: a log, the catalog or the folder is not what it should be; nothing is written then.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> tools = ctxbench.catalog([{"name": "area"}, {"name": "mail"}])
+        >>> turn = {"text": "the area of a triangle", "offered": "*", "called": ["area"]}
+        >>> _ = (folder / "log.jsonl").write_text(json.dumps(turn))
+        >>> ctxbench.from_logs(folder / "log.jsonl", tools, folder / "mine").labels["item"].tolist()
+        ['tool:area']
+    """
+    files = tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs))
+    folder = Path(out)
+    settings = TraceSettings.of_folder(folder, name=name, licence=licence, history=history, all_offered=all_offered)
+    patterns = None if isinstance(redact, bool) else Path(redact)
+    scopes: Mapping[str, tuple[ItemKey, ...]] = {}
+    if isinstance(items, Catalog):
+        catalog = items
+    elif isinstance(items, Data):
+        catalog, scopes = items.dataset.catalog, items.dataset.scopes
+    else:
+        catalog, scopes = read_catalog(str(items)), scopes_of(dataset_folder(str(items)))
+    import_into(folder, files, catalog, settings, scopes=scopes, redact=bool(redact), patterns=patterns)
+    return load(folder)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a person about one request.
+
+    Attributes:
+        query: its id.
+        text: what the user asked.
+        history: the messages before, as `role` and `content`.
+        kind: `needed` (what does it need, beside `known`?), or `alternative` (would `item` do as well as `of`?).
+        known: ids of the items that it is known to need.
+        item, of: of an alternative; else empty.
+        candidates: ids of what it may need, the likeliest first; none for an alternative.
+        offered_by: the selectors that offer each candidate.
+        signals: what the log says of a likely miss.
+    """
+
+    query: str
+    text: str
+    history: tuple[dict[str, str], ...]
+    kind: str
+    known: tuple[str, ...]
+    item: str
+    of: str
+    candidates: tuple[str, ...]
+    offered_by: tuple[tuple[str, ...], ...]
+    signals: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The candidates, the likeliest first: `item` and `offered_by`."""
+        import pandas as pd
+
+        return pd.DataFrame({"item": list(self.candidates), "offered_by": [", ".join(one) for one in self.offered_by]})
+
+    def __str__(self) -> str:
+        known = f" It is known to need {', '.join(self.known)}." if self.known else ""
+        if self.kind == "alternative":
+            return f"{self.query}: {self.text!r}: would {self.item} do as well as {self.of}?"
+        return f"{self.query}: what {'else ' if known else ''}does {self.text!r} need?{known}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(str(self))}</p>{self.to_frame().head(9).to_html(index=False, border=0)}"
+
+
+def label(
+    folder: str | Path,
+    selectors: SelectorsGiven = SELECTORS,
+    *,
+    figures: Sequence[str] = (),
+    embedder: EmbedderGiven = "minilm",
+    progress: Progress = silent,
+) -> Labelling:
+    """Open the folder of a dataset to label its queries, those first that narrow the figures most.
+
+    `ctxbench data label` asks the same questions on a terminal; either goes on where the other stopped.
+
+    Args:
+        folder: of the dataset; nobody else can label it until `close`.
+        selectors: whose completeness the labels are to tell, as for `evaluate`; two or more.
+        figures: names of the figures to narrow, as `report` lists them; none = all. Of the first session only.
+        embedder: as for `evaluate`.
+        progress: told how many queries each selector was asked.
+
+    Returns:
+        The session, to be used by `with`, or ended by `close`.
+
+    Raises:
+        UserError: it is no folder of a dataset, frozen, or open elsewhere; or a selector fails.
+
+    Example:
+        >>> import tempfile
+        >>> folder = f"{tempfile.mkdtemp()}/mine"
+        >>> tools = [{"name": "area", "description": "area of a triangle"}, {"name": "mail"}]
+        >>> ctxbench.dataset(tools, [{"query": "q1", "text": "area of a triangle"}], []).save(folder)
+        >>> with ctxbench.label(folder, ["bm25", "everything"], embedder="hashing") as session:
+        ...     print(session.next())
+        ...     session.answer(["area"])
+        q1: what does 'area of a triangle' need?
+        >>> ctxbench.load(folder).labels["item"].tolist()
+        ['tool:area']
+    """
+    stack = ExitStack()
+    try:
+        work = stack.enter_context(opened_folder(Path(folder)))
+        pool = _pool(work.dataset, selectors, embedder, folder=Path(folder), progress=progress)
+        session = work.session(Predictor(pool), focus=tuple(figures))
+    except BaseException:
+        stack.close()
+        raise
+    return Labelling(stack, work, session)
+
+
+class Labelling:
+    """Questions and answers about a dataset's queries. Each answer is on disk when `answer` returns.
+
+    Attributes:
+        notes: what was found and done on opening, one sentence each.
+    """
+
+    def __init__(self, stack: ExitStack, work: LabelFolder, session: Session) -> None:
+        self._stack = stack
+        self._work = work
+        self._session = session
+        self._prompt: Prompt | None = None
+        self.notes: tuple[str, ...] = tuple(work.notes)
+
+    def next(self) -> Question | None:
+        """The question that is asked next; None when nothing is left to ask. Without an answer it stays the same."""
+        self._prompt = self._session.next()
+        if self._prompt is None:
+            return None
+        prompt, pool = self._prompt, self._session.pool
+        ids, request = pool.dataset.catalog.ids, pool.dataset.queries[pool.row[self._prompt.query]].request
+        return Question(
+            query=prompt.query,
+            text=request.text,
+            history=tuple({"role": one.role, "content": one.content} for one in request.history),
+            kind=prompt.kind,
+            known=tuple(ids[place] for place in prompt.known),
+            item=ids[prompt.item] if prompt.item >= 0 else "",
+            of=ids[prompt.of] if prompt.of >= 0 else "",
+            candidates=tuple(ids[one.item] for one in prompt.candidates),
+            offered_by=tuple(one.offered_by for one in prompt.candidates),
+            signals=prompt.signals,
+        )
+
+    def answer(
+        self, reply: Sequence[str] | bool | None, *, helpful: Sequence[str] = (), wrong: Sequence[str] = ()
+    ) -> None:
+        """Answer the question that `next` gave.
+
+        Args:
+            reply: what the request needs beside what is known: ids, or names that no other item has; empty = nothing
+                (more). True or False where it is asked whether an item would do as well. None = skip it.
+            helpful: what would help and is not needed.
+            wrong: what is said to be needed and is not.
+
+        Raises:
+            ParameterError: no question was asked, or the reply is none to it.
+            UnknownNameError: there is no such item.
+        """
+        prompt = self._prompt
+        if prompt is None:
+            raise ParameterError("no question waits for an answer; call next first")
+        asks = prompt.kind == "needed"
+        if reply is not None and isinstance(reply, bool | str) == asks:
+            expected = "a list of the items that are needed" if asks else "True or False"
+            raise ParameterError(f"this question takes {expected}, or None to skip it; got {reply!r}")
+        if (helpful or wrong) and not isinstance(reply, Sequence):
+            raise ParameterError("helpful and wrong stand beside the list of what is needed; pass it, too")
+        if reply is None:
+            replies = [Reply("skip")]
+        elif isinstance(reply, bool):
+            replies = [Reply("alternative", yes=reply)]
+        else:
+            told = {"wrong": wrong, "helpful": helpful, "needed": reply}
+            replies = [Reply(kind, self._position(one)) for kind, several in told.items() for one in several]
+            self._refuse(prompt, [one.item for one in replies if one.kind == "needed"])
+            replies.append(Reply("done"))
+        for one in replies:
+            self._session.answer(prompt, one)
+        self._prompt = None
+
+    def undo(self) -> str | None:
+        """Take the last answer back; the id of its query, or None where there is none."""
+        taken = self._session.undo()
+        self._prompt = None
+        return None if taken is None else str(taken.query)
+
+    def report(self) -> pd.DataFrame:
+        """Where the figures stand, as the labels given so far tell them.
+
+        Returns:
+            One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,
+            `high` (a 95% interval), `answers_to_halve` (its width; NaN = even all answers do not).
+        """
+        import pandas as pd
+
+        found = self._session.report()
+        rows = [
+            {
+                "figure": figure,
+                "of": one.name,
+                "value": one.value,
+                "low": one.low,
+                "high": one.high,
+                "answers_to_halve": found.halving[one.name],
+            }
+            for figure, several in (("completeness", found.completeness), ("difference", found.differences))
+            for one in several
+        ]
+        return pd.DataFrame(rows)
+
+    def close(self) -> None:
+        """Put the answers into the dataset's files, and let others label it."""
+        with self._stack:
+            self._work.save(self._session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _position(self, name: str) -> int:
+        catalog = self._session.pool.dataset.catalog
+        places = [place for place, item in enumerate(catalog) if name in (item.id, item.name)]
+        exact = [place for place in places if catalog.ids[place] == name]
+        if len(exact or places) != 1:
+            if places:
+                raise ParameterError(f"several items are called {name!r}; name one by its id")
+            raise UnknownNameError("item", str(name), catalog.ids)
+        return (exact or places)[0]
+
+    def _refuse(self, prompt: Prompt, items: Sequence[int]) -> None:
+        """Refuse, before anything is kept, items that the query cannot need."""
+        for item in items:
+            if not self._session.can_need(prompt.query, item):
+                named = self._session.pool.dataset.catalog.ids[item]
+                raise ParameterError(f"query {prompt.query!r} cannot need {named!r}: it may not get it")
+
+
+def review(
+    data: Data | str | Path,
+    selectors: SelectorsGiven = SELECTORS,
+    *,
+    embedder: EmbedderGiven = "minilm",
+    progress: Progress = silent,
+) -> Review:
+    """Labels that look wrong: what all selectors rank far down though it is required, or first though it is not.
+
+    `ctxbench data review` asks about the same labels on a terminal.
+
+    Args:
+        data: a dataset, or its name.
+        selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells.
+        embedder: as for `evaluate`.
+        progress: told how many queries each selector was asked.
+
+    Raises:
+        UserError: there is no such dataset, or a selector is unknown or alone.
+
+    Example:
+        >>> found = ctxbench.review("datasets/smoke", ["bm25", "dense"], embedder="hashing")
+        >>> found.to_frame().columns[:5].tolist()
+        ['severity', 'query', 'text', 'item', 'kind']
+    """
+    one = data if isinstance(data, Data) else load(data)
+    pool = _pool(one.dataset, selectors, embedder, folder=None, progress=progress)
+    return Review(one, pool, findings(pool))
+
+
+class Review:
+    """Labels that look wrong, and corrections of them.
+
+    Attributes:
+        data: what was reviewed.
+    """
+
+    def __init__(self, data: Data, pool: Pool, found: Sequence[Finding]) -> None:
+        self.data = data
+        self._pool = pool
+        self._found = {(one.query, one.item.id): one for one in found}
+        self._corrections = Corrections(data.dataset)
+
+    def to_frame(self) -> pd.DataFrame:
+        """What looks wrong, worst first.
+
+        Returns:
+            One row a label: `severity` (0 to 1), `query`, `text`, `item`, `kind` (`required but far down` or `first but
+            not required`), `grade` (NaN = no label), and a selector's rank under its name (NaN = beyond 20).
+        """
+        import pandas as pd
+
+        texts = {query.id: query.request.text for query in self.data.dataset.queries}
+        rows = [
+            {
+                "severity": one.severity,
+                "query": one.query,
+                "text": texts[one.query],
+                "item": one.item.id,
+                "kind": one.kind,
+                "grade": None if one.label is None else one.label.grade,
+                **one.ranks,
+            }
+            for one in self._found.values()
+        ]
+        return pd.DataFrame(rows, columns=["severity", "query", "text", "item", "kind", "grade", *self._pool.names])
+
+    def regrade(self, query: str, item: str, grade: int, *, why: str = "") -> None:
+        """Correct a label.
+
+        Args:
+            query: its id.
+            item: its id; it need not be among those that look wrong.
+            grade: 2 required, 1 helpful, 0 not needed.
+            why: for whoever reads the corrections.
+
+        Raises:
+            UnknownNameError: there is no such query or item.
+            ParameterError: there is no such grade.
+        """
+        dataset = self.data.dataset
+        known = [one.id for one in dataset.queries]
+        if query not in known:
+            raise UnknownNameError("query", query, known)
+        if item not in dataset.catalog.ids:
+            raise UnknownNameError("item", item, dataset.catalog.ids)
+        if grade not in (0, 1, 2) or isinstance(grade, bool):
+            raise ParameterError(f"grade must be 2 (required), 1 (helpful) or 0 (not needed), got {grade!r}")
+        found = self._found.get((query, item))
+        key = dataset.catalog[dataset.catalog.ids.index(item)].key
+        self._corrections.regrade((query, item), key, int(grade), query=query, why=why or (found.kind if found else ""))
+
+    @property
+    def corrected(self) -> Data:
+        """The dataset with the corrections, in memory."""
+        return Data(self._corrections.dataset)
+
+    def save(self, path: str | Path) -> int:
+        """Write the corrections as a patch; how many labels change.
+
+        `ctxbench data review FOLDER --apply FILE` applies it.
+        """
+        made = self._corrections.made
+        write_patch(made, Path(path))
+        return len(made)
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().head(20).to_html(index=False, border=0))
+
+    def __repr__(self) -> str:
+        return f"Review({self.data.name}: {len(self._found)} labels that {', '.join(self._pool.names)} contradict)"
+
+
+def _pool(
+    dataset: Dataset, selectors: SelectorsGiven, embedder: EmbedderGiven, *, folder: Path | None, progress: Progress
+) -> Pool:
+    """What selectors offer for every query of a dataset."""
+    from ctxbench.cache import cache_dir
+
+    named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
+    if not named:
+        raise ParameterError("selectors is empty; name two or more")
+    resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))
+    made = {name: selector_spec(name, given).make(resources, {}) for name, given in named.items()}
+    exposures = {} if folder is None else read_exposures(folder)
+    try:
+        return make_pool(dataset, made, exposures=exposures, progress=progress)
+    finally:
+        for one in made.values():
+            getattr(one, "close", lambda: None)()
