@@ -72,6 +72,26 @@ class Data:
         )
         return _frame(rows, ["query", "item", "grade", "via", "alternatives", "quote"])
 
+    def with_labels(self, labels: Rows) -> Data:
+        """The same dataset with other labels, in memory, such as an edited copy of `labels`.
+
+        Args:
+            labels: as for `dataset`: all of them, not only those that changed.
+
+        Raises:
+            InputError: rows are faulty, or name what is not there: all of them.
+
+        Example:
+            >>> ds = ctxbench.load("datasets/smoke")
+            >>> len(ds.with_labels(ds.labels[ds.labels["grade"] == 2]).labels)
+            51
+        """
+        faults: list[Fault] = []
+        told = _labels(labels, self.dataset.catalog, faults)
+        if faults:
+            raise InputError(faults, subject=f"dataset {self.name}")
+        return Data(self.dataset.with_labels(told))
+
     def save(self, folder: str | Path, **about: str) -> None:
         """Write it into a new folder, whole or not at all, as `load` and every command read it; it is not frozen there.
 
@@ -196,8 +216,16 @@ def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "
         row.data = {"split": "test", **fields, "_id": query_id}
         one = read_query(row, {})
         asked += [] if one is None else [one]
+    told = _labels(labels, found, faults)
+    if faults:
+        raise InputError(faults, subject=f"dataset {name}")
+    return Data(Dataset(name=name, version="1", catalog=found, queries=tuple(asked), labels=tuple(told)))
+
+
+def _labels(labels: Rows, catalog: Catalog, faults: list[Fault]) -> list[Label]:
+    """Labels of rows; what is wrong with others goes to `faults`."""
     named: dict[str, list[ItemKey]] = {}
-    for item in found:
+    for item in catalog:
         named.setdefault(item.name, []).append(item.key)
         named[item.id] = [item.key]
     told = []
@@ -214,9 +242,7 @@ def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "
             told.append(Label(str(row.data["query"]), known[0], row.take("grade", int, 2), **more))
         except ParameterError as error:
             row.fault(str(error))
-    if faults:
-        raise InputError(faults, subject=f"dataset {name}")
-    return Data(Dataset(name=name, version="1", catalog=found, queries=tuple(asked), labels=tuple(told)))
+    return told
 
 
 def _rows(rows: Rows, what: str, needs: tuple[str, ...], faults: list[Fault]) -> Iterator[Row]:

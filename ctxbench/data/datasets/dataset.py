@@ -215,6 +215,16 @@ class Dataset:
             raise UnknownNameError("split", name, self.split_names, where=f" of dataset {self.name}")
         return self.take(query.id for query in self.queries if query.split == name)
 
+    def with_labels(self, labels: Iterable[Label]) -> Dataset:
+        """The same with other labels; a query that requires something now does not need nothing any more."""
+        told = tuple(labels)
+        required = {label.query for label in told if label.grade == 2}
+        queries = tuple(
+            replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
+            for query in self.queries
+        )
+        return replace(self, queries=queries, labels=told)
+
     def judged(self) -> Dataset:
         """The queries that metrics can be computed for: all but the unlabelled; itself if there are none."""
         if not self.unlabelled:

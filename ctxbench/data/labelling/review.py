@@ -8,7 +8,7 @@ label". It is applied whole or not at all: where a label is not what the patch s
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +199,7 @@ class Corrections:
         """The dataset with all of them."""
         changes = {(one.query, one.item): one.now for one in self.made}
         kept = [label for label in self._dataset.labels if (label.query, label.item) not in changes]
-        return with_labels(self._dataset, [*kept, *(label for label in changes.values() if label is not None)])
+        return self._dataset.with_labels([*kept, *(label for label in changes.values() if label is not None)])
 
     def regrade(self, decision: Hashable, key: ItemKey, grade: int, *, query: str, why: str = "") -> None:
         """Give an item another grade.
@@ -226,17 +226,6 @@ class Corrections:
     def _keep(self, decision: Hashable, made: list[Correction]) -> None:
         if made:
             self._made[decision] = made
-
-
-def with_labels(dataset: Dataset, labels: Iterable[Label]) -> Dataset:
-    """A dataset with other labels; a query that requires something now does not need nothing any more."""
-    told = tuple(labels)
-    required = {label.query for label in told if label.grade == 2}
-    queries = tuple(
-        replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
-        for query in dataset.queries
-    )
-    return replace(dataset, queries=queries, labels=told)
 
 
 def write_patch(corrections: Iterable[Correction], path: Path) -> None:
@@ -281,7 +270,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
             labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW)
     if faults:
         raise InputError(faults, subject=f"patch {path}: nothing was applied")
-    return with_labels(dataset, labels.values()), changed
+    return dataset.with_labels(labels.values()), changed
 
 
 def _told(values: Mapping[str, Any] | None) -> str:
