@@ -32,7 +32,7 @@
 # %%
 import ctxbench
 
-DATASET = "../datasets/workbench"  # a folder, or a name that `ctxbench data list` knows
+DATASET = "workbench"  # a folder, or a name that `ctxbench data list` knows; this one comes with the package
 ds = ctxbench.load(DATASET)
 ds
 
@@ -126,13 +126,15 @@ res.plot.differences()
 # %% [markdown]
 # ## 7. The same presets on other datasets
 #
-# A preset is chosen on your requests, for your catalog. On others it may pay more, or less: each chart is one dataset,
-# further up and to the left is better. `smoke` comes with the package.
+# A preset is chosen on your requests, for your catalog. On others it may pay more, or less. Here it stands beside the
+# three shipped ones: each chart is one dataset, and further up and to the left is better.
 
 # %%
+shipped = {name: f"learned/{name}" for name in ("aggressive", "normal", "conservative")}
 others = ctxbench.evaluate(
-    [ds, "../datasets/freight", "smoke"],
-    {"default": "learned/normal", **presets},
+    [ds, "freight", "smoke"],
+    {**shipped, **presets},
+    baseline="normal",
     sample=60,
     metrics=["completeness", "tokens"],
 )

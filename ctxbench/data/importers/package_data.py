@@ -1,4 +1,4 @@
-"""The dataset that comes with the package: `smoke`, small enough for a first look and for tests."""
+"""The datasets that come with the package: ctxbench's own, small enough to be carried."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _PLACES = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a 
 
 
 class PackageData:
-    """A made-up library's front desk: 24 items and 30 requests with one of everything that the format has.
+    """`smoke`, a front desk's 24 items and 30 requests; `workbench` and `freight`, a few hundred of each.
 
-    A language model wrote and labelled it, so that figures over it mean nothing.
+    A language model wrote and labelled them, as their cards say: they are for a first look, notebooks and tests.
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("smoke",)
+    provides: ClassVar[tuple[str, ...]] = ("smoke", "workbench", "freight")
     version: ClassVar[str] = "1"
     install: ClassVar[str] = "pip install --force-reinstall ctxbench"
 
     def available(self) -> bool:
-        """Whether its files are there."""
-        return self._folder("smoke") is not None
+        """Whether their files are there."""
+        return all(self._folder(name) is not None for name in self.provides)
 
     def load(self, name: str) -> Dataset:
         """Read it.

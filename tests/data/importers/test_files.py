@@ -158,7 +158,7 @@ def test_a_dataset_that_is_not_fetched_says_the_command_and_nothing_is_contacted
     monkeypatch.setattr("socket.socket", None)  # whoever opens one fails
     with pytest.raises(StorageError, match="ctxbench data fetch locomo"):
         open_dataset("locomo")
-    installed = ("bfcl", "smoke")
+    installed = ("bfcl", "freight", "smoke", "workbench")
     states = {row.name: row.state for row in list_datasets() if not row.name.startswith(installed)}
     assert set(states.values()) == {"not fetched"}
     assert set(states) >= {"livemcpbench-unique", "locomo", "metatool-multi", "metatool-single", "toollens"}
