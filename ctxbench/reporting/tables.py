@@ -22,7 +22,7 @@ _SHORT = {
     "tokens": "prompt tokens",
     "total_tokens": "in all",
     "loaded_tokens": "with bodies",
-    "model_tokens": "selector's own model",
+    "model_tokens": "model tokens",
     "items": "items",
     "wrong_siblings": "wrong siblings",
     "abstention": "empty when nothing needed",
