@@ -1,9 +1,10 @@
 """ctxbench tests what a context selector offers an AI agent's model, and at what price in tokens.
 
 For notebooks and programs: `load`, `dataset` and `catalog` give what is asked about, `evaluate` holds selectors against
-labels, of which `pipeline` and `answers` make some, `tune` finds the best preset, `check` tells a regression from
-noise, `select` answers one request, and `conversation` shows what a stored reply came from. `from_logs` makes a dataset
-of what an agent logged, `label` asks what its requests need, and `review` lists labels that look wrong.
+labels, of which `pipeline` and `answers` make some, `run` runs an experiment in YAML, `tune` finds the best preset,
+`check` tells a regression from noise, `select` answers one request, and `conversation` shows what a stored reply came
+from. `from_logs` makes a dataset of what an agent logged, `label` asks what its requests need, and `review` lists labels
+that look wrong.
 
 What a strategy or a plugin of your own is written with stands here, too, whatever module it lives in; `dir(ctxbench)`
 lists it. Nothing is loaded before it is asked for.
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from ctxbench.library.data import load as load
     from ctxbench.library.evaluation import Results as Results
     from ctxbench.library.evaluation import evaluate as evaluate
+    from ctxbench.library.evaluation import run as run
     from ctxbench.library.gate import Checked as Checked
     from ctxbench.library.gate import check as check
     from ctxbench.library.labelling import Labelling as Labelling
@@ -90,7 +92,7 @@ _MODULES = {
     "library.gate": ("Checked", "check"),
     "library.conversation": ("Conversation", "conversation"),
     "library.data": ("Data", "catalog", "dataset", "load"),
-    "library.evaluation": ("Results", "evaluate"),
+    "library.evaluation": ("Results", "evaluate", "run"),
     "library.labelling": ("Labelling", "Question", "Review", "from_logs", "label", "review"),
     "library.selection": ("Selected", "select"),
     "library.selectors": ("Preset", "answers", "pipeline", "step"),

@@ -10,14 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ctxbench.bench import runner
 from ctxbench.bench.config import DEFAULT_METRICS, Experiment
 from ctxbench.bench.metrics import Grade, parse_metric
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.preparing import Prepared, open_experiment, prepare
 from ctxbench.bench.progress import Progress, nothing_said, silent
 from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
 from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary, summarise_run
+from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.core.selection import Offered, offered_rows
 from ctxbench.data.datasets.dataset import Dataset
@@ -106,10 +109,39 @@ def evaluate(
     def opening(name: str, **_: Any) -> Dataset:
         return datasets[name]
 
-    prepared = prepare(experiment, notify=nothing_said, opening=opening)
+    return _results(prepare(experiment, notify=nothing_said, opening=opening), out, progress)
+
+
+def run(experiment: str | Path, *, out: str | Path | None = None, progress: Progress = silent) -> Results:
+    r"""Run an experiment in YAML, as the command `ctxbench run` does.
+
+    Args:
+        experiment: the file.
+        out: the run folder. One that this call or the command finished is read, one that was stopped is gone on with;
+            None = one that goes with the results.
+        progress: told about every slice of queries.
+
+    Returns:
+        The results; in a notebook they show themselves as a table.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything is wrong in it or in what it names: all faults, with their lines.
+
+    Example:
+        >>> file = tmp_path / "words.yaml"
+        >>> _ = file.write_text("name: words\ndatasets: [smoke]\nselectors: [{selector: bm25}]\nembedder: hashing")
+        >>> ctxbench.run(file).to_frame()["completeness"].round(2).tolist()
+        [0.62]
+    """
+    return _results(open_experiment(Path(experiment)), out, progress)
+
+
+def _results(prepared: Prepared, out: str | Path | None, progress: Progress) -> Results:
+    """Run what was checked; the folder goes with the results if `out` is None."""
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
-        run(prepared, folder, progress=progress)
+        runner.run(prepared, folder, progress=progress)
         results = Results(folder, {name: one.judged() for name, one in prepared.datasets.items()}, prepared.opened)
     except BaseException:
         if out is None:
@@ -213,13 +245,22 @@ class Results:
                 frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
-    def compare(self, selector: str, baseline: str | None = None, *, metrics: Sequence[str] = HEADLINE) -> pd.DataFrame:
+    def compare(
+        self,
+        selector: str,
+        baseline: str | None = None,
+        *,
+        metrics: Sequence[str] = HEADLINE,
+        by_group: bool = False,
+    ) -> pd.DataFrame:
         """One selector beside another on the same queries.
 
         Args:
             selector: whose difference is told.
             baseline: from what; None = the run's.
             metrics: names; the p-values are Holm-corrected over these (and the datasets).
+            by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
+                for what is.
 
         Returns:
             One row a dataset and metric: `difference`, `low`, `high`, `p`, `told_apart`, `higher`, `lower`, `equal` (in
@@ -234,7 +275,7 @@ class Results:
         found = {}
         for dataset in self.datasets:
             for name in metrics:
-                found[dataset, name] = self._compared(dataset, selector, base, name)
+                found[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
         rows = [
             {
                 "dataset": dataset,
@@ -318,14 +359,23 @@ class Results:
     def _seed(self) -> int:
         return int(self.summary.manifest["experiment"]["seed"])
 
-    def _compared(self, dataset: str, selector: str, base: str, name: str) -> Comparison:
+    def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
         """One selector beside another on one dataset and metric; p is not corrected."""
         one, other = (self._part(dataset, side) for side in (base, selector))
         if name not in one.metrics or name not in other.metrics:
             raise UnknownNameError("metric", name, one.metrics)
         metric = parse_metric(name)
         sides = ({metric: part.metrics[name]} for part in (one, other))
-        return compare_metric(metric, *sides, seed=self._seed)
+        return compare_metric(metric, *sides, seed=self._seed, groups=self._groups(dataset) if by_group else None)
+
+    def _groups(self, dataset: str) -> IntArray:
+        """A number for the group of every query, shape (n_queries,); one without a group is a group alone."""
+        names = [
+            ("query", query.id) if query.group is None else ("group", query.group)
+            for query in self.datasets[dataset].queries
+        ]
+        number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        return np.array([number[name] for name in names], dtype=np.int64)
 
     def _part(self, dataset: str, selector: str) -> Part:
         if selector not in self.selectors:

@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from ctxbench.bench.equal_tokens import LENGTHS, AtTokens, Curve, at_equal_tokens
+from ctxbench.bench.evidence import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import correct
+from ctxbench.core.candidates import Candidates
 from ctxbench.tuning.contending import Measured
 from ctxbench.tuning.sides import Side
 from ctxbench.tuning.sweep.ladders import Ladders
@@ -25,7 +27,12 @@ _COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens
 
 def first_items_curve(uncut: Uncut, side: Side) -> Curve:
     """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked."""
-    ladders = Ladders.of(uncut.answers.candidates, side.labels, (_COMPLETENESS, _TOKENS))
+    return ranking_curve(uncut.answers.candidates, side.labels)
+
+
+def ranking_curve(table: Candidates, labels: Labels) -> Curve:
+    """The same for answers to the queries of `labels`, in their order, that no cut has marked."""
+    ladders = Ladders.of(table, labels, (_COMPLETENESS, _TOKENS))
     values = [
         [ladders.values(measure, np.minimum(ladders.sizes, n)) for n in LENGTHS] for measure in (_COMPLETENESS, _TOKENS)
     ]

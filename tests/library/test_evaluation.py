@@ -317,3 +317,51 @@ class TestBadInput:
         Odd.rule_words = {}
         with pytest.raises(ParameterError, match="the fields of Odd are its parameters, which JSON must hold"):
             ctxbench.step("cut", Odd(held=print))
+
+
+class TestRun:
+    TEXT = f"name: mine\ndatasets: [{SMOKE}]\nselectors: [{{selector: bm25}}]\nembedder: hashing\ntokens: chars/4\n"
+
+    @pytest.fixture
+    def experiment(self, tmp_path):
+        path = tmp_path / "mine.yaml"
+        path.write_text(self.TEXT, encoding="utf-8")
+        return path
+
+    def test_an_experiment_in_yaml_has_the_figures_of_the_same_in_python(self, experiment):
+        found = ctxbench.run(experiment).to_frame(intervals=True)
+        assert found.equals(ctxbench.evaluate(SMOKE, ["bm25"], **CHEAP).to_frame(intervals=True))
+
+    def test_a_finished_run_of_the_command_is_read(self, experiment, tmp_path):
+        run(open_experiment(experiment), tmp_path / "run")
+        asked = []
+        found = ctxbench.run(str(experiment), out=str(tmp_path / "run"), progress=lambda *told: asked.append(told))
+        assert asked == []
+        assert found.folder == tmp_path / "run"
+        assert found.explain(found.per_query()["query"][0], "bm25")["offered"].any()
+
+    def test_what_is_wrong_in_it_is_said_with_its_line(self, experiment):
+        experiment.write_text(self.TEXT + "metrics: [R@five]\n", encoding="utf-8")
+        with pytest.raises(InputError, match=r"unknown metric .R@five.*mine\.yaml, line 6"):
+            ctxbench.run(experiment)
+
+
+def test_paraphrases_are_compared_by_group():
+    """Ten paraphrases of one request that one selector answers, and one that the other does: two witnesses."""
+    ds = ctxbench.dataset(
+        [{"name": name} for name in ("area", "root")],
+        [
+            *({"query": f"q{n}", "text": f"area {n}", "group": "area"} for n in range(10)),
+            {"query": "r", "text": "root"},
+        ],
+        [*({"query": f"q{n}", "item": "tool:area"} for n in range(10)), {"query": "r", "item": "tool:root"}],
+    )
+    chosen = {"areas": lambda request, items: ["tool:area"], "roots": lambda request, items: ["tool:root"]}
+    res = ctxbench.evaluate(ds, chosen, **CHEAP)
+    by_query, by_group = (res.compare("roots", metrics=["completeness"], by_group=one).loc[0] for one in (False, True))
+    assert by_query["p"] == pytest.approx(2 * 12 / 2**11)  # 11 coins of which at most one falls otherwise
+    assert by_group["p"] == 1.0  # 2 groups against each other
+    assert by_query["difference"] == by_group["difference"] == pytest.approx(-9 / 11)
+    assert by_query["high"] < 0 < by_group["high"]
+    alone = res.compare("roots", metrics=["tokens"], by_group=True)
+    assert alone["difference"].tolist() == res.compare("roots", metrics=["tokens"])["difference"].tolist()
