@@ -11,11 +11,11 @@ COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-obser
 
 # The fast tests: a minute or two, enough to find what another Python or older dependencies break.
 TOGETHER := core chunking embedding features index session sources steps data/curation data/datasets tuning/calibrating
-LONGER := $(addprefix tests/,test_damaged_cache.py test_gate_end_to_end.py test_large_requests.py test_layers.py \
-	test_notebooks.py test_own_datasets.py test_testing.py test_time_limits.py test_tokens.py test_yamlio.py \
-	chunking/test_rules.py chunking/test_sentences.py embedding/test_kills.py embedding/test_minilm.py \
-	embedding/test_vectors.py index/test_graph_store.py session/test_properties.py steps/test_calibrated.py \
-	steps/test_cut_relative.py steps/test_expand.py steps/test_features.py steps/test_per_chunk.py \
+LONGER := $(addprefix tests/,test_damaged_cache.py test_embedders_report.py test_gate_end_to_end.py \
+	test_large_requests.py test_layers.py test_notebooks.py test_own_datasets.py test_testing.py test_time_limits.py \
+	test_tokens.py test_yamlio.py chunking/test_rules.py chunking/test_sentences.py embedding/test_kills.py \
+	embedding/test_minilm.py embedding/test_vectors.py index/test_graph_store.py session/test_properties.py \
+	steps/test_calibrated.py steps/test_cut_relative.py steps/test_expand.py steps/test_features.py steps/test_per_chunk.py \
 	steps/test_tool_rules.py)
 FAST := $(filter-out $(LONGER),$(wildcard tests/test_*.py $(TOGETHER:%=tests/%/test_*.py))) tests/cli/test_main.py \
 	$(addprefix tests/,gate/test_gate_checking.py gate/test_gate_file.py bench/test_config.py bench/test_metrics.py \
@@ -24,7 +24,7 @@ FAST := $(filter-out $(LONGER),$(wildcard tests/test_*.py $(TOGETHER:%=tests/%/t
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test versions lint bench baselines ablations presets learned strategies gate clean
+.PHONY: demo test versions lint bench baselines embedders ablations presets learned strategies gate clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -50,6 +50,10 @@ $(BIN)/python:
 
 baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets from the cache (`ctxbench data fetch`)
 	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
+
+embedders: $(VENV)/.test  ## reports/embedders.md: what a search finds with each embedder, and how fast they are
+	$(BIN)/ctxbench run experiments/embedders.yaml
+	$(BIN)/python experiments/embedders/matrix.py
 
 ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the default, on all datasets in the cache
 	$(BIN)/python experiments/strategies/fit.py --also locomo-observations
