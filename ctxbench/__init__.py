@@ -3,8 +3,8 @@
 For notebooks and programs: `load`, `dataset` and `catalog` give what is asked about, `evaluate` holds selectors against
 labels, of which `pipeline` and `answers` make some, `run` runs an experiment in YAML, `tune` finds the best preset,
 `check` tells a regression from noise, `select` answers one request, and `conversation` shows what a stored reply came
-from. `from_logs` makes a dataset of what an agent logged, `label` asks what its requests need, and `review` lists labels
-that look wrong.
+from. `from_logs` makes a dataset of what an agent logged, `label` asks what its requests need, and `review` lists
+labels that look wrong.
 
 What a strategy or a plugin of your own is written with stands here, too, whatever module it lives in; `dir(ctxbench)`
 lists it. Nothing is loaded before it is asked for.

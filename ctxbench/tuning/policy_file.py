@@ -28,7 +28,7 @@ Labels: TypeAlias = Literal["", "all", "split"]
 SET_METRICS = tuple(
     name
     for name, declared in METRICS.items()
-    if declared.compute is not None and not {"rankings", "pool"} & {*declared.needs}
+    if declared.compute is not None and not {"rankings", "pool", "model_use"} & {*declared.needs}
 )
 """Names of the metrics of what is offered, which a cut changes."""
 _FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
@@ -314,7 +314,9 @@ class _Reader(YamlForm):
             self.fault(str(error), *where)
             return None
         if metric.name not in SET_METRICS:
-            what = f"{metric} is read off the ranking, which no cut changes"
+            of_model = "model_use" in metric.declaration.needs
+            read = "what the selector's own model cost" if of_model else "read off the ranking"
+            what = f"{metric} is {read}, which no cut changes"
             self.fault(f"{what}; expected one of {', '.join(SET_METRICS)}", *where)
             return None
         return metric

@@ -15,7 +15,8 @@ import pytest
 from ctxbench.core.errors import ParameterError
 from ctxbench.embedding import weights
 from ctxbench.embedding.base import ModelError
-from ctxbench.embedding.weights import file_sha256, find_weights, offline
+from ctxbench.embedding.weights import file_sha256, find_weights
+from ctxbench.http_connection import offline
 
 
 @pytest.fixture

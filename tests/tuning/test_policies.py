@@ -124,7 +124,7 @@ def test_the_metrics_that_a_cut_changes_are_those_of_what_is_offered():
     assert "completeness" in SET_METRICS
     assert "tokens" in SET_METRICS
     ranked = {"nDCG", "R", "Comp", "P", "RR", "AP", "Success", "Chance", "BoR"}
-    assert {*SET_METRICS} == {*METRICS} - ranked
+    assert {*SET_METRICS} == {*METRICS} - ranked - {"model_tokens", "model_seconds"}
 
 
 # ---------------------------------------------------------------------------------------------- faults
@@ -239,6 +239,7 @@ def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, lin
         ("{at_least: 0.5}", "a constraint needs a metric"),
         ("{metric: recal, at_least: 0.5}", "unknown metric 'recal'; did you mean 'recall'"),
         ("{metric: R@5, at_least: 0.5}", "R@5 is read off the ranking, which no cut changes"),
+        ("{metric: model_tokens, at_most: 50}", "model_tokens is what the selector's own model cost, which no cut"),
         ("{metric: recall}", "a constraint needs one of at_least and at_most, got neither"),
         (
             "{metric: items, at_least: 1, at_most: 3}",
