@@ -83,6 +83,7 @@ def test_a_notebook_is_stored_without_what_it_printed(name):
         ("own_strategy", "not of the two best servers"),
         ("from_logs", "bm25, first 3 - everything"),
         ("label_errors", "first but not required"),
+        ("sweep", "recommended"),
     ],
 )
 def test_a_short_notebook_runs_in_an_empty_folder_and_leaves_it_so(name, said, tmp_path, monkeypatch):
