@@ -87,12 +87,14 @@ class Chat:
             ServerError: there is no answer, whatever is asked, or one that cannot be read. Replies that came before
                 are kept.
         """
-        found: list[Reply | RefusedError | None] = [self._kept(one) for one in conversations]
-        missing = [place for place, one in enumerate(found) if one is None]
-        self._count(model_replies_kept=len(found) - len(missing))
-        for place, reply in _each(missing, lambda place: self._asked(conversations[place])):
-            found[place] = reply
-        return [one for one in found if one is not None]
+        paths = [self._path(one) for one in conversations]
+        told = dict(zip(paths, conversations, strict=True))  # equal ones are asked once, as if one came after the other
+        found: dict[Path, Reply | RefusedError] = {path: kept for path in told if (kept := _kept(path)) is not None}
+        missing = [path for path in told if path not in found]
+        self._count(model_replies_kept=len(paths) - len(missing))
+        for place, reply in _each(range(len(missing)), lambda n: self._asked(told[missing[n]], missing[n])):
+            found[missing[place]] = reply
+        return [found[path] for path in paths]
 
     def take_notes(self) -> dict[str, Any]:
         """What was asked since the last call, as whole numbers; empty if nothing was."""
@@ -105,16 +107,12 @@ class Chat:
             for name, value in values.items():
                 self._counts[name] = self._counts.get(name, 0.0) + (0.0 if math.isnan(value) else value)
 
-    def _kept(self, conversation: Sequence[Message]) -> Reply | None:
-        kept = read_sealed(self._path(conversation))
-        return None if kept is None else Reply(**json.loads(kept))
-
     def _path(self, conversation: Sequence[Message]) -> Path:
         parts = [self._server.address.place, self._model, [dict(one) for one in conversation]]
         name = _digest(json.dumps(parts, sort_keys=True))
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
-    def _asked(self, conversation: Sequence[Message]) -> Reply | RefusedError:
+    def _asked(self, conversation: Sequence[Message], path: Path) -> Reply | RefusedError:
         begin = time.perf_counter()
         try:
             body = self._server.post({"model": self._model, "messages": [dict(one) for one in conversation]})
@@ -123,7 +121,7 @@ class Chat:
             return error
         seconds = time.perf_counter() - begin
         reply = Reply(self._text(body), *_usage(body), seconds)
-        write_sealed(self._path(conversation), json.dumps(asdict(reply)).encode())
+        write_sealed(path, json.dumps(asdict(reply)).encode())
         self._count(
             model_requests=1,
             model_tokens_sent=reply.sent,
@@ -145,6 +143,11 @@ class Chat:
         parts = content if isinstance(content, list) else [content]
         texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
         return "".join(text for text in texts if isinstance(text, str))
+
+
+def _kept(path: Path) -> Reply | None:
+    kept = read_sealed(path)
+    return None if kept is None else Reply(**json.loads(kept))
 
 
 def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int, T]]:

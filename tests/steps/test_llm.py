@@ -266,6 +266,17 @@ def test_several_are_asked_at_one_time_and_each_gets_its_own_reply(server):
     assert chat([]) == []
 
 
+def test_equal_conversations_are_asked_once(server):
+    server.post = lambda _body: reply(f"reply {len(server.posts)}")
+    asked = [[{"role": "user", "content": text}] for text in ("x", "y", "x")]
+    chat = Chat(mock_resources(), "tiny")
+    first, _, again = chat(asked)
+    assert first == again
+    assert len(server.posts) == 2
+    assert chat.take_notes()["model_replies_kept"] == 1
+    assert [one.text for one in chat(asked)] == [one.text for one in (first, _, again)]
+
+
 def test_models_and_addresses_do_not_share_replies(server, monkeypatch):
     server.post = lambda _body: reply("yes")
     asked = [[{"role": "user", "content": "x"}]]
