@@ -107,6 +107,9 @@ class Likenesses:
         for place, words in enumerate(self._words):
             for word in words:
                 self._holding.setdefault(word, []).append(place)
+        n = len(self._words)
+        self._worth = {word: math.log(1.0 + n / len(places)) for word, places in self._holding.items()}
+        self._sums = [math.fsum(self._worth[word] for word in words) for words in self._words]
         self._known: dict[int, tuple[int, ...]] = {}
 
     def of(self, place: int) -> tuple[int, ...]:
@@ -119,23 +122,18 @@ class Likenesses:
         mine, item = self._words[place], self._catalog[place]
         common: dict[int, float] = {}
         for word in mine:
+            worth = self._worth[word]
             for other in self._holding[word]:
-                common[other] = common.get(other, 0.0) + self._worth(word)
+                common[other] = common.get(other, 0.0) + worth
         scored = []
         for other, shared in common.items():
             if other == place or self._catalog[other].type != item.type:
                 continue
-            share = shared / (self._sum(mine) + self._sum(self._words[other]) - shared)
+            share = shared / (self._sums[place] + self._sums[other] - shared)
             same = self._names[other] == self._names[place]
             if same or share >= (ALIKE_NAMED if self._names[other][0] == self._names[place][0] else ALIKE):
                 scored.append((-share, other))
         yield from (other for _, other in sorted(scored))
-
-    def _worth(self, word: str) -> float:
-        return math.log(1.0 + len(self._words) / len(self._holding[word]))
-
-    def _sum(self, words: frozenset[str]) -> float:
-        return math.fsum(self._worth(word) for word in words)
 
 
 def _words(item: Item) -> frozenset[str]:

@@ -200,7 +200,7 @@ class Predictor:
 
     def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
         """That every one of these offers holds all that is needed; items count as independent of each other."""
-        log = math.log1p(-guess.outside)
+        log, by_all = math.log1p(-guess.outside), frozenset.intersection(*offered)
         for item in guess.called:
             missing = 0.0
             for one in offered:
@@ -209,7 +209,7 @@ class Predictor:
                     missing = max(missing, _CALLED * (1.0 - _STANDS_IN) if stand_in else _CALLED)
             log += math.log1p(-missing)
         for item, chance in guess.needed.items():
-            if any(item not in one for one in offered):
+            if item not in by_all:
                 log += math.log1p(-chance)
         return math.exp(log)
 

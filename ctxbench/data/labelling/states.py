@@ -36,6 +36,9 @@ class States:
         self._before: dict[str, State] = {}
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
+        self._known: dict[str, Known | None] = {}  # these three are asked for all queries after every answer
+        self._through: dict[str, bool] = {}
+        self._through_before: dict[str, bool] = {}
         for answer in answers:
             self._entries.setdefault(answer.query, []).append(answer)
         for query_id in self._entries:
@@ -56,6 +59,8 @@ class States:
             state = replace(self._of_dataset(query_id), judged=state.judged, unsure=state.unsure)
         self._now[query_id] = state
         (self._answered.add if standing else self._answered.discard)(query_id)
+        self._known.pop(query_id, None)
+        self._through.pop(query_id, None)
 
     def _of_dataset(self, query_id: str) -> State:
         dataset = self.pool.dataset
@@ -99,14 +104,20 @@ class States:
         That is: nothing is open by its labels, and of a query that a log or a session labelled, no selector offers an
         item in place of a needed one which it resembles without someone having said whether it would do.
         """
-        return self._settled(query_id, self.now(query_id), by_person=query_id in self._answered)
+        if query_id not in self._through:
+            by_person = query_id in self._answered
+            self._through[query_id] = self._settled(query_id, self.now(query_id), by_person=by_person)
+        return self._through[query_id]
 
     def through_before(self, query_id: str) -> bool:
         """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
-        state = self.before(query_id)
-        find = self.pool.dataset.catalog.find
-        there = tuple(label for label in state.labels if find(label.item) is not None)
-        return self._settled(query_id, replace(state, labels=there), by_person=False)
+        if query_id not in self._through_before:
+            state = self.before(query_id)
+            find = self.pool.dataset.catalog.find
+            there = tuple(label for label in state.labels if find(label.item) is not None)
+            found = self._settled(query_id, replace(state, labels=there), by_person=False)
+            self._through_before[query_id] = found
+        return self._through_before[query_id]
 
     def _settled(self, query_id: str, state: State, *, by_person: bool) -> bool:
         if _unknown(state):
@@ -123,6 +134,11 @@ class States:
 
     def known(self, query_id: str) -> Known | None:
         """What is known of a query, what is in doubt included; None where it has not been asked to its end."""
+        if query_id not in self._known:
+            self._known[query_id] = self._find_known(query_id)
+        return self._known[query_id]
+
+    def _find_known(self, query_id: str) -> Known | None:
         state = self.now(query_id)
         row, groups = self.pool.row[query_id], self.pool.groups(state.labels)
         if self.through(query_id):

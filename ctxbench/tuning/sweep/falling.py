@@ -257,11 +257,12 @@ def _differences(
     return ladders.pairing.along(measure, first, owner=owner, gain=gain, stops=stops)
 
 
-def _by_power(ladders: Ladders, summed: Callable[[Measure, int], FloatArray]) -> list[_WhenAsked[FloatArray]]:
+def _by_power(ladders: Ladders, summed: Callable[[Measure, int], FloatArray]) -> list[Mapping[Measure, FloatArray]]:
     """Sums by measure, for powers 0 to 3."""
 
-    def of(power: int) -> _WhenAsked[FloatArray]:
-        return _WhenAsked([name for name, n in ladders.tracks if n == power], lambda measure: summed(measure, power))
+    def of(power: int) -> Mapping[Measure, FloatArray]:
+        names = [name for name, n in ladders.tracks if n == power]
+        return _WhenAsked(names, lambda measure: summed(measure, power)) if names else {}
 
     return [of(power) for power in range(4)]
 

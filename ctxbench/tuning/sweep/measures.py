@@ -25,6 +25,9 @@ class Measure:
     reachable: bool = False
     needed: str = ""
 
+    def __hash__(self) -> int:
+        return hash((self.metric.name, self.needed))  # a sweep looks measures up millions of times
+
     def __str__(self) -> str:
         name = f"{self.metric} of reachable" if self.reachable else str(self.metric)
         if not self.needed:
