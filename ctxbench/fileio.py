@@ -217,8 +217,8 @@ def _locked(path: Path, waiting: Callable[[], None]) -> int:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             missed += 1
-            if isinstance(error, FileNotFoundError) and missed < _TRIES:
-                continue  # the folder has just been removed
+            if isinstance(error, FileNotFoundError | FileExistsError) and missed < _TRIES:
+                continue  # the folder has just been removed, or was while it was looked at
             raise _unwritable(path, error) from error
         try:
             while try_lock(handle) is False:

@@ -314,3 +314,19 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:
         data = path.read_text()
         assert len(data) == 100_000
         assert len(set(data)) == 1
+
+
+def test_a_folder_that_goes_while_it_is_looked_at_is_made_anew(tmp_path, monkeypatch):
+    """Another process that ends removes the folder between the making, which finds it there, and the look at it."""
+    make, seen = Path.mkdir, []
+
+    def mkdir(self, *args, **given):
+        seen.append(self)
+        if len(seen) == 1:
+            raise FileExistsError(errno.EEXIST, "File exists", str(self))
+        return make(self, *args, **given)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with exclusive(tmp_path / "run" / ".lock", waiting=lambda: None):
+        assert (tmp_path / "run" / ".lock").exists()
+    assert len(seen) == 2
