@@ -14,7 +14,7 @@ from ctxbench.bench.config import read_experiment
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 STEP = "pipeline: {{analyse: whole, retrieve: {{dense: {{embedder: {0}}}}}, refine: [{{first: {{n: 5}}}}]}}"
 METRICS = ("R@5", "nDCG@10", "completeness", "tokens")
 MODULES = ("matrix", "page")
