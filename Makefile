@@ -11,7 +11,7 @@ COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-obser
 
 # The fast tests: a minute or two, enough to find what another Python or older dependencies break.
 TOGETHER := core chunking embedding features index session sources steps data/curation data/datasets tuning/calibrating
-LONGER := $(addprefix tests/,test_damaged_cache.py test_embedders_report.py test_gate_end_to_end.py \
+LONGER := $(addprefix tests/,test_damaged_cache.py test_gate_end_to_end.py \
 	test_large_requests.py test_layers.py test_notebooks.py test_own_datasets.py test_testing.py test_time_limits.py \
 	test_tokens.py test_yamlio.py chunking/test_rules.py chunking/test_sentences.py embedding/test_kills.py \
 	embedding/test_minilm.py embedding/test_vectors.py index/test_graph_store.py session/test_properties.py \
