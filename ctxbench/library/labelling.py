@@ -84,7 +84,7 @@ def from_logs(
     if isinstance(items, Catalog):
         catalog = items
     elif isinstance(items, Data):
-        catalog, scopes = items.dataset.catalog, items.dataset.scopes
+        catalog, scopes = items.dataset.there, items.dataset.scopes
     else:
         catalog, scopes = read_catalog(str(items)), scopes_of(dataset_folder(str(items)))
     import_into(folder, files, catalog, settings, scopes=scopes, redact=bool(redact), patterns=patterns)
@@ -194,10 +194,13 @@ class Labelling:
         self._work = work
         self._session = session
         self._prompt: Prompt | None = None
+        self._entries: list[int] = []  # of each answer, in the log
+        self._closed = False
         self.notes: tuple[str, ...] = tuple(work.notes)
 
     def next(self) -> Question | None:
         """The question that is asked next; None when nothing is left to ask. Without an answer it stays the same."""
+        self._hold_open()
         self._prompt = self._session.next()
         if self._prompt is None:
             return None
@@ -231,6 +234,7 @@ class Labelling:
             ParameterError: no question was asked, or the reply is none to it.
             UnknownNameError: there is no such item.
         """
+        self._hold_open()
         prompt = self._prompt
         if prompt is None:
             raise ParameterError("no question waits for an answer; call next first")
@@ -251,13 +255,18 @@ class Labelling:
             replies.append(Reply("done"))
         for one in replies:
             self._session.answer(prompt, one)
+        self._entries.append(len(replies))
         self._prompt = None
 
     def undo(self) -> str | None:
-        """Take the last answer back; the id of its query, or None where there is none."""
-        taken = self._session.undo()
+        """Take the last answer back; the id of its query, or None where there is none.
+
+        Of an answer of an earlier session the last key is taken back, as on a terminal.
+        """
+        self._hold_open()
         self._prompt = None
-        return None if taken is None else str(taken.query)
+        taken = [self._session.undo() for _ in range(self._entries.pop() if self._entries else 1)]
+        return None if taken[0] is None else str(taken[0].query)
 
     def report(self) -> pd.DataFrame:
         """Where the figures stand, as the labels given so far tell them.
@@ -284,9 +293,11 @@ class Labelling:
         return pd.DataFrame(rows)
 
     def close(self) -> None:
-        """Put the answers into the dataset's files, and let others label it."""
-        with self._stack:
-            self._work.save(self._session)
+        """Put the answers into the dataset's files, and let others label it; a second time it does nothing."""
+        if not self._closed:
+            self._closed = True
+            with self._stack:
+                self._work.save(self._session)
 
     def __enter__(self) -> Self:
         return self
@@ -295,6 +306,10 @@ class Labelling:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _hold_open(self) -> None:
+        if self._closed:
+            raise ParameterError("this session was closed, so that others may label by now; open another with label")
 
     def _position(self, name: str) -> int:
         catalog = self._session.pool.dataset.catalog
@@ -393,6 +408,7 @@ class Review:
         Raises:
             UnknownNameError: there is no such query or item.
             ParameterError: there is no such grade.
+            InputError: the query cannot have such a label, as where it may not get the item; nothing is changed.
         """
         dataset = self.data.dataset
         known = [one.id for one in dataset.queries]
@@ -400,7 +416,7 @@ class Review:
             raise UnknownNameError("query", query, known)
         if item not in dataset.catalog.ids:
             raise UnknownNameError("item", item, dataset.catalog.ids)
-        if grade not in (0, 1, 2) or isinstance(grade, bool):
+        if isinstance(grade, bool | float) or grade not in (0, 1, 2):
             raise ParameterError(f"grade must be 2 (required), 1 (helpful) or 0 (not needed), got {grade!r}")
         found = self._found.get((query, item))
         key = dataset.catalog[dataset.catalog.ids.index(item)].key
@@ -415,7 +431,13 @@ class Review:
         """Write the corrections as a patch; how many labels change.
 
         `ctxbench data review FOLDER --apply FILE` applies it.
+
+        Raises:
+            ParameterError: the file is there already.
+            StorageError: it cannot be written.
         """
+        if Path(path).exists():
+            raise ParameterError(f"{path} is there already, and may hold other corrections; name another file")
         made = self._corrections.made
         write_patch(made, Path(path))
         return len(made)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -119,8 +122,18 @@ def test_an_answer_is_kept_when_it_is_given_and_can_be_taken_back(mine, tmp_path
     assert len((tmp_path / "mine" / FOLDER / LOG).read_text().splitlines()) == 3  # skipped; needed and done
     with pytest.raises(ParameterError, match="is being labelled by another session"):
         ctxbench.label(tmp_path / "mine", ["bm25", "everything"], **HASHING)
-    assert session.undo() == session.undo()  # the answer and its end, of one query
+    second = session.undo()  # all of the answer: what is needed, and that this is all
+    assert second != first.query
+    again = session.next()
+    assert again.query == second
+    assert "tool:circle" not in again.known
+    assert session.undo() == first.query
+    assert session.undo() is None
     session.close()
+    session.close()
+    for call in (session.next, session.undo, lambda: session.answer([])):
+        with pytest.raises(ParameterError, match="this session was closed"):
+            call()
     with ctxbench.label(tmp_path / "mine", ["bm25", "everything"], **HASHING) as again:
         assert again.next() is not None
 
@@ -206,6 +219,8 @@ def test_corrections_are_seen_at_once_and_written_as_a_patch(tmp_path, capsys):
     found.regrade(worst["query"], worst["item"], 2)
     ctxbench.evaluate(found.corrected, ["bm25"], embedder="hashing", counter="chars/4")
     assert found.save(tmp_path / "patch.jsonl") == 1
+    with pytest.raises(ParameterError, match="is there already"):
+        found.save(tmp_path / "patch.jsonl")
     from ctxbench.cli.review import apply_patch
 
     ctxbench.load(SMOKE).save(tmp_path / "copy")
@@ -225,6 +240,8 @@ def test_corrections_are_seen_at_once_and_written_as_a_patch(tmp_path, capsys):
         (("s001", "rule:Nothing", 2), UnknownNameError, "unknown item 'rule:Nothing'"),
         (("s001", "rule:Extensions", 3), ParameterError, "grade must be 2"),
         (("s001", "rule:Extensions", True), ParameterError, "grade must be 2"),
+        (("s001", "rule:Extensions", 2.0), ParameterError, "grade must be 2"),
+        (("s001", "tool:rooms:book", 2), InputError, "tool:rooms:book"),  # which the query may not get
     ],
 )
 def test_a_correction_that_is_none(given, error, said):
@@ -232,6 +249,8 @@ def test_a_correction_that_is_none(given, error, said):
     with pytest.raises(error, match=said):
         found.regrade(*given)
     assert found.corrected.dataset.labels == found.data.dataset.labels
+    found.regrade("s001", "rule:Extensions", np.int64(1))
+    assert found.save(Path(tempfile.mkdtemp()) / "patch.jsonl") == 1
 
 
 def test_one_selector_contradicts_nobody():

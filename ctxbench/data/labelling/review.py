@@ -7,7 +7,7 @@ label". It is applied whole or not at all: where a label is not what the patch s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,22 +210,31 @@ class Corrections:
             grade: 0 to 2.
             query: its id.
             why: for whoever reads it.
+
+        Raises:
+            InputError: the query cannot have such a label; nothing is changed.
         """
-        self.take_back(decision)
-        self._keep(decision, regraded(self.dataset, query, key, grade, why=why))
+        self._decide(decision, lambda dataset: regraded(dataset, query, key, grade, why=why))
 
     def alternative(self, decision: Hashable, key: ItemKey, of: ItemKey, *, query: str, why: str = "") -> None:
         """Let an item stand for a required one; raises as `alternative`."""
-        self.take_back(decision)
-        self._keep(decision, alternative(self.dataset, query, key, of, why=why))
+        self._decide(decision, lambda dataset: alternative(dataset, query, key, of, why=why))
 
     def take_back(self, decision: Hashable) -> bool:
         """Forget a decision; whether there was one."""
         return self._made.pop(decision, None) is not None
 
-    def _keep(self, decision: Hashable, made: list[Correction]) -> None:
-        if made:
-            self._made[decision] = made
+    def _decide(self, decision: Hashable, correct: Callable[[Dataset], list[Correction]]) -> None:
+        """Take a decision in place of an earlier one; where the dataset cannot have it, all stays as it was."""
+        before = dict(self._made)
+        try:
+            self.take_back(decision)
+            if made := correct(self.dataset):
+                self._made[decision] = made
+                _ = self.dataset  # which checks its labels
+        except BaseException:
+            self._made = before
+            raise
 
 
 def write_patch(corrections: Iterable[Correction], path: Path) -> None:
