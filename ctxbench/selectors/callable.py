@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -13,6 +14,7 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -189,13 +191,20 @@ def _file_of(place: str, base: Path) -> Path | None:
     return base / place if place.endswith(".py") else None
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles a file each time: stored bytecode is out of date where an edit keeps the size and the second."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:  # noqa: ARG002 - as in the base class
+        raise OSError
+
+
 def _module_of(path: Path) -> ModuleType:
     _forget_edited(path.parent)
     digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass") + read_bytes(path)).hexdigest()
     name = f"{_PREFIX}{digest[:16]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
     if spec is None or spec.loader is None:
         raise ParameterError(f"{path.name} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
@@ -228,20 +237,27 @@ def _neighbours(folder: Path, *, own: bool = False) -> dict[str, tuple[Path, str
     Not among them: what is installed below it (an environment in a project's folder), ctxbench, the program that
     runs, and the files that selectors were named in (unless `own`).
     """
-    folder = folder.resolve()
-    places = {Path(path).resolve() for path in sysconfig.get_paths().values()}
-    installed = [place for place in places if place != folder and place.is_relative_to(folder)]
+    below = _real(str(folder))
+    places = {_real(path) for path in sysconfig.get_paths().values()} - {below}
+    installed = tuple(place for place in places if place.startswith(below))
     found = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("__main__", "ctxbench") or (name.startswith(_PREFIX) and not own):
             continue
         place = getattr(module, "__file__", None)
-        file = Path(place).resolve() if isinstance(place, str) else None
-        if file is None or not file.is_relative_to(folder) or any(map(file.is_relative_to, installed)):
+        file = _real(place) if isinstance(place, str) else ""
+        if not file.startswith(below) or file.startswith(installed):
             continue
-        if file.is_file():
-            found[name] = (file, hashlib.sha256(read_bytes(file)).hexdigest())
+        path = Path(file)
+        if path.is_file():
+            found[name] = (path, hashlib.sha256(read_bytes(path)).hexdigest())
     return found
+
+
+@functools.cache  # there are thousands of modules, whose files stay where they are
+def _real(place: str) -> str:
+    """Where a path really leads, with a separator behind it: what lies below it begins with that."""
+    return str(Path(place).resolve() / "_")[:-1]
 
 
 def _importable(folder: Path) -> None:
