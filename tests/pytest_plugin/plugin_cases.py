@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import multiprocessing
+import os
 import sys
+import tempfile
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -39,6 +42,23 @@ ctxbench_embedder = hashing
 SECTION = " ctxbench ="  # the heading of what the plugin says at the end
 
 
+# Each run of pytest is a process, forked from one that has what takes long to import.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["pytest", "numpy", "ctxbench.selectors.definitions", "ctxbench.embedding.hashing"])
+
+
+def run_pytest(folder, arguments, environment, output):
+    """Run pytest in this process, which is its own; what it prints goes to a file."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(0, str(folder))  # as `python -m pytest` does
+    with Path(output).open("wb") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    raise SystemExit(pytest.main(arguments))
+
+
 class Team:
     """A team's repository. Not pytest's `pytester`: that takes modules imported meanwhile out of this process."""
 
@@ -50,11 +70,16 @@ class Team:
         for name, text in files.items():
             (self.path / f"{name}.py").write_text(dedent(text).lstrip())
 
-    def pytest(self, *arguments, plugins=("-p", "ctxbench.pytest_plugin")):
+    def pytest(self, *arguments):
         """Run pytest with our plugin alone."""
-        command = [sys.executable, "-m", "pytest", *plugins, *arguments]
-        done = subprocess.run(command, cwd=self.path, capture_output=True, text=True, check=False, timeout=120)
-        return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0.0)
+        with tempfile.NamedTemporaryFile() as output:
+            given = (self.path, ["-p", "ctxbench.pytest_plugin", *arguments], dict(os.environ), output.name)
+            run = SERVER.Process(target=run_pytest, args=given)
+            run.start()
+            run.join(timeout=120)
+            printed = Path(output.name).read_text(encoding="utf-8")
+        assert run.exitcode is not None, printed
+        return pytest.RunResult(run.exitcode, printed.splitlines(), [], 0.0)
 
 
 def put(team, rows):
