@@ -9,22 +9,15 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 # near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
-# The fast tests: a minute or two, enough to find what another Python or older dependencies break.
-TOGETHER := core chunking embedding features index session sources steps data/curation data/datasets tuning/calibrating
-LONGER := $(addprefix tests/,test_damaged_cache.py test_gate_end_to_end.py \
-	test_large_requests.py test_layers.py test_notebooks.py test_own_datasets.py test_testing.py test_time_limits.py \
-	test_tokens.py test_yamlio.py chunking/test_rules.py chunking/test_sentences.py embedding/test_kills.py \
-	embedding/test_minilm.py embedding/test_vectors.py index/test_graph_store.py session/test_properties.py \
-	steps/test_calibrated.py steps/test_cut_relative.py steps/test_expand.py steps/test_features.py steps/test_per_chunk.py \
-	steps/test_tool_rules.py)
-FAST := $(filter-out $(LONGER),$(wildcard tests/test_*.py $(TOGETHER:%=tests/%/test_*.py))) tests/cli/test_main.py \
-	$(addprefix tests/,gate/test_gate_checking.py gate/test_gate_file.py bench/test_config.py bench/test_metrics.py \
-	bench/test_results.py bench/test_stats.py bench/test_summary.py tuning/test_choosing.py)
+# Test files that take over a second stand in tests/longer.txt; all others together take about a minute.
+FAST = $(filter-out $(shell cat tests/longer.txt),$(shell find tests -name 'test_*.py' -not -path 'tests/benchmarks/*'))
 # Tests start many processes: without compiled files each would compile the package anew. A test's module is one
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
+# There is one process more than there are cores: some tests wait, for a time limit or a server.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test versions lint bench baselines embedders ablations presets learned strategies gate clean
+.PHONY: demo test test-fast versions lint bench baselines embedders ablations presets learned strategies gate clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -33,6 +26,9 @@ demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the pa
 
 test: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## run all tests
 	$(PYTEST) $(PYTEST_ARGS)
+
+test-fast: $(VENV)/.test  ## the tests that are quick, in under a minute on two cores
+	$(PYTEST) -n auto -q -m "not slow and not browser" $(FAST) $(PYTEST_ARGS)
 
 versions: $(VENV)/.test  ## the fast tests on each other Python that is here, and with the lowest dependencies
 	VENV=$(VENV) .ci/versions $(FAST)
