@@ -17,7 +17,7 @@ FAST = $(filter-out $(shell cat tests/longer.txt),$(shell find tests -name 'test
 WORKERS = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-fast versions lint bench baselines embedders ablations presets learned strategies gate clean
+.PHONY: demo test test-fast versions lint bench baselines embedders ablations presets learned strategies questions gate clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -70,6 +70,10 @@ gate: $(VENV)/.demo  ## reports/gate*.md: false alarms, power, causes, price and
 learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted on all datasets, measured with families left out
 	$(BIN)/python experiments/learned/fit.py
 	$(BIN)/python experiments/learned/measure.py
+
+questions: $(VENV)/.demo  ## reports/search-size.md and item-kinds.md: how large a catalog may be, and what each kind of item costs
+	$(BIN)/python experiments/questions/search_size.py
+	$(BIN)/python experiments/questions/item_kinds.py
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python experiments/strategies/table.py experiments/strategies.md

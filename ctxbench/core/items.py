@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -228,6 +228,9 @@ class Catalog(Sequence[Item]):
 
     The position of an item is its place in the order of ties, so a catalog is ordered. One that grows is `extended`,
     which carries on what is known of the items before.
+
+    Attributes:
+        kept: what was computed of it, by whoever did, for as long as it lives; shared with catalogs that extend it.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -240,6 +243,7 @@ class Catalog(Sequence[Item]):
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, _Prefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
+        self.kept: dict[Hashable, Any] = {}
         self._place(self._items, first=0)
 
     def _place(self, items: Sequence[Item], *, first: int) -> None:
@@ -275,6 +279,7 @@ class Catalog(Sequence[Item]):
             for names, (digest, prefix) in self._digests.items()
         }
         whole._facts_before = self.__dict__.get("facts", self._facts_before)
+        whole.kept = self.kept
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole

@@ -13,6 +13,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Message, Request
+from ctxbench.core.stages import Resources
 from ctxbench.core.times import check_time
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.resources import local_resources
@@ -101,6 +102,9 @@ def select(
 ) -> Selected:
     """What a selector offers for one request.
 
+    What is computed of a catalog (vectors, counts, indexes) is kept as long as the catalog is: make it once and ask it
+    often.
+
     Args:
         text: the request.
         items: what it chooses from; or the name or folder of a dataset.
@@ -121,8 +125,6 @@ def select(
         >>> ctxbench.select("area of a triangle", tools, selector="bm25", n=1, counter="chars/4").ids
         ['tool:area']
     """
-    from ctxbench.cache import cache_dir
-
     at = time.isoformat() if isinstance(time, datetime) else time
     for name, value in {"text": text, "user": user, "workspace": workspace, "time": at}.items():
         if not isinstance(value, str) and (value is not None or name == "text"):
@@ -130,10 +132,21 @@ def select(
     check_time(at)
     request = Request(id="select", text=text, history=_said(history), user=user, workspace=workspace, time=at)
     made = _pipeline(selector, parameters)
-    resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir()))
     opened = load(items) if isinstance(items, str | Path) else items
     catalog = opened.dataset.there if isinstance(opened, Data) else opened
-    return Selected(explain(made, catalog, request, resources, live=True))
+    return Selected(explain(made, catalog, request, _resources(catalog, embedder, counter), live=True))
+
+
+def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
+    """Resources that are kept with a catalog."""
+    from ctxbench.cache import cache_dir
+
+    model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
+    key = ("resources", model.identity.key, counts.name, str(cache_dir()))
+    if key not in catalog.kept:
+        catalog.kept[key] = local_resources(model, counts)
+    found: Resources = catalog.kept[key]
+    return found
 
 
 def _said(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Message, ...]:

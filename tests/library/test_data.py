@@ -130,3 +130,23 @@ def test_what_was_given_is_left_as_it_was():
     before = json.dumps([frame.to_dict("records") for frame in frames], default=str)
     ctxbench.dataset(*frames)
     assert json.dumps([frame.to_dict("records") for frame in frames], default=str) == before
+
+
+def test_what_is_computed_of_a_catalog_is_kept_with_it():
+    told = []
+
+    def embed(texts):
+        told.extend(texts)
+        return [[len(text), 1.0, 2.0] for text in texts]
+
+    tools = ctxbench.catalog([{"name": name, "description": "of " + name} for name in ("area", "mail")])
+    search = ctxbench.pipeline(retrieve={"dense": {"embedder": embed}}, refine=["first"])
+    for text in ("one", "two"):
+        assert len(ctxbench.select(text, tools, selector=search, counter="chars/4").ids) == 2
+    (resources,) = tools.kept.values()
+    assert [text for text in told if text.startswith("of") or ":" in text] == ["area: of area", "mail: of mail"]
+    more = tools.extended(ctxbench.catalog([{"name": "wiki"}]))
+    ctxbench.select("three", more, selector=search, counter="chars/4")
+    assert list(more.kept.values()) == [resources]
+    ctxbench.select("three", more, selector="bm25", embedder="hashing", counter="chars/4")
+    assert len(more.kept) == 2
