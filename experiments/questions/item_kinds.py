@@ -101,7 +101,8 @@ def page(rows: list[Row]) -> str:
     answer = (
         f"A needed item that is found costs, in prompt tokens of all offers of its kind, with the shipped ranking "
         f"{told[1]}; with the documents' defaults {told[0]}. "
-        f"There, {dear}s take {share.tokens[SELECTORS[0], dear]:.0f}% of the tokens and are {share.found[SELECTORS[0], dear]:.0f}% of what is found."
+        f"There, {dear}s take {share.tokens[SELECTORS[0], dear]:.0f}% of the tokens and "
+        f"are {share.found[SELECTORS[0], dear]:.0f}% of what is found."
     )
     lines = [
         "# Which kinds of items deserve their context",
