@@ -71,9 +71,10 @@ learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted
 	$(BIN)/python experiments/learned/fit.py
 	$(BIN)/python experiments/learned/measure.py
 
-questions: $(VENV)/.demo  ## reports/search-size.md and item-kinds.md: how large a catalog may be, and what each kind of item costs
+questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results.md: open questions of the documents
 	$(BIN)/python experiments/questions/search_size.py
 	$(BIN)/python experiments/questions/item_kinds.py
+	$(BIN)/python experiments/questions/tool_results.py
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python experiments/strategies/table.py experiments/strategies.md

@@ -25,6 +25,7 @@ from ctxbench.tokens import open_counter
 ROOT = Path(__file__).parents[1] / "datasets"
 SHARED = ROOT.parents[1] / "shared" / "data"
 FROZEN = {
+    "followups": "600f27781f01035959e3a86050ca6e082490dd4258327d1b8ea51ac35b96fd52",
     "freight": "5ab20aa2b99ae78e2de99a8a6c5613b8403a0624b22571ef102eb0e26138dda9",
     "smoke": "ac1276031680aac729b06baed9b55b1505d7446732495fc735e7a3bcea1a1301",
     "workbench": "4a41e8bc7c7d59fb6efbc09095188b56662559fdfcec84bba1ec804f45cc1a72",
@@ -54,6 +55,15 @@ def test_every_card_says_that_a_model_wrote_and_labelled_it():
         assert "language model wrote" in about["source"]
         assert "language model" in about["labelling"]
         assert "no person has judged a label" in about["labelling"]
+
+
+def test_followups_have_a_tools_result_each_and_the_catalog_of_freight():
+    followups, freight = read_dataset(ROOT / "followups"), read_dataset(ROOT / "freight")
+    assert followups.catalog.hash == freight.catalog.hash
+    assert len(followups) >= 60
+    assert all(query.request.tool_results for query in followups.queries)
+    assert {query.tags for query in followups.queries} == {("says-nothing",), ("request-says",), ("nothing",)}
+    assert all(query.needs_nothing == (query.tags == ("nothing",)) for query in followups.queries)
 
 
 def test_workbench_is_as_large_as_it_claims(workbench):

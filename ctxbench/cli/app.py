@@ -112,6 +112,10 @@ def select(
     ] = None,
     add: Annotated[list[str] | None, typer.Option(help="Add this item to the session, repeatable.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="Remove this item from the session, repeatable.")] = None,
+    tool_result: Annotated[
+        list[str] | None,
+        typer.Option(help="TOOL=FILE: what a tool has answered, for selectors that search with it; repeatable."),
+    ] = None,
     user: Annotated[str | None, typer.Option(help="Whose request it is: it sees this user's items, too.")] = None,
     workspace: Annotated[
         str | None, typer.Option(help="Where it is asked: it sees this workspace's items, too.")
@@ -137,7 +141,7 @@ def select(
     from ctxbench.cli.select import Question, run
     from ctxbench.cli.sessions import Chat
 
-    chat = Chat(session, history, tuple(add or ()), tuple(remove or ()))
+    chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
     given = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in given.items() if value is not None}
     question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
-from ctxbench.cli.sessions import Chat, open_session, read_history
+from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
 from ctxbench.console import say
 from ctxbench.core.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
+    from ctxbench.core.pipeline import Pipeline
     from ctxbench.selectors.definitions import Definition
     from ctxbench.selectors.explain import Explained, Explanation
     from ctxbench.selectors.parameters import Value
@@ -49,7 +50,7 @@ class Question:
     embedder: str
     chat: Chat = field(default_factory=Chat)
     presets: Path | None = None
-    scope: Mapping[str, str] = field(default_factory=dict)
+    scope: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
@@ -67,15 +68,15 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
 
     definition, preset, label = _asked(question)
     given = parse_values(question.set)
-    user, workspace, time = map(question.scope.get, ("user", "workspace", "time"))
-    check_time(time)
-    request, session = Request(id="select", text=question.text, user=user, workspace=workspace, time=time), None
-    if question.scope and question.chat != Chat():
+    check_time(question.scope.get("time"))
+    results = read_tool_results(question.chat.tool_results)
+    request, session = Request(id="select", text=question.text, tool_results=results, **question.scope), None
+    if question.scope and not question.chat.alone:
         options = " and ".join(f"--{name}" for name in question.scope)
         raise ParameterError(
             f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
         )
-    if question.chat == Chat():
+    if question.chat.alone:
         values = definition.values(preset, given)
         pipeline = definition.pipeline(values)
         catalog = find_catalog(question.catalog)
@@ -83,10 +84,12 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         catalog = find_catalog(question.catalog)
         session = open_session(question.chat, catalog, definition, preset, given)
         history = () if question.chat.history is None else read_history(question.chat.history)
-        request, warnings = session.asked(question.text, history=history)
+        request, warnings = session.asked(question.text, history=history, tool_results=results)
         values, pipeline = dict(session.settings), session.pipeline
         for warning in warnings:
             say(f"warning: {warning}", err=True)
+    if results and not _reads_results(pipeline):
+        say(f"notice: {label} searches without results of tools; `analyse: [sentences, tool_results]` does", err=True)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
@@ -113,6 +116,15 @@ def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None
         say(*_lines(explanation, label, counter.name, near))
 
 
+def _reads_results(pipeline: Pipeline) -> bool:
+    """Whether a step looks at results of tools, as far as is known: a step of others may."""
+    from ctxbench.core.stored_pipelines import StoredPipeline
+
+    stored = StoredPipeline.of({"pipeline": pipeline.describe()})
+    steps = [] if stored is None else stored.steps()
+    return any(step.name in ("tool_results", "tool_rules") or "code" in step.about for step in steps)
+
+
 def _asked(question: Question) -> tuple[Definition, str | None, str]:
     """The selector that is asked, the preset, and what the answer is headed with.
 
@@ -122,7 +134,7 @@ def _asked(question: Question) -> tuple[Definition, str | None, str]:
     from ctxbench.selectors.definitions import find_definition
 
     if question.presets is None:
-        default = DEFAULT if question.chat == Chat() else IN_CHAT
+        default = DEFAULT if question.chat.alone else IN_CHAT
         definition, preset = find_definition(question.selector or default, question.preset)
         return definition, preset, definition.name if preset is None else f"{definition.name}/{preset}"
     from ctxbench.selectors.presets import read_presets

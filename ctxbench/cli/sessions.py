@@ -27,12 +27,19 @@ class Chat:
         session: a session's file, or None for a new one.
         history: a file of messages or of stored conversations (FILE or FILE#CONVERSATION), or None.
         add, remove: ids, each changed in the session before the request is asked; no file is.
+        tool_results: TOOL=FILE, each: what a tool that was called for the request has answered.
     """
 
     session: Path | None = None
     history: str | None = None
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
+    tool_results: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        """Whether the request is asked in no session and with no messages before."""
+        return (self.session, self.history, self.add, self.remove) == (None, None, (), ())
 
 
 def open_session(
@@ -62,6 +69,26 @@ def open_session(
     if idle := [fault for name in given if (fault := definition.idle(name, session.settings))]:
         raise ParameterError("; ".join(idle))
     return session
+
+
+def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The results of tools, (tool, text), from TOOL=FILE.
+
+    Raises:
+        ParameterError: one is not of this form.
+        StorageError: a file is missing or cannot be read.
+    """
+    from ctxbench.fileio import read_text
+
+    results = []
+    for pair in pairs:
+        tool, mark, file = pair.partition("=")
+        if not (tool and mark and file):
+            raise ParameterError(
+                f"--tool-result needs TOOL=FILE, the tool's name and a text file of what it answered; got {pair!r}"
+            )
+        results.append((tool, read_text(Path(file))))
+    return tuple(results)
 
 
 def read_history(given: str) -> tuple[Message, ...]:

@@ -93,6 +93,7 @@ def select(
     *,
     selector: str | Pipeline | Preset | None = None,
     history: Sequence[tuple[str, str] | Mapping[str, str]] = (),
+    tool_results: Sequence[tuple[str, str]] = (),
     user: str | None = None,
     workspace: str | None = None,
     time: str | datetime | None = None,
@@ -111,6 +112,7 @@ def select(
         selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
             `learned`, or with `topK`, `topN` or `includeScore` the documents' search, `semantic`.
         history: the messages before, as (role, content), or as dicts with both.
+        tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
         user, workspace: whose request it is: it sees their items and everybody's.
         time: when it is asked, ISO 8601: it sees what was there then. None = now.
         embedder: its name, such as `minilm`, or a function as for `evaluate`.
@@ -130,7 +132,19 @@ def select(
         if not isinstance(value, str) and (value is not None or name == "text"):
             raise ParameterError(f"{name} must be a text, got {value!r}")
     check_time(at)
-    request = Request(id="select", text=text, history=_said(history), user=user, workspace=workspace, time=at)
+    for number, one in enumerate(tool_results, start=1):
+        if isinstance(one, str) or len(one) != 2 or not all(isinstance(part, str) for part in one):
+            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {one!r:.60}")
+    results = tuple((tool, found) for tool, found in tool_results)
+    request = Request(
+        id="select",
+        text=text,
+        history=_said(history),
+        tool_results=results,
+        user=user,
+        workspace=workspace,
+        time=at,
+    )
     made = _pipeline(selector, parameters)
     opened = load(items) if isinstance(items, str | Path) else items
     catalog = opened.dataset.there if isinstance(opened, Data) else opened

@@ -207,6 +207,26 @@ def test_a_selector_can_be_a_file(select, place):
     assert select("beta", "--selector", "mine.yaml").out.startswith("mine: 2 of 2 items offered beside 1 always in, ")
 
 
+def test_a_tools_result_is_searched_with_where_the_analysis_asks_for_it(select, place):
+    (place / "result.txt").write_text("epsilon")
+    (place / "both.yaml").write_text(
+        "name: both\npipeline:\n  analyse: [sentences, tool_results]\n  retrieve: {dense: {depth: 9}}\n"
+        "  refine: [{first: {n: 1}}]\n"
+    )
+    given = ("--tool-result", "look_up=result.txt", "--json")
+    done = select("and now?", "--selector", "both.yaml", *given)
+    assert [one["id"] for one in done.json["items"]] == ["rule:zeta", "tool:delta"]
+    assert done.err == ""
+    done = select("and now?", *SEMANTIC, *given)
+    assert done.err == (
+        "notice: semantic searches without results of tools; `analyse: [sentences, tool_results]` does\n"
+    )
+    done = select("and now?", "--tool-result", "look_up")
+    assert (done.code, "needs TOOL=FILE" in done.err) == (2, True)
+    done = select("and now?", "--tool-result", "look_up=none.txt")
+    assert (done.code, "none.txt" in done.err) == (2, True)
+
+
 @pytest.fixture
 def presets(place):
     """A presets file of `semantic` that offers one item, and of answers."""
