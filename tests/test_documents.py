@@ -93,6 +93,15 @@ def coded(text: str) -> list[str]:
     return [*re.findall(r"`([^`]+)`", text), *(line for block in blocks for line in block.splitlines())]
 
 
+def test_files_that_are_named_exist() -> None:
+    """Paths in inline code of what is written by hand; reports are made, and quote names of others."""
+    path = re.compile(r"(?:ctxbench|tests|experiments|datasets|notebooks|reports)/[\w./-]+\.\w+")
+    pages = [page for page in PAGES if page.parent.name != "reports" or page == ANSWERS]
+    named = {(page, code) for page in pages for code in coded(page.read_text("utf-8")) if path.fullmatch(code)}
+    assert named
+    assert sorted(code for _, code in named if not (ROOT / code).exists()) == []
+
+
 def test_targets_of_make_exist() -> None:
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     named = {match[1] for code in coded(ANSWERS.read_text("utf-8")) if (match := re.match(r"make ([\w-]+)", code))}
