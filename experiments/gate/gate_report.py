@@ -316,7 +316,7 @@ def _edits(found: Measured, verdict: list[str]) -> Iterator[str]:
     yield ""
     yield from text(
         "The edits of `edits.yaml`, by an author who had not seen how causes are found, accepted before and checked "
-        "after, with labels carried to the new catalog as `ctxbench curate rebase` does. Right: the first cause is of "
+        "after, with labels carried to the new catalog as `ctxbench data rebase` does. Right: the first cause is of "
         "the expected kind and names an item or a parameter that is expected (a model needs no name); for `nothing`, "
         "no query is offered anything else. Where labels are lost because their item can no longer be offered, their "
         "queries are left out (`--allow-removed`); without it such a check ends with exit code 2. "
