@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ctxbench.bench.metrics import parse_metric
@@ -45,7 +44,8 @@ class TuningPlots:
         if panel is None:
             raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
         axes = _axes(ax)
-        legend = lines(axes, replace(panel, title=self._found.dataset), figures.strokes(drawn))
+        axes.set_title(self._found.dataset, parse_math=False)
+        legend = lines(axes, panel)
         texts = axes.legend(legend.values(), legend, frameon=False, loc="lower right", fontsize="small").get_texts()
         for text in texts:
             text.set_parse_math(False)

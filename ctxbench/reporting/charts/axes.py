@@ -57,7 +57,7 @@ def mark_numbers(axis: Any, *, percent: bool = False, log: bool = False) -> None
         percent: values are shares, shown as per cent.
         log: logarithmic.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
     across = axis.axis_name == "x"
     room = max(int(size(axis.axes)[not across] / (55.0 if across else 36.0)), 2)
@@ -69,7 +69,7 @@ def mark_numbers(axis: Any, *, percent: bool = False, log: bool = False) -> None
         axis.set_minor_formatter(NullFormatter())
     else:
         axis.set_major_locator(MaxNLocator(room, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(percentage if percent else amount))
+    axis.set_major_formatter(FuncFormatter(percentage) if percent else StrMethodFormatter("{x:,.10g}"))
 
 
 def percentage(value: float, _place: int | None = None) -> str:
@@ -86,13 +86,6 @@ def signed(value: float, _place: int | None = None) -> str:
     """A difference with its sign; 0 has none."""
     text = f"{value:+,.6g}"
     return "0" if not any(digit in text for digit in "123456789") else text.replace("-", wording.MINUS)
-
-
-def amount(value: float, _place: int | None = None) -> str:
-    """An amount: `0.5`, `812`, `12,400`, `3.1M`."""
-    if abs(value) >= 1e6:
-        return compact(value)
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}").replace("-", wording.MINUS)
 
 
 def compact(value: float) -> str:

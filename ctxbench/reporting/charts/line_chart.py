@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 
 ALONE, SMALL, MEDIUM = (640.0, 356.0), (330.0, 250.0), (380.0, 310.0)
 """Sizes of a panel in pixels, without the legend."""
-DASHES: tuple[tuple[float, ...], ...] = ((), (3.2, 1.2), (1.0, 1.0), (3.2, 1.0, 1.0, 1.0), (6.0, 2.0))
+_DASHES: tuple[tuple[float, ...], ...] = ((), (3.2, 1.2), (1.0, 1.0), (3.2, 1.0, 1.0, 1.0), (6.0, 2.0))
 _LEFT, _RIGHT, _TOP, _HEAD, _BOTTOM = 68.0, 18.0, 12.0, 20.0, 44.0  # margins of a panel; a title takes the head
 _EDGE = 14.0  # left of titles and of the legend
 _ROW, _LETTER, _BOLD = 18.0, 7.2, 7.9
+_ARROWS = dict(
+    zip(
+        ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)),
+        "\u2192\u2197\u2191\u2196\u2190\u2199\u2193\u2198",
+        strict=True,
+    )
+)
 _SHAPES = {"ring": "o", "square": "s", "triangle": "^", "cross": "x", "diamond": "D"}
 
 
@@ -54,11 +61,10 @@ class Ring:
 
     Attributes:
         title: for a pointer that rests on it.
-        x, y: its values; beyond the axes it stands at their end.
+        x, y: its values; beyond the axes it stands at their end, with an arrow that says which way it lies.
         tag: a few letters that stand beside it; points at one place share a label.
         name: what the legend says of the tag; a tag has one name.
         shape: `ring`, `square`, `triangle`, `cross` or `diamond`.
-        arrow: stands behind the tag: which way the point lies beyond the axes.
     """
 
     title: str
@@ -67,7 +73,6 @@ class Ring:
     tag: str = ""
     name: str = ""
     shape: str = "ring"
-    arrow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +81,18 @@ class Panel:
 
     Attributes:
         title: above it.
-        lines: by name, each as (xs, ys) in the order in which they are joined.
+        lines: by name, each as (xs, ys) in the order in which they are joined, or as (xs, ys, lows, highs) with a band
+            around it, whose ends may be infinite. Those with names that differ only behind a colon share a colour and
+            dashes, and the first of them is thick.
         x, y: its axes.
         rings: points that stand out.
-        bands: what is tinted around lines, by their names, each as (xs, lows, highs); ends may be infinite.
     """
 
     title: str
-    lines: Mapping[str, tuple[FloatArray, FloatArray]]
+    lines: Mapping[str, tuple[FloatArray, ...]]
     x: Scale
     y: Scale
     rings: Sequence[Ring] = ()
-    bands: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Stroke:
-    """How a line is drawn.
-
-    Attributes:
-        colour: a place among `COLOURS`.
-        dash: lengths drawn and left out, as multiples of the width; empty = none.
-        width: of the line.
-        tint: how opaque its band is.
-    """
-
-    colour: int
-    dash: tuple[float, ...] = ()
-    width: float = 2.0
-    tint: float = 0.13
 
 
 def line_chart(
@@ -119,7 +107,6 @@ def line_charts(
     *,
     columns: int,
     size: tuple[float, float] = SMALL,
-    strokes: Sequence[Stroke] = (),
     name: str = "lines",
 ) -> str:
     """Draw charts as `line_chart` does, in rows of `columns`, with one legend for all below.
@@ -128,7 +115,6 @@ def line_charts(
         panels: the charts.
         columns: how many stand beside each other.
         size: of each, in pixels.
-        strokes: of the lines in their order; where none are given, a colour and dashes each.
         name: unlike those of other drawings on the same page.
 
     Raises:
@@ -150,7 +136,7 @@ def line_charts(
             title = _cut(panel.title, int((size[0] - _EDGE) / _BOLD))
             figure.text((left + _EDGE) / width, 1.0 - (top + 20.0) / height, title, fontweight="bold", fontsize=11.5)
             ax = axes_at(figure, left + _LEFT, top + head, size[0] - _LEFT - _RIGHT, size[1] - head - _BOTTOM)
-            shown = lines(ax, panel, strokes) | shown
+            shown = lines(ax, panel) | shown
         placed: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (_EDGE / width, 1.0 - foot / height)}
         texts = [wording.named(one) for one in legend]
         figure.legend([shown[one] for one in legend], texts, ncols=abreast, frameon=False, fontsize=11.5, **placed)
@@ -159,7 +145,7 @@ def line_charts(
     return svg(draw, width=width, height=height, name=name, label=", ".join(dict.fromkeys(said)))
 
 
-def lines(ax: Axes, panel: Panel, strokes: Sequence[Stroke] = ()) -> dict[str, Any]:
+def lines(ax: Axes, panel: Panel) -> dict[str, Any]:
     """Draw a panel; what goes beyond its scales ends there.
 
     Returns:
@@ -168,16 +154,18 @@ def lines(ax: Axes, panel: Panel, strokes: Sequence[Stroke] = ()) -> dict[str, A
     _scaled(ax.xaxis, panel.x)
     _scaled(ax.yaxis, panel.y)
     drawn: dict[str, Any] = {}
-    strokes = strokes or [Stroke(place, DASHES[place % len(DASHES)]) for place in range(len(panel.lines))]
-    for (name, (xs, ys)), stroke in zip(panel.lines.items(), strokes, strict=True):
-        colour = COLOURS[stroke.colour % len(COLOURS)]
-        if name in panel.bands:
+    stems: dict[str, int] = {}
+    for name, (xs, ys, *band) in panel.lines.items():
+        stem = name.rpartition(": ")[0] or name
+        thick, place = stem not in stems, stems.setdefault(stem, len(stems))
+        colour = COLOURS[place % len(COLOURS)]
+        if band:
             far = 10.0 * (panel.y.high - panel.y.low)
-            at, *ends = panel.bands[name]
-            low, high = (np.clip(end, panel.y.low - far, panel.y.high + far) for end in ends)
-            ax.fill_between(at, low, high, color=colour, alpha=stroke.tint, linewidth=0, zorder=1)
-        style: dict[str, Any] = {"color": colour, "linewidth": stroke.width, "zorder": 2}
-        (drawn[name],) = ax.plot(xs, ys, linestyle=(0, stroke.dash) if stroke.dash else "-", label=name, **style)
+            low, high = (np.clip(end, panel.y.low - far, panel.y.high + far) for end in band)
+            ax.fill_between(xs, low, high, color=colour, alpha=0.13 if thick else 0.07, linewidth=0, zorder=1)
+        style: dict[str, Any] = {"color": colour, "linewidth": 2.4 if thick else 1.1, "zorder": 2}
+        dash = _DASHES[place % len(_DASHES)]
+        (drawn[name],) = ax.plot(xs, ys, linestyle=(0, dash) if dash else "-", label=name, **style)
     return drawn | _rings(ax, panel)
 
 
@@ -187,12 +175,14 @@ def _rings(ax: Axes, panel: Panel) -> dict[str, Any]:
     tags: dict[tuple[float, float], list[str]] = {}
     for ring in panel.rings:
         x, y = (float(np.clip(v, scale.low, scale.high)) for v, scale in ((ring.x, panel.x), (ring.y, panel.y)))
+        arrow = _ARROWS.get(((ring.x > x) - (ring.x < x), (ring.y > y) - (ring.y < y)), "")
+        said = wording.named(ring.title) + " (beyond the axes)" * bool(arrow)
         full = ring.shape == "diamond"
         edge, face = (paper(ax), ink(ax)) if full else (ink(ax), "none" if ring.shape == "ring" else paper(ax))
         style: dict[str, Any] = {"markeredgecolor": edge, "markerfacecolor": face, "markersize": 9.0 if full else 8.0}
         style |= {"markeredgewidth": 1.0 if full else 1.5, "linestyle": "none", "zorder": 4, "clip_on": False}
-        (mark,) = ax.plot(x, y, _SHAPES[ring.shape], label=ring.name, gid=TOLD + wording.named(ring.title), **style)
-        tags.setdefault((x, y), []).extend([ring.tag + ring.arrow] if ring.tag else [])
+        (mark,) = ax.plot(x, y, _SHAPES[ring.shape], label=ring.name, gid=TOLD + said, **style)
+        tags.setdefault((x, y), []).extend([ring.tag + arrow] if ring.tag else [])
         drawn[f"{ring.tag} {ring.name}"] = mark
     place_labels(ax, [label(ax, at, ",".join(names)) for at, names in tags.items() if names])
     return drawn

@@ -14,7 +14,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.reporting import wording
 from ctxbench.reporting.charts.axes import LOG_FROM, compact
 from ctxbench.reporting.charts.heat_map import HeatMap, heat_maps
-from ctxbench.reporting.charts.line_chart import DASHES, MEDIUM, SMALL, Panel, Ring, Scale, Stroke, line_charts
+from ctxbench.reporting.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale, line_charts
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.document import Drawing
 from ctxbench.reporting.tuning.geometry import amounts, order, shares, upper
@@ -51,13 +51,6 @@ _LINES = (
     "selector, its cut is worth more than a fixed number; where one thin line stands above another, its ranking is "
     "better."
 )
-_ARROWS = dict(
-    zip(
-        ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)),
-        "\u2192\u2197\u2191\u2196\u2190\u2199\u2193\u2198",
-        strict=True,
-    )
-)
 
 
 def file_name(*parts: str) -> str:
@@ -87,7 +80,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
             "by its numbers: a diamond is recommended, a square the base's defaults; an arrow says that the mark "
             f"lies beyond the axes, that way. Tuning split.{log}"
         ),
-        svg=line_charts(panels, columns=2, size=MEDIUM, strokes=strokes(lines), name=name),
+        svg=line_charts(panels, columns=2, size=MEDIUM, name=name),
     )
 
 
@@ -96,17 +89,6 @@ def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
     short = [texts.shortened(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
     names = short if len(set(short)) == len(short) else [one.name for one in traces]
     return dict(zip(names, traces, strict=True))
-
-
-def strokes(lines: Mapping[str, Trace]) -> list[Stroke]:
-    """How lines are drawn: selectors by colour and by dashes, so that either tells them apart, first n thinly."""
-    selectors = list(dict.fromkeys(map(_selector, lines)))
-    found = []
-    for name in lines:
-        place = selectors.index(_selector(name))
-        width, tint = (1.1, 0.07) if name.endswith(_FIRST) else (2.6, 0.13)
-        found.append(Stroke(place, DASHES[place % len(DASHES)], width, tint))
-    return found
 
 
 def _selector(trace: str) -> str:
@@ -134,9 +116,7 @@ def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metr
     y = _scale(up, ys)
     x = _scale(across, [*(at for at, height in drawn if height >= y.low), *seen])
     title = f"{up} against {'prompt tokens' if across == TOKENS else across}"
-    bands = {name: (line[0], *line[2:]) for name, line in points.items() if str(up) in lines[name].low}
-    ended = [_at_end(ring, x, y) for ring in rings]
-    return Panel(title, {name: line[:2] for name, line in points.items()}, x, y, ended, bands)
+    return Panel(title, points, x, y, rings)
 
 
 def _scale(metric: Metric, values: Sequence[float]) -> Scale:
@@ -156,22 +136,17 @@ def _marked(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring
             yield Ring(f"{name}: {told}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
 
 
-def _at_end(ring: Ring, x: Scale, y: Scale) -> Ring:
-    """A mark beyond the axes stands at their end, with an arrow that says which way it lies."""
-    way = (ring.x > x.high) - (ring.x < x.low), (ring.y > y.high) - (ring.y < y.low)
-    if way == (0, 0):
-        return ring
-    at = min(max(ring.x, x.low), x.high), min(max(ring.y, y.low), y.high)
-    return replace(ring, x=at[0], y=at[1], title=f"{ring.title} (beyond the axes)", arrow=_ARROWS[way])
-
-
-def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """A line from left to right and the ends of its band: xs, ys, lows and highs; empty where it lacks a metric."""
+def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
+    """A line from left to right, with its band; empty where the trace lacks a metric."""
     if str(across) not in trace.means or str(up) not in trace.means:
-        return (np.zeros(0),) * 4
-    keep, y = order(trace.means[str(across)]), str(up)
-    low, high = (part.get(y, trace.means[y])[keep] for part in (trace.low, trace.high))
-    return trace.means[str(across)][keep], trace.means[y][keep], low, high
+        return np.zeros(0), np.zeros(0)
+    return _line(trace.means[str(across)], trace, str(up))
+
+
+def _line(xs: FloatArray, trace: Trace, metric: str) -> tuple[FloatArray, ...]:
+    """The means of a metric in the order of `xs`, with what is tinted around them."""
+    keep = order(xs)
+    return xs[keep], *(part[metric][keep] for part in (trace.means, trace.low, trace.high) if metric in part)
 
 
 def sensitivity(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
@@ -225,10 +200,8 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: Contender) -> P
         if math.isfinite(value):
             said = f"chosen: {trace.name} {shown(chosen.values[trace.name])}"
             rings.append(Ring(said, at, value, shape="diamond"))
-    line = {_MEAN: (xs[keep], means[keep])}
-    bands = {_MEAN: (xs[keep], trace.low[name][keep], trace.high[name][keep])} if name in trace.low else {}
     title = f"{trace.name}: {texts.TITLES[name].removesuffix(' %')}"
-    return Panel(title, line, replace(x, names=names), y, rings, bands)
+    return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
 
 
 def _place(value: Value | None, names: Sequence[str]) -> float:
