@@ -64,7 +64,7 @@ def mark_numbers(axis: Any, *, percent: bool = False, log: bool = False) -> None
     if log:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         low, high = axis.get_view_interval()
-        subs = (1.0, 2.0, 5.0) if 3 * math.log10(high / low) <= room else (1.0,)
+        subs = (1.0, 2.0, 5.0) if 2 * math.log10(high / low) <= room else (1.0,)
         axis.set_major_locator(LogLocator(subs=subs, numticks=room + 2))
         axis.set_minor_formatter(NullFormatter())
     else:

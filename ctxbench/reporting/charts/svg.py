@@ -36,10 +36,14 @@ _STYLE: dict[str, Any] = {
     "grid.alpha": 0.13,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), INK),
     "grid.color": INK,
+    "xtick.major.pad": 6.0,
+    "ytick.major.pad": 5.0,
+    **{f"{axis}tick.{kind}.size": 0.0 for axis in "xy" for kind in ("major", "minor")},  # lines of the grid do
 }
 _HALO = f"paint-order: stroke; stroke: {PAPER}; stroke-width: 3px; stroke-linejoin: round"
 _GROUND = f'<rect width="100%" height="100%" style="fill: {PAPER}" />'
 _COLOUR = re.compile(f'(?<=: )({INK}|{PAPER})(?=[;"][^<>]*>)')
+_SPARE = re.compile(r"(\.\d\d)\d+|\s*\b([MLCQz])\s*")  # of numbers and of paths
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 
 
@@ -104,7 +108,7 @@ def _tidied(part: ET.Element, name: str) -> ET.Element:
         if "clip-path" in one.attrib:
             one.set("clip-path", one.attrib["clip-path"].replace("#", f"#{name}-"))
         for key in {"d", "x", "y", "transform"} & one.attrib.keys():
-            one.set(key, re.sub(r"(\.\d\d)\d+", r"\1", " ".join(one.attrib[key].split())))
+            one.set(key, _SPARE.sub(r"\1\2", one.attrib[key]))
         if one.get("transform", "").startswith("rotate(-0 "):
             del one.attrib["transform"]
         if one.tag == "text":
