@@ -47,7 +47,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def figures():
-    plt.close("all")
+    plt.switch_backend("Agg")
     before = mpl.rcParams.copy()
     yield
     plt.close("all")

@@ -12,7 +12,7 @@ from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.bench.summary import DatasetSummary
 from ctxbench.reporting import wording
 from ctxbench.reporting.charts.axes import LOG_FROM, ink, mark_numbers, paper, points_of_percent, signed
-from ctxbench.reporting.charts.labels import label, place_labels
+from ctxbench.reporting.charts.labels import place_labels
 from ctxbench.reporting.charts.svg import TOLD
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def trade_off(
     foot, shown = _foot(drawn, y)
     named = []
     for name, (across, up) in drawn.items():
-        at, text, reach = (across.value, up.value), wording.named(name), None
+        at, text = (across.value, up.value), wording.named(name)
         marker = "s" if name == base else "o"
         text += " (baseline)" if name == base and len(drawn) > 1 else ""
         if name in shown:
@@ -67,11 +67,11 @@ def trade_off(
             (left, right), (low, high) = _ends(across), _ends(up)
             reach = (left, low, right, high)
         else:
-            at, marker = (across.value, foot), "v"
+            at, marker, reach = (across.value, foot), "v", (across.value, foot) * 2
             text += f", {wording.number(y, up.value)}% (below the axis)"
         style = {"marker": marker, "color": colours[name], "markeredgecolor": paper(ax), **_MARK}
         ax.plot(*at, label=name, gid=f"{TOLD}{wording.named(name)}: {_told(y, up)}, {_told(x, across)}", **style)
-        named.append(label(ax, at, text, reach))
+        named.append((at, text, reach))
     ax.margins(0.15, 0.1)  # room for names
     logs = [_scaled(ax.xaxis, x, [across.value for across, _ in drawn.values()])]
     logs.append(_scaled(ax.yaxis, y, [drawn[name][1].value for name in shown]))

@@ -12,7 +12,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.reporting import wording
 from ctxbench.reporting.charts.axes import COLOURS, ink, mark_numbers, paper, size
-from ctxbench.reporting.charts.labels import label, place_labels
+from ctxbench.reporting.charts.labels import place_labels
 from ctxbench.reporting.charts.svg import TOLD, axes_at, svg
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _rings(ax: Axes, panel: Panel) -> dict[str, Any]:
         (mark,) = ax.plot(x, y, _SHAPES[ring.shape], label=ring.name, gid=TOLD + said, **style)
         tags.setdefault((x, y), []).extend([ring.tag + arrow] if ring.tag else [])
         drawn[f"{ring.tag} {ring.name}"] = mark
-    place_labels(ax, [label(ax, at, ",".join(names)) for at, names in tags.items() if names])
+    place_labels(ax, [(at, ",".join(names), at * 2) for at, names in tags.items() if names])
     return drawn
 
 
