@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.reporting import wording
+from ctxbench.reporting.charts.axes import mark_numbers
 from ctxbench.reporting.charts.heat_map import heat_map
 from ctxbench.reporting.charts.line_chart import lines
 from ctxbench.reporting.tuning import figures
@@ -85,7 +87,8 @@ class TuningPlots:
         mesh = heat_map(
             axes, figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
         )
-        axes.figure.colorbar(mesh, ax=axes)
+        scale = axes.figure.colorbar(mesh, ax=axes)
+        mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
         return axes
 
 
