@@ -89,7 +89,7 @@ class Plots:
         """
         for name in (x, y):
             self._check("metric", name, self._summary.manifest["experiment"]["metrics"])
-        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
+        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": colours(self._selectors)}
         drawn: dict[str, Drawing] = {}
         for one in self._chosen(dataset, ax):
             points = comparisons.points_of(one, given["x"], given["y"])
@@ -143,7 +143,11 @@ class Plots:
                 raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
         drawn: dict[str, Drawing] = {
             name: partial(
-                comparisons.differences, found=against, metric=parse_metric(metric), base=base, colours=self._colours
+                comparisons.differences,
+                found=against,
+                metric=parse_metric(metric),
+                base=base,
+                colours=colours(self._selectors),
             )
             for name, against in found.items()
         }
@@ -236,11 +240,6 @@ class Plots:
     def _selectors(self) -> list[str]:
         return list(self._summary.manifest["selectors"])
 
-    @property
-    def _colours(self) -> dict[str, str]:
-        """A colour a selector, the same in all plots."""
-        return colours(self._selectors)
-
     def _check(self, what: str, name: str, known: Sequence[str]) -> None:
         if name not in known:
             raise UnknownNameError(what, name, known)
@@ -304,7 +303,7 @@ def _on(
         titles: above each, by dataset.
         width, height: of one plot, in inches; None = that of the user's settings, and less of several.
     """
-    axes = _panels(len(drawn), width, height) if ax is None else [ax]
+    axes = new_axes(len(drawn), width, height) if ax is None else [ax]
     for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
         draw(panel)
         panel.set_title(wording.named(titles[name]), parse_math=False)
@@ -315,7 +314,7 @@ def _on(
     return array
 
 
-def _panels(n: int, width: float | None, height: float | None) -> list[Axes]:
+def new_axes(n: int, width: float | None = None, height: float | None = None) -> list[Axes]:
     """Axes of a new figure, in rows of at most three."""
     from matplotlib import pyplot as plt
 

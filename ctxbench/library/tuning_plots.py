@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.library.result_plots import new_axes
 from ctxbench.reporting import wording
 from ctxbench.reporting.charts.axes import mark_numbers
 from ctxbench.reporting.charts.heat_map import heat_map
@@ -45,7 +46,7 @@ class TuningPlots:
         panel = figures.trade_panel(self._found, drawn, parse_metric(x), parse_metric(y))
         if panel is None:
             raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
-        axes = _axes(ax)
+        axes = ax or new_axes(1)[0]
         axes.set_title(self._found.dataset, parse_math=False)
         legend = lines(axes, panel)
         texts = axes.legend(legend.values(), legend, frameon=False, loc="lower right", fontsize="small").get_texts()
@@ -83,21 +84,13 @@ class TuningPlots:
             raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
         if metric not in heat.means:
             raise UnknownNameError("metric", metric, heat.means)
-        axes, most = _axes(ax), max(len(heat.xs), len(heat.ys))
+        axes, most = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
         mesh = heat_map(
             axes, figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
         )
         scale = axes.figure.colorbar(mesh, ax=axes)
         mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
         return axes
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot as plt
-
-    return plt.subplots(layout="constrained")[1]
 
 
 def _turned(heat: Heat) -> Heat:

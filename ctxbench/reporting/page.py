@@ -143,7 +143,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": wording.count, "breakable": _breakable, "inline": _inline}
+    environment.filters |= {"count": wording.count, "breakable": _breakable, "inline": inline}
     return environment
 
 
@@ -241,13 +241,6 @@ def _breakable(name: str) -> Markup:
 
     parts = (str(escape(part)) for part in re.split(r"(?<=[._/:-])(?=.)", name))
     return Markup(f"<bdi>{'<wbr>'.join(parts)}</bdi>")  # noqa: S704 - each part is escaped
-
-
-def _inline(drawing: str) -> Markup:
-    """A drawing of ours, in which texts are escaped, as part of the page."""
-    from markupsafe import Markup
-
-    return Markup(inline(drawing))  # noqa: S704 - see above
 
 
 def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:

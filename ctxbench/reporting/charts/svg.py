@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 from ctxbench.visible import visible
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -79,11 +80,13 @@ def svg(draw: Callable[[Figure], None], *, width: float, height: float, name: st
     return f'{opened} stroke-linejoin="round" stroke-linecap="butt">\n{_GROUND}\n{body}</svg>\n'
 
 
-def inline(text: str) -> str:
-    """A file's text as markup of a page: on the page's paper, in its ink, in a box of its own that scrolls."""
+def inline(text: str) -> Markup:
+    """A file's text as part of a page: on the page's paper, in its ink, in a box of its own that scrolls."""
+    from markupsafe import Markup
+
     shown = _COLOUR.sub(lambda found: {INK: "currentColor", PAPER: "var(--paper)"}[found[1]], text.replace(_GROUND, ""))
     label = re.findall('aria-label="[^"]*"', text)[0]
-    return f'<div class="drawing" tabindex="0" role="region" {label}>{shown}</div>'
+    return Markup(f'<div class="drawing" tabindex="0" role="region" {label}>{shown}</div>')  # noqa: S704 - texts are escaped
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
