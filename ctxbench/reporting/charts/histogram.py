@@ -35,7 +35,7 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
         _bars(ax, group, (-idle, -other), _IDLE, said)
     ax.axhline(0.0, color=ink(ax), linewidth=0.8)
     ax.set_xlim(float(group.edges[0]), float(group.edges[-1]))
-    ax.set_xlabel(group.title or "score")
+    ax.set_xlabel(wording.named(group.title) or "score", parse_math=False)
     ax.set_ylabel("how many")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(FuncFormatter(_count))

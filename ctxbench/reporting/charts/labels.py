@@ -69,10 +69,10 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
         ]
         fitting = [one for one in places if np.all(one[0].min >= whole.min) and np.all(one[0].max <= whole.max)]
         box, part, led = min(fitting or places[:1], key=lambda one: one[0].count_overlaps(taken))
-        taken.append(box)
         left, base = min(max(box.x0, whole.x0), max(whole.x1 - width, whole.x0)), box.y0 + 4 * unit
         # Where no place lets a long name stay inside, it is pushed there, over its mark.
         base = base if left == box.x0 else y + 9 * unit
+        taken.append(Bbox.from_bounds(left, base - 4 * unit, width, 15 * unit))
         moved = ((left + part * width - x) / point, (base - y) / point)
         label.set(position=moved, ha=("left", "center", "right")[round(2 * part)], va="baseline")
         if label.arrow_patch is not None:
