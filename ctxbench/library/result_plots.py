@@ -14,9 +14,11 @@ from ctxbench.bench.stats import Comparison, correct
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.library import plots
-from ctxbench.library.confusion import confusion
+from ctxbench.library.confusion import Confusion, confusion
 from ctxbench.reporting import wording
+from ctxbench.reporting.charts import comparisons, histogram
+from ctxbench.reporting.charts.axes import colours
+from ctxbench.reporting.charts.heat_map import HeatMap, heat_map
 from ctxbench.reporting.scores import ScoreGroup, score_groups
 
 if TYPE_CHECKING:
@@ -63,7 +65,9 @@ class Plots:
         Each selector is a mark with its name and both 95 % intervals; a dotted one does not hold, as there are too few
         queries, and one with an infinite end is left out. The baseline is a square. The thin line is the Pareto front:
         no other selector is as good as those on it on both metrics, and better on one. An axis of amounts is
-        logarithmic where they spread more than 20 times. A selector without one of the two is left out.
+        logarithmic where they spread more than 20 times. Where at most a quarter of the selectors have less than
+        half of the best share, these stand at the foot of the axis, as triangles that say their figures. A selector
+        without one of the two is left out.
 
         Args:
             x, y: names of metrics that were asked for.
@@ -85,18 +89,14 @@ class Plots:
         """
         for name in (x, y):
             self._check("metric", name, self._summary.manifest["experiment"]["metrics"])
-        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
+        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": colours(self._selectors)}
         drawn: dict[str, Drawing] = {}
         for one in self._chosen(dataset, ax):
-            points = {
-                selector.selector: (selector.estimates[x], selector.estimates[y])
-                for selector in one.selectors
-                if all(name in selector.estimates and selector.estimates[name].n for name in (x, y))
-            }
+            points = comparisons.points_of(one, given["x"], given["y"])
             if not points:
                 raise ParameterError(f"no selector has both {x} and {y} on dataset {one.dataset!r}")
             base = self._summary.compare_to
-            drawn[one.dataset] = partial(plots.trade_off, points=points, base=base, **given)
+            drawn[one.dataset] = partial(comparisons.trade_off, points=points, base=base, **given)
         return _on(ax, drawn, {name: name for name in drawn})
 
     def differences(
@@ -143,7 +143,11 @@ class Plots:
                 raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
         drawn: dict[str, Drawing] = {
             name: partial(
-                plots.differences, found=against, metric=parse_metric(metric), base=base, colours=self._colours
+                comparisons.differences,
+                found=against,
+                metric=parse_metric(metric),
+                base=base,
+                colours=colours(self._selectors),
             )
             for name, against in found.items()
         }
@@ -182,7 +186,7 @@ class Plots:
         titles = {}
         for one in self._chosen(dataset, ax):
             name, group = self._scored(one.dataset, selector)
-            drawn[one.dataset] = partial(plots.scores, group=group)
+            drawn[one.dataset] = partial(histogram.scores, group=group)
             titles[one.dataset] = f"{name} on {one.dataset}"
         return _on(ax, drawn, titles)
 
@@ -227,7 +231,7 @@ class Plots:
         self._check("selector", name, self._selectors)
         chosen = [one.dataset for one in self._chosen(dataset, ax)]
         tables = {one: confusion(self._datasets[one], self._part(one, name), by) for one in chosen}
-        drawn: dict[str, Drawing] = {one: partial(plots.shares, table=table) for one, table in tables.items()}
+        drawn: dict[str, Drawing] = {one: partial(_shares, table=table) for one, table in tables.items()}
         width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
         height = max(2.2 + 0.28 * max(len(table.needed) for table in tables.values()), 3.8)
         return _on(ax, drawn, {one: f"{name} on {one}" for one in chosen}, width=width, height=height)
@@ -235,11 +239,6 @@ class Plots:
     @property
     def _selectors(self) -> list[str]:
         return list(self._summary.manifest["selectors"])
-
-    @property
-    def _colours(self) -> dict[str, str]:
-        """A colour a selector, the same in all plots."""
-        return {name: plots.COLOURS[place % len(plots.COLOURS)] for place, name in enumerate(self._selectors)}
 
     def _check(self, what: str, name: str, known: Sequence[str]) -> None:
         if name not in known:
@@ -276,6 +275,18 @@ class Plots:
         raise ParameterError(f"{who} items of dataset {dataset!r} scores that differ; there is nothing to draw")
 
 
+def _shares(ax: Axes, table: Confusion) -> None:
+    """A heat map of shares, the first row on top; each row is 100 %, and one without any stays empty."""
+    rows = [f"{name} ({n:,})" for name, n in zip(table.needed, table.queries, strict=True)]
+    x, y = f"{table.by} of what else was offered, % of the row", f"{table.by} of what is needed (queries)"
+    heat_map(ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, told=_whole, pale=0.0))
+    ax.set_ylim(len(rows), 0)
+
+
+def _whole(share: float) -> str:
+    return "" if share <= 0 else f"{100 * share:.0f}" if share >= 0.005 else "<1"
+
+
 def _on(
     ax: Axes | None,
     drawn: Mapping[str, Drawing],
@@ -292,7 +303,7 @@ def _on(
         titles: above each, by dataset.
         width, height: of one plot, in inches; None = that of the user's settings, and less of several.
     """
-    axes = _panels(len(drawn), width, height) if ax is None else [ax]
+    axes = new_axes(len(drawn), width, height) if ax is None else [ax]
     for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
         draw(panel)
         panel.set_title(wording.named(titles[name]), parse_math=False)
@@ -303,7 +314,7 @@ def _on(
     return array
 
 
-def _panels(n: int, width: float | None, height: float | None) -> list[Axes]:
+def new_axes(n: int, width: float | None = None, height: float | None = None) -> list[Axes]:
     """Axes of a new figure, in rows of at most three."""
     from matplotlib import pyplot as plt
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.tuning.results import DEFAULTS, EVERYTHING, RECOMMENDED, Contender, DatasetTuning, Heat, Trace
+from ctxbench.library.result_plots import new_axes
+from ctxbench.reporting import wording
+from ctxbench.reporting.charts.axes import mark_numbers
+from ctxbench.reporting.charts.heat_map import heat_map
+from ctxbench.reporting.charts.line_chart import lines
+from ctxbench.reporting.tuning import figures
+from ctxbench.tuning.results import DatasetTuning, Heat
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_BELOW = 0.15  # of the y axis that is shown below the lowest interval
-_MARKS = {RECOMMENDED: "*", DEFAULTS: "s"}  # else a circle
 
 
 class TuningPlots:
@@ -37,20 +38,20 @@ class TuningPlots:
         Raises:
             UnknownNameError: tuning did not measure such a metric.
         """
-        axes = _axes(ax)
         for trace in self._found.traces:
             for metric in (x, y):
                 if metric not in trace.means:
                     raise UnknownNameError("metric", metric, trace.means)
-            _line(axes, trace, x, y)
-        marked = [one for one in self._found.contenders if {x, y} <= one.tuning.keys() and one.role != EVERYTHING]
-        for contender in marked:
-            _mark(axes, contender, x, y)
-        if marked:  # the lines go on to where everything is offered, far from what anybody would choose between
-            axes.set_xlim(0, 1.4 * max(one.tuning[x].value for one in marked))
-            axes.set_ylim(bottom=max(0.0, min(one.tuning[y].interval.low for one in marked) - _BELOW))
-        axes.set(xlabel=_title(x), ylabel=_title(y), title=self._found.dataset)
-        axes.legend(frameon=False, loc="lower right", fontsize="small")
+        drawn = figures.named_lines(self._found.traces)
+        panel = figures.trade_panel(self._found, drawn, parse_metric(x), parse_metric(y))
+        if panel is None:
+            raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
+        axes = ax or new_axes(1)[0]
+        axes.set_title(self._found.dataset, parse_math=False)
+        legend = lines(axes, panel)
+        texts = axes.legend(legend.values(), legend, frameon=False, loc="lower right", fontsize="small").get_texts()
+        for text in texts:
+            text.set_parse_math(False)
         return axes
 
     def heat(
@@ -83,63 +84,15 @@ class TuningPlots:
             raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
         if metric not in heat.means:
             raise UnknownNameError("metric", metric, heat.means)
-        chosen = with_maps[0].chosen
-        return _map(_axes(ax), heat if heat.x == x else _turned(heat), metric, chosen)
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot as plt
-
-    return plt.subplots(layout="constrained")[1]
-
-
-def _title(metric: str) -> str:
-    return {"tokens": "prompt tokens a request", "completeness": "complete"}.get(metric, metric)
-
-
-def _line(axes: Axes, trace: Trace, x: str, y: str) -> None:
-    order = np.argsort(trace.means[x], kind="stable")
-    xs, ys = trace.means[x][order], trace.means[y][order]
-    first = trace.name.endswith("first n")
-    (line,) = axes.plot(xs, ys, linestyle="--" if first else "-", linewidth=1.5, label=trace.name, zorder=2)
-    if not first:
-        axes.fill_between(
-            xs, trace.low[y][order], trace.high[y][order], color=line.get_color(), alpha=0.15, linewidth=0
+        axes, most = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
+        mesh = heat_map(
+            axes, figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
         )
-
-
-def _mark(axes: Axes, one: Contender, x: str, y: str) -> None:
-    at = one.tuning[x].value, one.tuning[y].value
-    marker = _MARKS.get(one.role, "o")
-    axes.plot(*at, marker=marker, markersize=13 if marker == "*" else 7, linestyle="none", label=_named(one), zorder=3)
+        scale = axes.figure.colorbar(mesh, ax=axes)
+        mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
+        return axes
 
 
 def _turned(heat: Heat) -> Heat:
     means = {name: values.T for name, values in heat.means.items()}
     return Heat(x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
-
-
-def _map(axes: Axes, heat: Heat, metric: str, chosen: Contender | None) -> Axes:
-    from matplotlib.patches import Rectangle
-
-    means = heat.means[metric]
-    image = axes.imshow(means, origin="lower", aspect="auto", cmap="viridis")
-    axes.set_xticks(range(len(heat.xs)), _texts(heat.xs), rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(heat.ys)), _texts(heat.ys))
-    axes.set(xlabel=heat.x, ylabel=heat.y, title=_title(metric))
-    axes.figure.colorbar(image, ax=axes)
-    if chosen is not None and chosen.values.get(heat.x) in heat.xs and chosen.values.get(heat.y) in heat.ys:
-        place = heat.xs.index(chosen.values[heat.x]) - 0.5, heat.ys.index(chosen.values[heat.y]) - 0.5
-        axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor="white", linewidth=2.5))
-        axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor="black", linewidth=1))
-    return axes
-
-
-def _texts(values: Sequence[Any]) -> list[str]:
-    return [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
-
-
-def _named(one: Contender) -> str:
-    return f"recommended: {one.name}" if one.role == RECOMMENDED else one.name

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.results import Part, RunFolder
-from ctxbench.bench.summary import DatasetSummary, RunSummary, summarise_run
+from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, summarise_run
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.reporting import wording
+from ctxbench.reporting.charts.axes import colours
+from ctxbench.reporting.charts.comparisons import points_of, trade_off
+from ctxbench.reporting.charts.histogram import scores
+from ctxbench.reporting.charts.svg import axes_at, inline, svg
 from ctxbench.reporting.drill import dataset_payload, script_json, without_surrogates
-from ctxbench.reporting.histogram import Histogram, histogram
-from ctxbench.reporting.scatter import Scatter, scatter
 from ctxbench.reporting.scores import ScoreGroup, score_groups
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.reporting.thresholds import threshold_of
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 FILE_NAME = "report.html"
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
-_WIDE, _NARROW = 760.0, 340.0  # drawings are made for two widths, so that their letters stay legible on a phone
+_SCATTER, _SCORES = (620.0, 340.0), (620.0, 270.0)  # pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +42,7 @@ class _Scores:
     """A group of selectors with equal scores, drawn."""
 
     group: ScoreGroup
-    wide: Histogram
-    narrow: Histogram
+    svg: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,8 +54,7 @@ class _DatasetView:
     about: Mapping[str, Any]
     table: ComparisonTable
     every_metric: ComparisonTable
-    wide: Scatter | None
-    narrow: Scatter | None
+    scatter: str
     scores: tuple[_Scores, ...]
     unscored: tuple[str, ...]
     payload: str
@@ -142,7 +143,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": wording.count, "breakable": _breakable}
+    environment.filters |= {"count": wording.count, "breakable": _breakable, "inline": inline}
     return environment
 
 
@@ -182,15 +183,49 @@ def _view(
         about={"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
         table=comparison_table(summary, one),
         every_metric=comparison_table(summary, one, every_metric=True),
-        wide=scatter(one, base=summary.compare_to, width=_WIDE),
-        narrow=scatter(one, base=summary.compare_to, width=_NARROW),
+        scatter=_scatter(summary, one, f"scatter-{number}"),
         scores=tuple(
-            _Scores(group, histogram(group, width=_WIDE), histogram(group, width=_NARROW)) for group in groups
+            _Scores(group, _histogram(group, one.dataset, f"scores-{number}-{place}"))
+            for place, group in enumerate(groups)
         ),
         unscored=_unscored(parts, scored),
         payload=script_json(
             {**dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]), "name": one.dataset}
         ),
+    )
+
+
+def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str) -> str:
+    """Completeness against prompt tokens; empty where fewer than two selectors have both."""
+    y, x = map(parse_metric, HEADLINE)
+    points, (width, height) = points_of(dataset, x, y), _SCATTER
+    if len(points) < 2:
+        return ""
+    given: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "base": summary.compare_to,
+        "colours": colours(summary.manifest["selectors"]),
+    }
+    return svg(
+        lambda figure: trade_off(axes_at(figure, 58.0, 10.0, width - 70.0, height - 68.0), points, **given),
+        width=width,
+        height=height,
+        name=name,
+        label=f"Completeness against prompt tokens on {dataset.dataset}",
+    )
+
+
+def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
+    """Scores beside thresholds."""
+    width, height = _SCORES
+    of = f"{wording.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
+    return svg(
+        lambda figure: scores(axes_at(figure, 58.0, 8.0, width - 70.0, height - 52.0), group),
+        width=width,
+        height=height,
+        name=name,
+        label=f"Scores of {of}: required items upwards, best other items downwards",
     )
 
 

@@ -17,7 +17,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
-from ctxbench.reporting.axes import nice_step
+from ctxbench.reporting.charts.axes import nice_step
 from ctxbench.reporting.drill import Labels
 from ctxbench.reporting.thresholds import QUANTITIES, Bound, bounds_of
 

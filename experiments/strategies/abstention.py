@@ -35,7 +35,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.logistic import Logistic
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.line_chart import Ring, Scale, line_chart
+from ctxbench.reporting.charts.line_chart import Ring, Scale, line_chart
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain

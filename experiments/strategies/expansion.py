@@ -29,7 +29,7 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.line_chart import Panel, Scale, line_charts
+from ctxbench.reporting.charts.line_chart import Panel, Scale, line_charts
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tokens import open_counter
 

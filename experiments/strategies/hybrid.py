@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,8 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
+from ctxbench.reporting.charts.axes import colours
+from ctxbench.reporting.charts.svg import axes_at, svg
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.tokens import open_counter
 from ctxbench.tuning.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
@@ -46,7 +47,7 @@ SOURCES[TEXT_1] = {"bm25f": {"weights": {"text": 1.0}}}
 TUNED = {"tuned": TWO, "tuned, fields": FIELDS, "tuned, text 1": ("dense", TEXT_1), "tuned, four": FOUR}
 SHARP = "rrf, k 3"
 METHODS = (*SOURCES, "rrf", SHARP, "0.7 dense", "tuned", "tuned, fields", "tuned, text 1", "rrf, four", "tuned, four")
-SHOWN = {"dense": "#8a94a0", "bm25": "#c2571a", "rrf": "#d9a400", "tuned": "#1f6fb4", "tuned, four": "#12395c"}
+SHOWN = ("dense", "bm25", "rrf", "tuned", "tuned, four")
 LOWEST = {"dense": -1.0, "bm25": 0.0}  # what each can give at least, for `normalise: theoretical`
 SERVERS: list[dict[str, Any]] = [
     {"servers": n, **pool} for n in (1, 2, 3, 5, 8) for pool in ({}, {"pool": "top", "top": 3})
@@ -326,27 +327,20 @@ It is better on {listed(by_server, "better")}, worse on {listed(by_server, "wors
 
 
 def figure(rows: Sequence[Measured]) -> str:
-    """The methods as dots, a line a dataset, as SVG."""
-    left, width, high, top = 150, 600, 30, 46
-    bottom = top + high * len(rows)
-    size = f'viewBox="0 0 {left + width + 40} {bottom + 24}" width="{left + width + 40}" height="{bottom + 24}"'
-    font = 'font-family="system-ui, sans-serif" font-size="12"'
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font} role="img">']
-    lines.append("<title>nDCG@10 on the test split by dataset and method</title>")
-    lines.append(f'<rect width="{left + width + 40}" height="{bottom + 24}" fill="#ffffff"/>')
-    for place, (name, colour) in enumerate(SHOWN.items()):
-        x = left + 110 * place
-        lines.append(f'<circle cx="{x}" cy="16" r="5" fill="{colour}"/><text x="{x + 9}" y="20">{escape(name)}</text>')
-    for tick in (0, 2, 4, 6, 8, 10):
-        x = left + width * tick // 10
-        lines.append(f'<line x1="{x}" x2="{x}" y1="{top - 10}" y2="{bottom + 4}" stroke="#e3e7eb"/>')
-        lines.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle" fill="#8a94a0">{tick / 10:.1f}</text>')
-    for place, row in enumerate(rows):
-        y = top + high * place + 8
-        lines.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(row.name)}</text>')
-        for name, colour in SHOWN.items():
-            lines.append(f'<circle cx="{left + width * row.mean(name):.1f}" cy="{y}" r="5" fill="{colour}"/>')
-    return "\n".join([*lines, "</svg>", ""])
+    """The methods as marks, a line a dataset, as SVG."""
+    width, high = 790.0, 30.0 * len(rows)
+
+    def draw(drawing: Any) -> None:
+        ax = axes_at(drawing, 150.0, 40.0, width - 190.0, high)
+        for (name, colour), mark in zip(colours(SHOWN).items(), "osD^v", strict=True):
+            told = {"label": name, "color": colour, "markersize": 8.0}
+            ax.plot([row.mean(name) for row in rows], range(len(rows)), mark, linestyle="none", **told)
+        ax.set(xlim=(0.0, 1.0), ylim=(len(rows) - 0.5, -0.5))
+        ax.set_yticks(range(len(rows)), [row.name for row in rows])
+        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(SHOWN), frameon=False)
+
+    label = "nDCG@10 on the test split by dataset and method"
+    return svg(draw, width=width, height=high + 76.0, name="hybrid", label=label)
 
 
 def main() -> int:

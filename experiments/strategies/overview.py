@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from html import escape
+from typing import Any
 
 from ablation import Ablation, verdict
 
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.reporting import wording
+from ctxbench.reporting.charts.axes import COLOURS
+from ctxbench.reporting.charts.svg import axes_at, svg
 
-_ROW, _CELL, _HEAD, _LETTER = 20, 62, 118, 6.6
-_INK, _FAINT, _BETTER, _WORSE = "#1f2933", "#8a94a0", "#1f6fb4", "#c2571a"
+_ROW, _CELL, _HEAD, _LETTER = 20.0, 62.0, 110.0, 7.0
+_FAINT, _PALE, _BETTER, _WORSE = "#5c656e", "#f4f6f8", COLOURS[0], COLOURS[1]
 _STRONG = 0.15  # a difference from which on a cell has its full colour
 _COMPLETE = parse_metric("completeness")
 
@@ -24,57 +25,44 @@ def overview(ablation: Ablation) -> str:
     strategy spends more than the base's whole curve. The same run gives the same bytes.
     """
     standings = ablation.standings()
-    left = 14 + _LETTER * max((len(one.strategy) for one in standings), default=0)
-    width = left + _CELL * len(ablation.datasets) + 40
-    height = _HEAD + _ROW * len(standings) + 44
-    size = f'viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}"'
-    font = 'font-family="system-ui, sans-serif" font-size="12"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font} role="img">',
-        "<title>Difference in completeness from the base at equal tokens, by strategy and dataset</title>",
-        f'<rect width="{width:.0f}" height="{height}" fill="#ffffff"/>',
-    ]
-    for column, dataset in enumerate(ablation.datasets):
-        x = left + _CELL * (column + 0.5)
-        name = escape(wording.named(dataset.summary.dataset))
-        turned = f'transform="rotate(-40 {x:.1f} {_HEAD - 8})"'
-        lines.append(f'<text x="{x:.1f}" y="{_HEAD - 8}" fill="{_INK}" {turned}>{name}</text>')
-    for place, one in enumerate(standings):
-        y = _HEAD + _ROW * place
-        name = escape(wording.named(one.strategy))
-        lines.append(f'<text x="{left - 8:.1f}" y="{y + 14}" text-anchor="end" fill="{_INK}">{name}</text>')
-        for column, dataset in enumerate(ablation.datasets):
-            lines += _cell(dataset.at_tokens[one.strategy], left + _CELL * column, y)
-    lines += [*_legend(left, _HEAD + _ROW * len(standings) + 24), "</svg>"]
-    return "\n".join(lines) + "\n"
+    names = [wording.named(dataset.summary.dataset) for dataset in ablation.datasets]
+    left = 14.0 + _LETTER * max((len(one.strategy) for one in standings), default=0)
+    wide, high = _CELL * len(names), _ROW * max(len(standings), 1)
+    width, height = max(left + wide + 60.0, left + 540.0), _HEAD + high + 40.0
+
+    def draw(figure: Any) -> None:
+        ax = axes_at(figure, left, _HEAD, wide, high)
+        ax.set(xlim=(0, len(names)), ylim=(max(len(standings), 1), 0))
+        ax.set_axis_off()
+        for column, name in enumerate(names):
+            ax.text(column + 0.4, -0.3, name, rotation=40, rotation_mode="anchor", fontsize=11.0)
+        for row, one in enumerate(standings):
+            said = wording.named(one.strategy)
+            ax.text(-0.1, row + 0.5, said, ha="right", va="center", fontsize=11.0)
+            for column, dataset in enumerate(ablation.datasets):
+                _cell(ax, dataset.at_tokens[one.strategy], row, column)
+        at = left / width
+        for name, colour in (("better", _BETTER), ("worse", _WORSE), ("not told apart", _PALE)):
+            figure.text(at, 14.0 / height, name, fontsize=11.0, backgroundcolor=colour, color=_ink(colour))
+            at += (30.0 + _LETTER * len(name)) / width
+        figure.text(at, 14.0 / height, "points of completeness at equal tokens", fontsize=11.0)
+
+    label = "Difference in completeness from the base at equal tokens, by strategy and dataset"
+    return svg(draw, width=width, height=height, name="overview", label=label)
 
 
-def _cell(found: AtTokens, x: float, y: float) -> Iterator[str]:
+def _ink(colour: str) -> str:
+    return _FAINT if colour == _PALE else "#f7f7f7"
+
+
+def _cell(ax: Any, found: AtTokens, row: int, column: int) -> None:
     told = verdict(found)
-    fill, ink, opacity = "#f4f6f8", _FAINT, 1.0
-    if found.comparison is None:
-        text = wording.NONE
-    else:
+    text, fill, ink, opacity = wording.NONE, _PALE, _FAINT, 1.0
+    if found.comparison is not None:
         text = wording.signed(_COMPLETE, found.comparison.difference)
         if told != "untold":
             fill = _BETTER if told == "better" else _WORSE
             opacity = 0.25 + 0.75 * min(abs(found.comparison.difference) / _STRONG, 1.0)
-            ink = "#ffffff" if opacity > 0.6 else _INK
-    yield (
-        f'<rect x="{x + 1:.1f}" y="{y + 1}" width="{_CELL - 2}" height="{_ROW - 2}" fill="{fill}" '
-        f'fill-opacity="{opacity:.2f}"/>'
-    )
-    yield f'<text x="{x + _CELL / 2:.1f}" y="{y + 14}" text-anchor="middle" fill="{ink}">{text}</text>'
-
-
-def _legend(x: float, y: float) -> Iterator[str]:
-    """What the colours say, on one line."""
-    for name, fill, colour in (
-        ("better", _BETTER, _INK),
-        ("worse", _WORSE, _INK),
-        ("not told apart", "#f4f6f8", _FAINT),
-    ):
-        yield f'<rect x="{x:.1f}" y="{y - 11}" width="14" height="14" fill="{fill}"/>'
-        yield f'<text x="{x + 19:.1f}" y="{y}" fill="{colour}">{name}</text>'
-        x += 40 + _LETTER * len(name)
-    yield f'<text x="{x:.1f}" y="{y}" fill="{_INK}">points of completeness at equal tokens</text>'
+            ink = _ink(fill) if opacity > 0.8 else "#000000"
+    ax.bar(column + 0.5, 0.9, width=0.96, bottom=row + 0.05, color=fill, alpha=opacity)
+    ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=11.0, color=ink)

@@ -20,7 +20,7 @@ from domains_types import (
 )
 
 from ctxbench.bench.stats import Comparison
-from ctxbench.reporting.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
+from ctxbench.reporting.charts.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
 from ctxbench.reporting.wording import difference_interval, estimate_interval, number, signed, verdict
 from ctxbench.selectors.parameters import shown
 

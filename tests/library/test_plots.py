@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import itertools
-import math
 import os
 import pickle
 import subprocess
@@ -21,20 +19,17 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 import ctxbench
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import Estimate, Interval
 from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.library import plots, result_plots
+from ctxbench.library import result_plots
 from ctxbench.library.confusion import NO_SERVER, confusion
+from ctxbench.reporting.charts.axes import COLOURS
 from ctxbench.reporting.scores import score_groups
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ROOT / "datasets" / "smoke"
 CHEAP = {"embedder": "hashing", "counter": "chars/4"}
-TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
 
 
 def offering(*names):
@@ -52,7 +47,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def figures():
-    plt.close("all")
+    plt.switch_backend("Agg")
     before = mpl.rcParams.copy()
     yield
     plt.close("all")
@@ -106,27 +101,6 @@ def texts(labels):
     return [label.get_text() for label in labels]
 
 
-def estimate(value, low=None, high=None, holds=True):
-    found = interval(value if low is None else low, value if high is None else high, holds)
-    return Estimate(value=value, interval=found, n=9, left_out=0)
-
-
-def interval(low, high, holds=True):
-    return Interval(low=low, high=high, level=0.95, method="", holds=holds)
-
-
-@pytest.fixture
-def ax():
-    return Figure(layout="constrained").subplots()
-
-
-def drawn(ax, points, **given):
-    given = {"x": TOKENS, "y": COMPLETE, "base": "a", "colours": dict.fromkeys(points, "#0072B2"), **given}
-    plots.trade_off(ax, points, **given)
-    ax.figure.draw_without_rendering()
-    return ax
-
-
 # The trade-off.
 
 
@@ -147,118 +121,10 @@ def test_the_baseline_has_a_shape_of_its_own_and_each_mark_a_colour_and_its_name
     ax = res.plot.trade_off()
     assert {name: line(ax, name).get_marker() for name in res.selectors} == {"docs": "o", "words": "s", "all": "o"}
     colours = [line(ax, name).get_color() for name in res.selectors]
-    assert colours == list(plots.COLOURS[:3])
+    assert colours == list(COLOURS[:3])
     assert texts(ax.texts) == ["docs", "words (baseline)", "all"]
     assert [label.xy for label in ax.texts] == [at(ax, name) for name in res.selectors]
     assert ax.get_legend() is None
-
-
-def boxes(ax):
-    renderer = ax.figure.canvas.get_renderer() if hasattr(ax.figure.canvas, "get_renderer") else None
-    return [Text.get_window_extent(label, renderer) for label in ax.texts]
-
-
-@pytest.mark.parametrize("n", [2, 4, 10])
-@pytest.mark.parametrize("spread", [1.0, 0.03])
-def test_labels_stay_inside_and_meet_neither_each_other_nor_marks(ax, n, spread):
-    points = {}
-    for i in range(n):
-        x, y = 500 + spread * 400 * math.sin(7 * i), 0.6 + spread * 0.3 * math.cos(5 * i)
-        points[f"selector number {i}" if i else "a"] = (estimate(x, x - 5, x + 5), estimate(y, y - 0.01, y + 0.01))
-    drawn(ax, points)
-    found = boxes(ax)
-    assert len(found) == n
-    for one, other in itertools.combinations(found, 2):
-        assert not one.overlaps(other)
-    marks = ax.transData.transform([(x.value, y.value) for x, y in points.values()])
-    for box in found:
-        assert ax.bbox.x0 <= box.x0 < box.x1 <= ax.bbox.x1
-        assert ax.bbox.y0 <= box.y0 < box.y1 <= ax.bbox.y1
-        assert not any(box.contains(*mark) for mark in marks)
-
-
-def test_labels_follow_a_figure_that_changes_its_size(ax):
-    drawn(ax, {name: (estimate(100 + i), estimate(0.5 + i / 1000)) for i, name in enumerate("abc")})
-    before = [label.get_position() for label in ax.texts]
-    ax.set_xlim(0, 100_000)
-    ax.figure.set_size_inches(3, 2)
-    ax.figure.draw_without_rendering()
-    assert [label.get_position() for label in ax.texts] != before
-    for one, other in itertools.combinations(boxes(ax), 2):
-        assert not one.overlaps(other)
-
-
-def test_a_name_that_is_nearly_as_long_as_the_axes_stays_inside():
-    ax = Figure(figsize=(4.4, 3.0), layout="constrained").subplots()
-    name = "a selector whose name is as long as these axes are wide"
-    places = {"a": 10, name: 13, "b": 30}
-    drawn(ax, {one: (estimate(x), estimate(x / 100)) for one, x in places.items()})
-    long = boxes(ax)[1]
-    assert ax.bbox.x0 <= long.x0 < long.x1 <= ax.bbox.x1
-    assert not long.contains(*ax.transData.transform((13, 0.13)))
-
-
-def test_the_front_is_what_no_other_beats_on_both(ax):
-    points = {
-        "a": (30, 0.9),
-        "b": (10, 0.5),
-        "c": (20, 0.5),
-        "d": (40, 0.8),
-        "e": (20, 0.7),
-        "f": (30, 0.9),
-        "g": (10, 0.4),
-    }
-    drawn(ax, {name: (estimate(x), estimate(y)) for name, (x, y) in points.items()})
-    front = line(ax, plots.FRONT)
-    assert list(zip(*front.get_data(), strict=True)) == [(10, 0.5), (20, 0.7), (30, 0.9)]
-    assert (front.get_drawstyle(), front.get_linewidth()) == ("steps-post", 0.8)
-    other = drawn(
-        Figure().subplots(),
-        {name: (estimate(y), estimate(x)) for name, (x, y) in points.items()},
-        x=COMPLETE,
-        y=TOKENS,
-    )
-    front = line(other, plots.FRONT)
-    assert list(zip(*front.get_data(), strict=True)) == [(0.5, 10), (0.7, 20), (0.9, 30)]
-    assert front.get_drawstyle() == "steps-pre"
-    alone = drawn(Figure().subplots(), {"a": (estimate(1), estimate(0.9)), "b": (estimate(2), estimate(0.8))})
-    assert plots.FRONT not in [one.get_label() for one in alone.lines]
-
-
-def test_tokens_that_spread_widely_stand_on_a_logarithmic_axis(ax):
-    drawn(ax, {"a": (estimate(10), estimate(0.5)), "b": (estimate(201), estimate(0.9))})
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
-    assert ax.get_xlabel() == "tokens a query, logarithmic"
-    assert {"10", "20", "50", "100"} <= set(texts(ax.get_xticklabels()))
-    linear = drawn(Figure().subplots(), {"a": (estimate(10), estimate(0.5)), "b": (estimate(200), estimate(0.9))})
-    assert linear.get_xscale() == "linear"
-    nothing = drawn(Figure().subplots(), {"a": (estimate(0), estimate(0.01)), "b": (estimate(200), estimate(0.9))})
-    assert nothing.get_xscale() == nothing.get_yscale() == "linear"
-
-
-def test_an_interval_that_says_nothing_or_does_not_hold_is_told_apart(ax):
-    drawn(
-        ax,
-        {
-            "a": (estimate(10, -math.inf, math.inf), estimate(0.5, 0.4, 0.6)),
-            "b": (estimate(20, 15, 25, holds=False), estimate(0.6)),
-            "none": (estimate(math.nan), estimate(0.6)),
-        },
-    )
-    labels = [one.get_label() for one in ax.lines]
-    assert "_tokens of a" not in labels
-    assert "none" not in labels
-    assert line(ax, "_tokens of b").get_linestyle() == ":"
-    assert line(ax, "_completeness of a").get_linestyle() == "-"
-    assert ax.get_xlabel().endswith("dotted: too few queries to rely on the interval")
-
-
-def test_shares_are_in_per_cent_and_names_are_no_formulas(ax):
-    name = "$a_b$ \u202e"
-    drawn(ax, {name: (estimate(10), estimate(0.25)), "b": (estimate(20), estimate(0.5))}, base="b")
-    assert "30" in texts(ax.get_yticklabels())
-    assert ax.texts[0].get_text() == "$a_b$ \ufffd"
-    assert not ax.texts[0].get_parse_math()
 
 
 # Differences.
@@ -340,15 +206,21 @@ def bars(ax, label):
     return found.patches
 
 
+def counted(left, counts):
+    return [(x, n) for x, n in zip(left, counts, strict=True) if n]
+
+
 def test_histograms_are_those_of_the_report(res):
     ax = res.plot.scores("docs")
     (group,) = score_groups(res.datasets["smoke"], [res._part("smoke", "docs")], res.summary.manifest["selectors"])
     up, down = bars(ax, "required items"), bars(ax, "best other item of a query")
     idle = bars(ax, "best item of a query that needs nothing")
-    assert [one.get_x() for one in up] == group.edges[:-1].tolist()
-    assert [one.get_height() for one in up] == list(group.required)
-    assert [-one.get_height() for one in down] == list(group.other)
-    assert [(-one.get_y(), -one.get_height()) for one in idle] == list(zip(group.other, group.idle, strict=True))
+    left = group.edges[:-1].tolist()
+    assert [(one.get_x(), one.get_height()) for one in up] == counted(left, group.required)
+    assert [(one.get_x(), -one.get_height()) for one in down] == counted(left, group.other)
+    found = [(one.get_x(), -one.get_y(), -one.get_height()) for one in idle]
+    assert found == [(x, n, m) for x, n, m in zip(left, group.other, group.idle, strict=True) if m]
+    assert up[0].get_gid() == f"told:0 to 0.02: {group.required[0]} of the required items"
     assert sum(group.required) > 10
     assert sum(group.idle) > 0
     assert ax.get_ylim()[0] < -max(map(sum, zip(group.other, group.idle, strict=True)))

@@ -141,8 +141,8 @@ def test_a_map_over_two_parameters():
     heat = outcome.heats[0]
     for x, y, means in ((heat.x, heat.y, heat.means["tokens"]), (heat.y, heat.x, heat.means["tokens"].T)):
         axes = found.plot.heat(x, y, metric="tokens")
-        (image,) = axes.get_images()
-        assert image.get_array().tolist() == means.tolist()
+        (cells,) = axes.collections
+        assert cells.get_array().reshape(means.shape).tolist() == means.tolist()
         assert (axes.get_xlabel(), axes.get_ylabel()) == (x, y)
         assert len(axes.patches) == 2
     with pytest.raises(ParameterError, match="there is no map over margin and x; there are maps over"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,8 +71,12 @@ def test_the_page_opens_from_disk_and_shows_comparison_scores_and_queries(open_p
     one = open_page()
     assert one.texts("h2") == ["Datasets", "Selectors", "Comparison", "Scores and thresholds", "Queries", "Made from"]
     assert one.page.locator("#comparison table.comparison").count() == 2
-    assert one.page.locator("svg.scatter.wide").first.is_visible()
-    assert one.page.locator("svg.histogram.wide .threshold").count() == 1  # one tool in `small`: no scores that differ
+    assert one.page.locator("#comparison svg.chart").first.is_visible()
+    said = one.page.locator("#scores svg.chart text").all_text_contents()
+    assert said.count("includeScore 0.7") == 1  # one tool in `small`: no scores that differ
+    titles = one.page.locator("svg.chart title").all_text_contents()
+    assert [title.split(":")[0] for title in titles[:2]] == ["semantic/normal", "everything"]
+    assert any("of the required items" in title for title in titles)
     assert one.page.locator(LISTED).count() == 6
 
 
@@ -217,8 +222,25 @@ def test_nothing_overflows_at_360_pixels(open_page: Any, address: str) -> None:
     one = open_page(address, width=360, height=740)
     one.page.wait_for_selector(LISTED)
     assert one.fits()
-    assert one.page.locator("svg.narrow").first.is_visible()
-    assert not one.page.locator("svg.wide").first.is_visible()
+    assert one.page.locator("svg.chart").first.is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_chart_meets_another_leaves_it_or_is_too_small(open_page: Any, width: int) -> None:
+    one = open_page(width=width)
+    one.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    boxes = """(svg) => [svg, ...svg.querySelectorAll("text")].map((part) => {
+        const box = part.getBoundingClientRect();
+        return [part.textContent, box.left, box.top, box.right, box.bottom];
+    })"""
+    for svg in one.page.locator("svg.chart").all():
+        whole, *texts = svg.evaluate(boxes)
+        for text, left, top, right, _ in texts:
+            assert min(left - whole[1], top - whole[2], whole[3] - right) >= -1, text
+        for a, b in itertools.combinations(texts, 2):
+            apart = a[1] + 1 >= b[3] or b[1] + 1 >= a[3] or a[2] + 3 >= b[4] or b[2] + 3 >= a[4]
+            assert apart, f"{a[0]!r} meets {b[0]!r}"
+        assert svg.evaluate("(svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width") > 0.89
 
 
 def test_a_print_shows_the_tables_whole_and_no_controls(open_page: Any) -> None:
@@ -263,13 +285,17 @@ def test_texts_stand_out_in_light_and_dark(open_page: Any, scheme: str) -> None:
         ".state",
     ):
         assert contrast(one, selector) >= 4.5, selector
+    ink = one.page.locator("svg.chart text").first.evaluate("(text) => getComputedStyle(text).fill")
+    assert ink == one.page.evaluate("getComputedStyle(document.body).color")
+    ids = one.page.evaluate("[...document.querySelectorAll('[id]')].map((part) => part.id)")
+    assert len(ids) == len(set(ids))
 
 
 def test_without_javascript_comparison_and_scores_are_there(open_page: Any) -> None:
     one = open_page(java_script_enabled=False)
     rows = one.texts("#comparison table.comparison >> nth=0 >> tbody th")
     assert rows[:2] == ["semantic/normal", "everything"]
-    assert one.page.locator("svg.histogram.wide").first.is_visible()
+    assert one.page.locator("#scores svg.chart").first.is_visible()
     assert one.page.locator("noscript p").count() == 1
     assert not one.page.locator("#drill").is_visible()
 

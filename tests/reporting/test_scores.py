@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from ctxbench.core.candidates import Mode, brought_in
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.reporting.histogram import histogram
+from ctxbench.reporting.charts.histogram import scores
 from ctxbench.reporting.scores import ScoreGroup, score_groups
 from ctxbench.reporting.thresholds import Bound, bounds_of, threshold_of
 
@@ -152,9 +153,10 @@ class TestGroups:
 
     def test_a_chart_has_a_line_for_each(self, groups):
         (group,) = groups(standard(0.7, 2), {"per_chunk": {"above": 0.2}})
-        drawn = histogram(group, width=760.0)
-        assert [line.label for line in drawn.lines] == ["above 0.2 semantic/normal", "includeScore 0.7 semantic/normal"]
-        assert drawn.lines[0].label_y < drawn.lines[1].label_y
+        ax = Figure().subplots()
+        scores(ax, group)
+        assert [label.get_text() for label in ax.texts] == ["above 0.2", "includeScore 0.7"]
+        assert ax.texts[0].xy[1] > ax.texts[1].xy[1]
 
 
 def test_an_expansion_is_held_against_the_scores_of_what_it_brought_in(made_run):

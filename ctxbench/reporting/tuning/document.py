@@ -63,15 +63,13 @@ class Drawing:
         name: of its file, without folder and ending; unique in the report.
         title: in few words.
         caption: what to see in it, as sentences.
-        wide: the SVG for a page.
-        narrow: that for a phone; empty where the other one is to be scrolled there, as a table is.
+        svg: the text of its file.
     """
 
     name: str
     title: str
     caption: str
-    wide: str
-    narrow: str
+    svg: str
 
 
 @dataclass(frozen=True, slots=True)

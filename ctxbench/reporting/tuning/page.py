@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING
 
 from ctxbench.reporting import wording
 from ctxbench.reporting.drill import without_surrogates
 from ctxbench.reporting.page import stylesheet, templates
-from ctxbench.reporting.tuning.document import Block, Document, Drawing, Heading
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
+from ctxbench.reporting.tuning.document import Block, Document, Heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,6 @@ def page(document: Document) -> str:
     environment.filters |= {
         "line": _line,
         "unbroken": _unbroken,
-        "drawn": _drawn,
         "kind": lambda block: type(block).__name__,
     }
     html: str = environment.get_template("tuning.html.j2").render(
@@ -61,25 +55,3 @@ def _line(text: str) -> str:
 def _unbroken(text: str) -> str:
     """A text whose parts in brackets stay on one line."""
     return re.sub(r"\(.*?\)", lambda found: found[0].replace(" ", "\u00a0"), text)
-
-
-def _drawn(drawing: Drawing) -> Markup:
-    """The drawing for a page and the one for a phone; the style sheet shows one of them."""
-    from markupsafe import Markup
-
-    label = escape(_line(drawing.title))
-    if not drawing.narrow:
-        svg = _sized(drawing.wide, f'class="chart" aria-label="{label}"', "width")
-        return Markup(f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{svg}</div>')  # noqa: S704
-    both = (
-        _sized(svg, f'class="chart {size}" aria-label="{label}"', "max-width")
-        for size, svg in (("wide", drawing.wide), ("narrow", drawing.narrow))
-    )
-    return Markup("".join(both))  # noqa: S704 - drawings are ours, and escape the texts in them
-
-
-def _sized(svg: str, attributes: str, key: str) -> str:
-    """A drawing with attributes, and its own width: letters are as large as meant, and no larger."""
-    width = re.search(r'viewBox="0 0 ([0-9.]+)', svg)
-    style = f' style="{key}: {width[1]}px"' if width else ""
-    return svg.replace("<svg ", f"<svg {attributes}{style} ", 1)

@@ -54,6 +54,6 @@ def _write_markdown(made: Document, path: Path, figures: str) -> list[Path]:
     drawn = []
     for drawing in made.drawings:
         drawn.append(path.parent / figures / f"{drawing.name}.svg")
-        write_atomic(drawn[-1], without_surrogates(drawing.wide), durable=False)
+        write_atomic(drawn[-1], drawing.svg, durable=False)
     write_atomic(path, without_surrogates(markdown(made, figures=f"{figures}/")))
     return drawn

@@ -51,8 +51,7 @@ def overflow(page: Any) -> int:
 def test_only_tables_scroll_sideways(open_page: Any, made: Any, edge: str, width: int) -> None:
     page = open_page(made.edges()[edge], width=width)
     assert overflow(page) <= 0
-    shown = page.locator("svg.narrow" if width < 560 else "svg.wide")
-    assert all(one.is_visible() for one in shown.all())
+    assert all(one.is_visible() for one in page.locator("svg.chart").all())
 
 
 def test_the_summary_of_a_common_tuning_fits_a_screen(open_page: Any, made: Any) -> None:
@@ -68,10 +67,10 @@ def test_texts_of_strangers_are_shown_and_never_run(open_page: Any, made: Any) -
     assert page.locator("script, img, b").count() == 0
 
 
-@pytest.mark.parametrize("kind", ["wide", "narrow"])
-def test_no_text_of_a_figure_meets_another_or_leaves_it(open_page: Any, made: Any, kind: str) -> None:
-    page = open_page(made.tuning(made.dataset()), width=1280 if kind == "wide" else 390)
-    for svg in page.locator(f"svg.{kind}").all():
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_figure_meets_another_leaves_it_or_is_too_small(open_page: Any, made: Any, width: int) -> None:
+    page = open_page(made.tuning(made.dataset()), width=width)
+    for svg in page.locator("svg.chart").all():
         whole = svg.evaluate("(svg) => { const b = svg.getBoundingClientRect(); return [b.left, b.top, b.right]; }")
         boxes = [box for box in svg.evaluate(BOXES) if box[0]]
         for text, left, top, right, _ in boxes:
@@ -80,6 +79,14 @@ def test_no_text_of_a_figure_meets_another_or_leaves_it(open_page: Any, made: An
             assert not (a[1] + 1 < b[3] and b[1] + 1 < a[3] and a[2] + 3 < b[4] and b[2] + 3 < a[4]), (
                 f"{a[0]!r} meets {b[0]!r}"
             )
+        scale = float(svg.evaluate("(svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"))
+        assert 0.89 < scale <= 1.001
+
+
+def test_no_name_stands_twice_on_a_page(open_page: Any, made: Any) -> None:
+    page = open_page(made.tuning())
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids))
 
 
 def contrast(page: Any, selector: str) -> float:
@@ -103,9 +110,7 @@ def test_texts_stand_out_in_light_and_dark(open_page: Any, made: Any, scheme: st
     page = open_page(made.tuning(), color_scheme=scheme)
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (min(int(c) for c in paper[4:-1].split(",")) > 200) is (scheme == "light")
-    chart = page.locator("svg.wide > rect").first.evaluate("(rect) => getComputedStyle(rect).fill")
-    assert (min(int(c) for c in chart[4:-1].split(",")) > 200) is (scheme == "light")
-    for selector in ("td", "td.change", "thead th", "figcaption", "svg.wide text", "svg.wide text[stroke]"):
+    for selector in ("td", "td.change", "thead th", "figcaption", "svg.chart text", "svg.chart g[style] text"):
         assert contrast(page, selector) >= 4.5, selector
 
 

@@ -14,7 +14,7 @@ def rendered(*blocks):
 
 
 def test_every_block_is_rendered():
-    drawing = Drawing(name="one", title="A | b", caption="See.", wide="<svg/>", narrow="<svg/>")
+    drawing = Drawing(name="one", title="A | b", caption="See.", svg="<svg/>")
     table = Table("T", ("a", "b"), (("x|y", "1"), ("z", ("2", "told"))), frozenset({1}))
     assert rendered(Heading(2, "Part"), Text("One."), Bullets(("p", "q")), table, drawing) == (
         "# t\n\n## Part\n\nOne.\n\n* p\n* q\n\n"
