@@ -125,7 +125,8 @@ def _foot(points: Mapping[str, tuple[Estimate, Estimate]], y: Metric) -> tuple[f
         best = max(up.value for up in ups.values())
         better = {name: up for name, up in ups.items() if up.value >= best / 2}
         ups = better if len(better) >= _MOST * len(ups) else ups
-    return min((_ends(up)[0] for up in ups.values()), default=0.0), list(ups)
+    foot = min((_ends(up)[0] for up in ups.values()), default=0.0)
+    return foot, [name for name, (_, up) in points.items() if up.value >= foot]
 
 
 def _ends(one: Estimate) -> tuple[float, float]:
