@@ -10,7 +10,7 @@ from gate_page import table, text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Something that was demanded before it was measured.
+    """Something that is asked of the gate, and what was measured.
 
     Attributes:
         asked: what is asked of the gate.
