@@ -476,8 +476,8 @@ def _worse(row: Found, part: float) -> bool:
     return any(one.worse(part) for one in row.losses)
 
 
-BARS = """A bar is what was demanded of the gate. A rerun, a rewording or a selector is *worse* if a check says so, which
-then fails. Queries are requests with labels; n is how many of them a check has."""
+BARS = """A bar is what was demanded of the gate. A rerun, a rewording or a selector is *worse* if a check says so,
+which then fails. Queries are requests with labels; n is how many of them a check has."""
 POWER = f"""In how many of {DRAWS} draws of n queries a fault that was made on purpose is called worse with the right
 cause named first: the least over datasets and selectors. Five faults have a bar; the others are milder, or cost next to
 nothing here."""

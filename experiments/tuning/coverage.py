@@ -312,9 +312,9 @@ CHOICE_HEAD = (
     *("objective: tuning", "test", "optimism", "true objective"),
 )
 READ = ("After choosing", "How it was made")
-WORDS = f"""`ctxbench tune` prints means with 95% intervals, and meets constraints by their ends. Such an interval should
-hold the truth 95 times in 100. A cell is one kind of sample, of n queries whose true mean is p. The bar is 93 to 97%, at
-n = {", ".join(map(str, NS))} and p = {", ".join(f"{p:g}" for p in PS)}."""
+WORDS = f"""`ctxbench tune` prints means with 95% intervals, and meets constraints by their ends. Such an interval
+should hold the truth 95 times in 100. A cell is one kind of sample, of n queries whose true mean is p. The bar is 93
+to 97%, at n = {", ".join(map(str, NS))} and p = {", ".join(f"{p:g}" for p in PS)}."""
 METHOD = f"""## How it was made
 
 `python experiments/tuning/coverage.py` (`make coverage`) makes this page, which takes some minutes.
