@@ -1,16 +1,16 @@
 """Are the intervals of differences, what is detectable, and how many queries would tell, what a check says of them?
 
-Run from the project's folder: `python experiments/gate/gate_chance_intervals.py` writes reports/gate-intervals.md, some
-ten minutes on two cores; with words behind it, it prints the tables whose titles have them. Selectors are those of
-gate_chance.py: they answer as the shipped ones, and leave required items out by chance. `before`: intervals as
-`grouped_compare` gives them; `after`: as a check prints them (`gain_loss_interval`, `agreeing`).
+Run from the project's folder: `python experiments/gate/gate_chance_intervals.py` writes reports/gate-intervals.md and
+its tables, some ten minutes on two cores; with words behind it, it prints the tables whose titles have them. Selectors
+are those of gate_chance.py: they answer as the shipped ones, and leave required items out by chance. `before`:
+intervals as `grouped_compare` gives them; `after`: as a check prints them (`gain_loss_interval`, `agreeing`).
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 from gate_chance import COMPLETENESS, RECALL, TOKENS, Asked, Sample, Values, drawn, pair_of, populations
-from gate_page import table, text
+from gate_intervals_page import COVERAGE, DETECTABLE, HEADS, MADE_UP, NEEDED, NS, Rows, page
+from gate_page import table
 from gate_world import HERE
 from threadpoolctl import threadpool_limits
 
@@ -33,20 +34,18 @@ from ctxbench.bench.stats import (
     grouped_compare,
 )
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.fileio import write_atomic
 from ctxbench.gate.judging import compare_all
 from ctxbench.gate.model import Judged, Verdict
 from ctxbench.gate.settings import Settings
+from ctxbench.reporting.pages import write_parted
 
 PAGE = HERE.parents[1] / "reports" / "gate-intervals.md"
 DATASETS = ("workbench", "freight")
-NS = (30, 100, 300)
 SIMULATED = 400
 JUDGED = (COMPLETENESS, RECALL, TOKENS)
 CHANCES = ((0.1, 0.1), (0.1, 0.2), (0.0, 0.1), (0.0, 0.3))  # that base and head leave a required item out
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)  # of the queries that differ, where amounts are made up
 SPREADS = (1.0, 2.0, 3.0, 6.0)  # of amounts among queries, in mean sizes of a difference
-Rows = list[list[str]]
 
 
 def intervals(dataset: str, n: int, repeats: int, chances: tuple[float, float]) -> Rows:
@@ -194,72 +193,28 @@ def _width(found: Sequence[Interval]) -> float:
 
 
 WHATS = ("completeness: lost", "recall: all lost", "tokens: some by the spread", "tokens: some, lognormal")
-PARTS: dict[str, tuple[Any, list[tuple[Any, ...]], list[str]]] = {
-    "Coverage of 95% intervals of differences": (
-        intervals,
-        list(product(DATASETS, NS, (1, 3), CHANCES)),
-        ["dataset", "metric", "n", "asked", "left out", "before", "after", "without ~", "width", "p <= 0.05"],
-    ),
-    "Made-up amounts: the least coverage over shares that differ and signs": (
-        made_up,
-        list(product(("equal", "lognormal 0.5", "lognormal 1", "items of workbench"), NS, SPREADS)),
-        ["sizes", "n", "spread", "before", "after, under 10 differ", "after, 10 and more", "without ~"],
-    ),
-    "Power at what is called detectable (80% is meant)": (
-        detectable,
-        list(product(DATASETS, NS, (0.0, 0.1), WHATS)),
-        ["dataset", "metric, change", "n", "noise", "named", "detectable", "judged worse"],
-    ),
-    "Power at the number of queries that would tell (80% is meant)": (
-        needed,
-        list(product(DATASETS, JUDGED, CHANCES[1:], (1, 6))),
-        ["dataset", "metric", "left out", "family", "by the truth", "told apart", "by 100 queries, quartiles"],
-    ),
+PARTS: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
+    COVERAGE: (intervals, list(product(DATASETS, NS, (1, 3), CHANCES))),
+    MADE_UP: (made_up, list(product(("equal", "lognormal 0.5", "lognormal 1", "items of workbench"), NS, SPREADS))),
+    DETECTABLE: (detectable, list(product(DATASETS, NS, (0.0, 0.1), WHATS))),
+    NEEDED: (needed, list(product(DATASETS, JUDGED, CHANCES[1:], (1, 6)))),
 }
-
-
-ABOUT = (
-    "Made by `python experiments/gate/gate_chance_intervals.py`. What a check says of a difference beside its verdict: "
-    "the 95% interval, the smallest change that would be detected, how many queries would tell. Selectors answer as "
-    "`semantic/normal` does, and leave required items out by chance, each time that they are asked; queries are drawn "
-    "in whole groups with replacement. `before`: the intervals of `ctxbench run` and `compare`, which the gate had at "
-    "first; `after`: those that a check prints. `without ~`: those not marked as carried by too few values. `width`: "
-    f"after, as a multiple of before. {SIMULATED} draws a row of the first two tables."
-)
-
-
-def summary(rows: Rows) -> Iterator[str]:
-    """The least and the most of every metric and number of queries, over datasets, repeats and chances."""
-    found = []
-    for metric, n in product(map(str, JUDGED), map(str, NS)):
-        mine = [row for row in rows if row[1:3] == [metric, n]]
-        spans = [_span([row[column] for row in mine]) for column in (5, 6, 7)]
-        alike = _span([row[9] for row in mine if len(set(row[4].split(" -> "))) == 1])
-        found.append([metric, n, *spans, alike])
-    yield from table(["metric", "n", "before", "after", "without ~", "p <= 0.05 where alike"], found)
-
-
-def _span(shown: Sequence[str]) -> str:
-    """`93.0% to 100.0%`; what says nothing is left out."""
-    known = sorted((one for one in shown if one != "-"), key=lambda one: float(one.rstrip("%")))
-    return f"{known[0]} to {known[-1]}" if known else "-"
 
 
 def main() -> None:
     """Write the page, or print the tables whose title has the words that are given."""
-    words = sys.argv[1:]
-    lines = [*text(ABOUT)]
+    words, found = sys.argv[1:], dict[str, Rows]()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context, initializer=threadpool_limits, initargs=(1,)) as pool:
-        for title, (function, tasks, head) in PARTS.items():
+        for title, (function, tasks) in PARTS.items():
             if all(word in title for word in words):
                 print(title, file=sys.stderr, flush=True)  # noqa: T201
-                rows = [row for found in pool.map(function, *zip(*tasks, strict=True)) for row in found]
-                lines += [f"## {title}", "", *(summary(rows) if function is intervals else ()), *table(head, rows)]
+                found[title] = [row for some in pool.map(function, *zip(*tasks, strict=True)) for row in some]
     if words:
-        sys.stdout.write("\n".join(lines))
+        for title, rows in found.items():
+            sys.stdout.write("\n".join([f"## {title}", "", *table(HEADS[title], rows)]))
     else:
-        write_atomic(PAGE, "\n".join(["# Intervals of the gate", "", *lines]).rstrip() + "\n")
+        write_parted(PAGE, page(found, draws=SIMULATED), list(HEADS))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from gate_harmless import EMBEDDED, NS, RERUNS, SIZE, TWINNED, Found, Rerun, rew
 from gate_page import bold, share, table, text
 from gate_power import DRAWS, Cell, Power
 from gate_price import ROUNDS, Price
+from gate_verdict import Bar, Counts, answer, bars, least
 from gate_world import ALLOWANCES, OWN
 
 from ctxbench.gate.model import Verdict
@@ -26,6 +27,7 @@ RATIO, MEGABYTES = 4.0, 300.0
 # What the gate must name at 300 queries; the other faults are beside them, milder or as written more literally.
 ASKED = ("items dropped", "chunker", "rule replaced", "costly look-alikes", "static model")
 DEFAULT = f"{100 * ALLOWED:g}%"
+APART = ("False alarms: reruns", "Power, every fault", "Causes of edits", "Other defaults")
 Drawn = Mapping[int, Sequence[Found]]
 
 
@@ -53,9 +55,9 @@ class Measured:
 
 
 def page(found: Measured) -> str:
-    """The whole of it."""
-    verdict: list[str] = []
-    sections: Sequence[Callable[[Measured, list[str]], Iterator[str]]] = (
+    """The whole of it: what is read, then the sections of `APART`."""
+    several: list[Bar] = []
+    sections: Sequence[Callable[[Measured, list[Bar]], Iterator[str]]] = (
         _reruns,
         _rewordings,
         _power,
@@ -64,27 +66,64 @@ def page(found: Measured) -> str:
         _price,
         _defaults,
     )
-    parts = ["\n".join(section(found, verdict)).rstrip() for section in sections]
-    bars = "\n".join(line for sentence in verdict for line in text(f"* {sentence}", after="  ") if line)
-    return "\n\n".join([INTRODUCTION, bars, *parts]) + "\n"
+    parts = {section: "\n".join(section(found, several)).rstrip() for section in sections}
+    read = [parts[one] for one in (_rewordings, _chance, _price)]
+    apart = [parts[one] for one in (_reruns, _power, _edits, _defaults)]
+    shown = answer(counts(found), queries=max(NS), enough=ENOUGH, draws=DRAWS)
+    opening = "\n".join(["# What the gate is worth", "", shown, "", *bars(several), *text(BARS)]).rstrip()
+    power = "\n".join(["## Power", "", *text(POWER), *least(_rights(found), ASKED)]).rstrip()
+    made = "\n".join(["## How it was made", "", *text(MADE)]).rstrip()
+    limits = "\n".join(["## What this does not say", "", *text(LIMITS)]).rstrip()
+    return "\n\n".join([opening, power, *read, made, limits, *apart]) + "\n"
 
 
-def _held(held: bool) -> str:
-    return "holds" if held else "**does not hold**"
+def counts(found: Measured) -> Counts:
+    """What the answer says."""
+    plain = [row for one, row in found.reruns.items() if one.dataset in OWN]
+    single = found.alone(*OWN)
+    good = [cell.right >= ENOUGH * cell.draws / 100 for _, _, cell in _asked(found)]
+    return Counts(
+        reruns=(sum(row.worse for row in plain), len(plain)),
+        rewordings=(sum(row.worse for row, _ in single), len(single)),
+        power=(sum(good), len(good)),
+        edits=(sum(one.right for one in found.edits), len(found.edits)),
+        ratio=found.price.unchanged.ratio,
+    )
+
+
+def _asked(found: Measured) -> Iterator[tuple[Power, str, Cell]]:
+    """The cases that the bar of power is about."""
+    for one in found.power:
+        for (selector, n), cell in one.cells.items():
+            if n == max(NS) and one.fault in ASKED:
+                yield one, selector, cell
+
+
+def _rights(found: Measured) -> dict[str, dict[int, list[int]]]:
+    """In how many draws each fault is named, by size."""
+    rights: dict[str, dict[int, list[int]]] = {}
+    for one in found.power:
+        for (_, n), cell in one.cells.items():
+            rights.setdefault(one.fault, {}).setdefault(n, []).append(cell.right)
+    return rights
 
 
 # ---------------------------------------------------------------------------------------------- false alarms
 
 
-def _reruns(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _reruns(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     plain = [row for one, row in found.reruns.items() if one.dataset in OWN]
     twins = [row for one, row in found.reruns.items() if one.dataset not in OWN]
     worse, other = sum(row.worse for row in plain), sum(map(_otherwise, plain))
     verdict.append(
-        f"**False alarms, reruns** (bar: none of 200 worse): {worse} of {len(plain)} worse, {other} not called the "
-        f"same; {_held(not worse and len(plain) >= 200)}. Where every tool has a twin of the same score, "
-        f"{sum(row.worse for row in twins)} of {len(twins)} more are worse, though "
-        f"{sum(row.swapped for row in twins):,} offers differ by a swap."
+        Bar(
+            asked="False alarms, reruns",
+            bar="none of 200 worse",
+            found=f"{worse} of {len(plain)} worse, {other} not called the same",
+            held=not worse and len(plain) >= 200,
+            beside=f"where every tool has a twin of the same score, {sum(row.worse for row in twins)} of {len(twins)} "
+            f"more are worse, though {sum(row.swapped for row in twins):,} offers differ by a swap.",
+        )
     )
     yield "## False alarms: reruns"
     yield ""
@@ -125,16 +164,22 @@ def _in_order(several: Iterable[Rerun]) -> list[Rerun]:
     return sorted(several, key=lambda one: (datasets.index(one.dataset), list(RERUNS).index(one.what), one.number))
 
 
-def _rewordings(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _rewordings(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     single = found.alone(*OWN)
     worse = sum(row.worse for row, _ in single)
+    together = {name: found.rewordings[name, None] for name in rewordings()}
     verdict.append(
-        f"**False alarms, rewordings** (bar: at most {FALSE:.0%} of 50 worse): {worse} of {len(single)} worse; "
-        f"{_held(worse <= FALSE * len(single))}. All of a dataset together: "
-        + ", ".join(f"{name} {'/'.join(found.rewordings[name, None][0].verdicts)}" for name in rewordings())
-        + f"; in draws of {max(NS)} queries, "
-        + ", ".join(f"{_drawn_worse(found.rewordings[name, None][1])} of {name} worse" for name in rewordings())
-        + "."
+        Bar(
+            asked="False alarms, rewordings",
+            bar=f"at most {FALSE:.0%} of 50 worse",
+            found=f"{worse} of {len(single)} worse",
+            held=worse <= FALSE * len(single),
+            beside="all of a dataset together: "
+            + ", ".join(f"{name} {'/'.join(row.verdicts)}" for name, (row, _) in together.items())
+            + f"; in draws of {max(NS)} queries, "
+            + ", ".join(f"{_drawn_worse(draws)} of {name} worse" for name, (_, draws) in together.items())
+            + ".",
+        )
     )
     yield "## False alarms: neutral rewordings"
     yield ""
@@ -173,26 +218,29 @@ def _rewordings(found: Measured, verdict: list[str]) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------- power
 
 
-def _power(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _power(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     at = max(NS)
-    held: list[str] = []
-    missed: list[str] = []
-    for one in found.power:
-        for (selector, n), cell in one.cells.items():
-            if n == at and one.fault in ASKED:
-                good = cell.right >= ENOUGH * cell.draws / 100
-                (held if good else missed).append(f"{one.fault}, {one.dataset}, {selector} ({cell.right})")
+    missed = [
+        f"{one.fault}, {one.dataset}, {selector} ({cell.right})"
+        for one, selector, cell in _asked(found)
+        if cell.right < ENOUGH * cell.draws / 100
+    ]
+    good, every = counts(found).power
     verdict.append(
-        f"**Power** (bar: at n = {at}, worse with the right cause first in at least {ENOUGH} of {DRAWS} draws): "
-        f"{len(held)} of {len(held) + len(missed)} rows of the five faults; "
-        + (f"{_held(not missed)}. Below it: {'; '.join(missed)}." if missed else "holds.")
+        Bar(
+            asked="Power",
+            bar=f"at n = {at}, worse with the right cause first in at least {ENOUGH} of {DRAWS} draws",
+            found=f"{good} of {every} rows of the five faults",
+            held=not missed,
+            beside=f"below it are {'; '.join(missed)}." if missed else "",
+        )
     )
     wrong = {
         kind: sum(cell.other.get(kind, 0) for one in found.power for cell in one.cells.values())
         for kind in sorted({kind for one in found.power for cell in one.cells.values() for kind in cell.other})
     }
     worse = sum(cell.worse for one in found.power for cell in one.cells.values())
-    yield "## Power"
+    yield "## Power, every fault"
     yield ""
     yield from text(
         f"Each fault is made once over all queries; {DRAWS} draws of n queries, groups whole, are then checked with "
@@ -240,21 +288,29 @@ def _shown(cell: Cell | None, *, asked: bool) -> str:
 # ---------------------------------------------------------------------------------------------- chance
 
 
-def _chance(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _chance(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     same = [one for one in found.chance if one.chance == CHANCE]
     most = max(one.worse + one.better for one in same)
     once = [one.by_facts for one in same if one.repeats == 1]
     again = [one.by_facts for one in same if one.repeats > 1]
     verdict.append(
-        f"**Type I error** (bar: at most {LEVEL:.0%} after correction): metrics of two selectors that answer alike are "
-        f"called worse or better in at most {share(most)} of {SIMULATED:,} checks; {_held(most <= LEVEL)}. But a noisy "
-        f"selector that is asked once loses more items than are allowed in {share(min(once))} to {share(max(once))} of "
-        f"checks; asked three times on either side, in at most {share(max(again))}."
+        Bar(
+            asked="Type I error",
+            bar=f"at most {LEVEL:.0%} after correction",
+            found=f"metrics of two selectors that answer alike are called worse or better in at most {share(most)} of "
+            f"{SIMULATED:,} checks",
+            held=most <= LEVEL,
+            beside=f"but a noisy selector that is asked once loses more items than are allowed in {share(min(once))} "
+            f"to {share(max(once))} of checks; asked three times on either side, in at most {share(max(again))}.",
+        )
     )
     covered = [value for one in found.chance for value in one.covered.values()]
     verdict.append(
-        f"**Intervals of differences**: 95% intervals held the true difference in {share(min(covered))} to "
-        f"{share(max(covered))} of checks; the table says where they fall short."
+        Bar(
+            asked="Intervals of differences",
+            bar="",
+            found=f"95% intervals held the true difference in {share(min(covered))} to {share(max(covered))} of checks",
+        )
     )
     yield "## By chance: type I error, and coverage of intervals"
     yield ""
@@ -305,12 +361,15 @@ def _times(repeats: int) -> str:
 # ---------------------------------------------------------------------------------------------- edits
 
 
-def _edits(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _edits(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     right = sum(one.right for one in found.edits)
-    enough = right >= RIGHT / 10 * len(found.edits)
     verdict.append(
-        f"**Causes of edits** (bar: nine of ten right): {right} of {len(found.edits)}, "
-        f"{share(right / len(found.edits))}; {_held(enough)}."
+        Bar(
+            asked="Causes of edits",
+            bar="nine of ten right",
+            found=f"{right} of {len(found.edits)}, {share(right / len(found.edits))}",
+            held=right >= RIGHT / 10 * len(found.edits),
+        )
     )
     yield "## Causes of edits"
     yield ""
@@ -352,14 +411,19 @@ def _cause(kind: str, subjects: Sequence[str], detail: str = "") -> str:
 # ---------------------------------------------------------------------------------------------- price, defaults
 
 
-def _price(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _price(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     one, alike = found.price, found.price.unchanged
     most = max(alike.megabytes, one.touched.megabytes)
-    verdict.append(
-        f"**Price** (bars: nothing changed, at most {RATIO:g} times a process that imports numpy, under "
-        f"{MEGABYTES:g} MB): {alike.ratio:.1f} times, {_held(alike.ratio <= RATIO)}; {most:.0f} MB, "
-        f"{_held(most < MEGABYTES)}. Where selectors are asked, {one.touched.ratio:.1f} times."
-    )
+    verdict += [
+        Bar(
+            asked="Price in time",
+            bar=f"nothing changed, at most {RATIO:g} times a process that imports numpy",
+            found=f"{alike.ratio:.1f} times",
+            held=alike.ratio <= RATIO,
+            beside=f"where selectors are asked, {one.touched.ratio:.1f} times.",
+        ),
+        Bar(asked="Price in memory", bar=f"under {MEGABYTES:g} MB", found=f"{most:.0f} MB", held=most < MEGABYTES),
+    ]
     yield "## The price"
     yield ""
     yield from text(
@@ -372,7 +436,7 @@ def _price(found: Measured, verdict: list[str]) -> Iterator[str]:
     )
 
 
-def _defaults(found: Measured, verdict: list[str]) -> Iterator[str]:
+def _defaults(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     del verdict
     at = max(NS)
     yield "## Other defaults"
@@ -412,15 +476,16 @@ def _worse(row: Found, part: float) -> bool:
     return any(one.worse(part) for one in row.losses)
 
 
-INTRODUCTION = f"""# What the gate is worth
-
-Made by `python experiments/gate/measure.py`. A check is that of `ctxbench check` with the defaults: completeness,
-recall and tokens (with what the session holds, and without) are judged, and {DEFAULT} of the queries that need
-something (at least 1) may lose a required item net. Selectors are `semantic/normal` and `semantic/documents`, both in
-one check, on `workbench` (694 queries), `freight` (330) and, for tools, `bfcl-live` (1,053); baselines are written and
-read back. These selectors offer on workbench and freight little more than a third of what is required, so that most of
+BARS = """A bar is what was demanded of the gate. A rerun, a rewording or a selector is *worse* if a check says so,
+which then fails. Queries are requests with labels; n is how many of them a check has."""
+POWER = f"""In how many of {DRAWS} draws of n queries a fault that was made on purpose is called worse with the right
+cause named first: the least over datasets and selectors. Five faults have a bar; the others are milder, or cost next to
+nothing here."""
+MADE = f"""Made by `python experiments/gate/measure.py` (`make gate`). A check is that of `ctxbench check` with the
+defaults: completeness, recall and tokens (with what the session holds, and without) are judged, and {DEFAULT} of the
+queries that need something (at least 1) may lose a required item net. Selectors are `semantic/normal` and
+`semantic/documents`, both in one check, on `workbench` (694 queries), `freight` (330) and, for tools, `bfcl-live`
+(1,053); baselines are written and read back."""
+LIMITS = """These selectors offer on workbench and freight little more than a third of what is required, so that most of
 the queries that need an item do not have it to lose. A language model wrote workbench, freight, the rewordings and the
-edits; nobody's production catalog is among the data.
-
-## Verdict
-"""
+edits; nobody's production catalog is among the data."""

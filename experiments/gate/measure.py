@@ -19,11 +19,11 @@ import gate_power
 from gate_edits import edits, named
 from gate_harmless import rerun, reruns, reword, rewordings
 from gate_price import price
-from gate_report import Measured, page
+from gate_report import APART, Measured, page
 from gate_world import HERE, OWN
 from threadpoolctl import threadpool_limits
 
-from ctxbench.fileio import write_atomic
+from ctxbench.reporting.pages import write_parted
 
 PROCESSES = 2
 Job = tuple[str, Callable[..., Any], tuple[Any, ...]]
@@ -51,7 +51,7 @@ def main() -> None:
         edits=[by["edits"][place,] for place in range(len(edits()))],
         price=price(),
     )
-    write_atomic(HERE.parents[1] / "reports" / "gate.md", page(measured))
+    write_parted(HERE.parents[1] / "reports" / "gate.md", page(measured), APART)
     print(f"{time.perf_counter() - began:4.0f} s", file=sys.stderr)  # noqa: T201
 
 

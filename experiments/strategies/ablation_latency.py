@@ -31,14 +31,49 @@ def latency_report(
     cores = f"{machine.get('usable_cores')} of {machine.get('cores')} cores"
     threads = ", ".join(f"{one['internal_api']} {one['num_threads']} threads" for one in blas) or "no BLAS"
     load = "" if machine.get("load") is None else f", load {machine['load']:.1f} at the start"
-    lines = ["# Ablations: latency beside quality", ""]
-    lines += [f"* {note}" for note in _notes(found, first, dataset=dataset, requests=requests, base=ablation.base)]
-    lines += [f"* {machine.get('processor') or machine.get('architecture')}, {cores}, {threads}{load}.", ""]
-    return "\n".join([*lines, *_table(ablation, found, dataset)]) + "\n"
+    lines = ["# Ablations: latency beside quality", "", answer(found, dataset=dataset, base=ablation.base), ""]
+    lines += [
+        *_table(ablation, found, dataset),
+        "",
+        "## What the columns say",
+        "",
+        *_columns(ablation.base, dataset),
+        "",
+    ]
+    lines += ["## How it was made", ""]
+    lines += [f"* {note}" for note in _notes(found, first, dataset=dataset, requests=requests)]
+    lines += [f"* {machine.get('processor') or machine.get('architecture')}, {cores}, {threads}{load}."]
+    return "\n".join(lines) + "\n"
 
 
-def _notes(found: InTurns, first: Summary, *, dataset: str, requests: int, base: str) -> Iterator[str]:
-    """What was measured, and what stands beside it."""
+def answer(found: InTurns, *, dataset: str, base: str) -> str:
+    """How long strategies take, as one sentence."""
+    taken = sorted((one.p50, name) for name, one in found.request.items())
+    (least, first), (most, last) = taken[0], taken[-1]
+    new = "" if found.embedding is None else (
+        f"; a request that is new takes {_ms(found.embedding.p50)} ms more for each part of it that is embedded"
+    )  # fmt: skip
+    return (
+        f"**Of {len(taken)} strategies, a request of `{dataset}` takes {_ms(least)} ms with the fastest, `{first}`, "
+        f"{_ms(found.request[base].p50)} ms with the documents' defaults, and {_ms(most)} ms with the slowest, "
+        f"`{last}`{new}.**"
+    )
+
+
+def _columns(base: str, dataset: str) -> Iterator[str]:
+    yield "* ms: median milliseconds of a request, behind it the lowest and the highest median of a round."
+    yield f"* times the base: as a multiple of `{base}`, the documents' defaults."
+    yield "* chunks: the parts that a request is split into, each of which is embedded, on average."
+    yield "* ms if new: with the embedding of these chunks."
+    yield (
+        f"* points: difference in completeness (requests that were offered every required item, in %) at equal tokens "
+        f"from `{base}`, on `{dataset}` and over all datasets ([ablations.md](ablations.md))."
+    )
+
+
+def _notes(found: InTurns, first: Summary, *, dataset: str, requests: int) -> Iterator[str]:
+    """What was measured."""
+    yield "`make ablations` measures this again. Other runs give other times."
     yield (
         f"{requests} requests of `{dataset}`, asked one at a time in {first.rounds} rounds (n = {first.n} a strategy), "
         "all strategies in turns, each with an index of its own. A request is timed from its resolution to its "
@@ -50,11 +85,6 @@ def _notes(found: InTurns, first: Summary, *, dataset: str, requests: int, base:
             f"A request that is new costs the embedding of its chunks besides: {_ms(one.p50)} ms a chunk (median of "
             f"{one.n} whole requests); the column *ms if new* adds that for the mean number of chunks."
         )
-    yield (
-        f"Quality: difference in completeness at equal tokens from `{base}`, in points, on `{dataset}` and over all "
-        "datasets (ablations.md)."
-    )
-    yield "Milliseconds are medians, behind them the lowest and the highest median of a round. Other runs give others."
 
 
 def _table(ablation: Ablation, found: InTurns, dataset: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from ablation import Ablation, DatasetAblation, Standing, recommended
@@ -11,10 +12,20 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Comparison
 from ctxbench.bench.summary import SelectorSummary
 from ctxbench.reporting import wording
+from ctxbench.reporting.pages import titles
 from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
 from ctxbench.selectors.parameters import shown
 
 _COMPLETE = parse_metric("completeness")
+TEST, TUNING, RULE = "Test split", "Verdicts on the tuning split", "What goes on to the test split"
+PLAINLY = {  # what strategies do that may be the best
+    "cut/probability 0.1": "offer what is needed with a probability of 0.1 or more, by a fit to labels",
+    "cut/probability 0.03": "offer what is needed with a probability of 0.03 or more, by a fit to labels",
+    "rank/probability": "offer the five items that are most probably needed, by a fit to labels",
+    "learned/normal": "the shipped ranking",
+    "retrieval/weighted": "add up the scores of a search by meaning and of one by words",
+    "retrieval/rrf": "add up the ranks of a search by meaning and of one by words",
+}
 BY_QUERY = "\u2020"  # a dagger
 FITTED = "; fitted on these labels, so judge it by the test split"
 _FIGURES = ("recall", "dependency_recall", "tokens", "items", "nDCG@10", "abstention")
@@ -33,20 +44,57 @@ def ablation_report(
     """
     standings = tuning.standings()
     chosen = recommended(standings, datasets=len(tuning.datasets))
-    lines = ["# Ablations", "", wording.named(str(tuning.run.manifest["experiment"]["about"])), ""]
-    lines += [*_conditions(tuning), "", "## Verdicts on the tuning split", "", *_reading(tuning), ""]
-    lines += [f"![difference in completeness at equal tokens, by strategy and dataset]({figure})", ""]
-    lines += [*_standings(tuning, standings), "", "## What goes on to the test split", "", *_rule(chosen), ""]
+    lines = ["# Ablations: which strategy pays", "", answer(tuning if test is None else test), ""]
     if test is not None:
-        lines += ["## Test split", "", *_test(test, chosen), "", *_section(test), ""]
+        lines += [f"## {TEST}", "", *_standings(test, test.standings()), "", *_test(test, chosen), ""]
+        lines += [*_drawn(figure), "", f"## {RULE}", "", *_rule(chosen), ""]
+    lines += ["## What the words mean", "", *_words(tuning), ""]
+    lines += ["## How it was made", "", *_conditions(tuning), "", "## What this does not say", "", *_limits(), ""]
+    lines += [f"## {TUNING}", ""]
+    lines += [*_reading(tuning), "", *([*_drawn(figure), ""] if test is None else [])]
+    lines += [*_standings(tuning, standings), ""]
+    if test is None:
+        lines += [f"## {RULE}", "", *_rule(chosen), ""]
+    else:
+        lines += ["## Every figure, test split", "", *_figures(test), ""]
     for other in also:
         asked = other.run.manifest["experiment"]
         name, about = (wording.named(str(asked[key])) for key in ("name", "about"))
-        lines += [f"## {name}", "", about, "", *_section(other), ""]
-    lines += ["## Every figure, tuning split", ""]
-    for one in tuning.datasets:
-        lines += [*_dataset(tuning, one, "###"), ""]
+        lines += [f"## {name}", "", about, "", *_standings(other, other.standings()), "", *_figures(other), ""]
+    lines += ["## Every figure, tuning split", "", *_figures(tuning), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def long_sections(text: str) -> list[str]:
+    """The sections of the report that go apart; the verdicts on the tuning split only where there are later ones."""
+    found = titles(text)
+    return [one for one in found[found.index(TUNING) :] if TEST in found or one not in (TUNING, RULE)]
+
+
+def answer(ablation: Ablation) -> str:
+    """What the standings say, as one sentence: the best of all, and the best that is fitted to no labels."""
+    standings, selectors = ablation.standings(), ablation.run.manifest["selectors"]
+    if not standings:
+        return "**Nothing was held against the documents' defaults.**"
+    reach, best = len(ablation.datasets), standings[0]
+    said = (
+        f"**Of {wording.count(len(standings), 'change', 'changes')} to the documents' defaults, each held against them "
+        f"at as many prompt tokens, {_told(best)} pays most: it makes {_gain(best, reach)}"
+    )
+    plain = next((one for one in standings if not reads_a_fit(selectors[one.strategy]["description"])), None)
+    if plain is not None and plain != best:
+        said += f"; of the changes that are fitted to no labels, {_told(plain)}: {_gain(plain, reach)}"
+    return f"{said}.**"
+
+
+def _told(one: Standing) -> str:
+    return f"`{one.strategy}`" + (f" ({PLAINLY[one.strategy]})" if one.strategy in PLAINLY else "")
+
+
+def _gain(one: Standing, reach: int) -> str:
+    worse = f"on {len(one.worse)}" if one.worse else "on none"
+    mean = "" if math.isnan(one.difference) else f", {wording.signed(_COMPLETE, one.difference)} points on average"
+    return f"more requests complete on {len(one.better)} of {reach} datasets and fewer {worse}{mean}"
 
 
 def change(ablation: Ablation, strategy: str) -> str:
@@ -58,7 +106,9 @@ def change(ablation: Ablation, strategy: str) -> str:
 
 
 def _conditions(ablation: Ablation) -> Iterator[str]:
-    """What all figures were measured on."""
+    """How, and what all figures were measured on."""
+    yield "* `make ablations` makes this page. A run that was stopped goes on."
+    yield f"* {wording.named(str(ablation.run.manifest['experiment']['about']))}"
     manifest = ablation.run.manifest
     asked = manifest["experiment"]
     model = manifest["embedder"]
@@ -80,6 +130,41 @@ def _conditions(ablation: Ablation) -> Iterator[str]:
         queries = f"{one.summary.queries:,} of {one.summary.of:,}"
         counts = [f"{n:,}" for n in (one.groups, needing.left_out, one.summary.items)]
         yield _row([one.summary.dataset, queries, *counts, about["hash"][:12]])
+
+
+def _drawn(figure: str) -> Iterator[str]:
+    yield f"![difference in completeness at equal tokens, by strategy and dataset]({figure})"
+    yield ""
+    yield "Every strategy on the tuning split: a row a strategy, a column a dataset, points of completeness."
+
+
+def _words(ablation: Ablation) -> Iterator[str]:
+    yield (
+        "* A request is *complete* if every item that it requires was offered. *Completeness* is the share of such "
+        "requests; a point is one in a hundred."
+    )
+    yield f"* *The base* is `{ablation.base}`, the documents' defaults. A *strategy* changes one thing of it."
+    yield (
+        "* *At equal tokens*: the base offers more items or fewer, until it costs as many prompt tokens on average as "
+        "the strategy. More items are no merit then, and fewer no fault."
+    )
+    yield (
+        "* *Better* and *worse*: the difference on the same requests is told apart from chance (p of at most 0.05, "
+        "Holm-corrected over the strategies of a dataset)."
+    )
+    yield (
+        f"* {BY_QUERY} behind a dataset: its queries tell the two apart, but its groups (paraphrases, one "
+        "conversation), taken as wholes, do not (p above 0.05, not corrected)."
+    )
+    yield "* *The mean* is over all datasets, each counting once, told apart or not: it sorts, and decides nothing."
+
+
+def _limits() -> Iterator[str]:
+    yield (
+        "Queries of one group are no independent witnesses. Intervals are each of one difference alone. A strategy was "
+        "tried in one or two settings, and another setting may do better. And a difference that is not told apart is "
+        "not shown to be none: its interval says how large it may be."
+    )
 
 
 def _reading(ablation: Ablation) -> Iterator[str]:
@@ -152,11 +237,10 @@ def _rule(chosen: Iterable[str]) -> Iterator[str]:
     yield f"That is {wording.listed(named)}." if named else "Nothing does."
 
 
-def _section(ablation: Ablation) -> Iterator[str]:
-    """Verdicts and figures of an ablation."""
-    yield from _standings(ablation, ablation.standings())
-    for one in ablation.datasets:
-        yield ""
+def _figures(ablation: Ablation) -> Iterator[str]:
+    """Every figure of every dataset."""
+    for place, one in enumerate(ablation.datasets):
+        yield from [""] * bool(place)
         yield from _dataset(ablation, one, "###")
 
 

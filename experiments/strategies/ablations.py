@@ -1,4 +1,4 @@
-"""The pages reports/ablations.md and reports/ablations-latency.md from finished runs: `make ablations`."""
+"""The pages reports/ablations.md, its tables and reports/ablations-latency.md from finished runs: `make ablations`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablation import Ablation, ablate
 from ablation_latency import latency_report
-from ablation_report import ablation_report
+from ablation_report import ablation_report, long_sections
 from overview import overview
 
 from ctxbench.bench.latency.in_turns import warm_in_turns
@@ -17,6 +17,7 @@ from ctxbench.bench.machine import blas, machine
 from ctxbench.bench.preparing import Prepared, open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.fileio import write_atomic
+from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.pipelines import PipelineSelector
 
 HERE = Path(__file__).parents[1]
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_atomic(given.reports / "ablations.svg", overview(tuning))
     also = [read(path, given.runs)[1] for path in given.also]
     report = ablation_report(tuning, test, also=also, figure="ablations.svg")
-    write_atomic(given.reports / "ablations.md", report)
+    write_parted(given.reports / "ablations.md", report, long_sections(report))
     if given.latency:
         page = measured(prepared, tuning, dataset=given.latency, requests=given.requests)
         write_atomic(given.reports / "ablations-latency.md", page)

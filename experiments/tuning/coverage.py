@@ -25,10 +25,24 @@ from coverage_drawn import (
 )
 from coverage_exact import CELLS, GRID_N, LOW, METHODS, NS, PS, Overall, coverage, overall, possible
 from coverage_groups_page import groups
-from coverage_page import cells, counted, inside, percent, span, table, text
+from coverage_page import (
+    CONSTRAINTS,
+    TEST_SPLIT,
+    TUNING_SPLIT,
+    Verdict,
+    answer,
+    cells,
+    counted,
+    inside,
+    percent,
+    span,
+    table,
+    text,
+    verdicts,
+)
 
 from ctxbench.bench.stats import LEVEL
-from ctxbench.fileio import write_atomic
+from ctxbench.reporting.pages import titles, write_parted
 
 ROOT = Path(__file__).parents[2]
 SEED = 5
@@ -36,17 +50,24 @@ SEED = 5
 
 def main() -> None:
     """Make the page."""
-    verdict: list[str] = []
-    parts = ["\n".join(part(verdict)) for part in (yes_no, shares, amounts, differences, chosen)]
-    parts.append("\n".join(groups(verdict, ROOT / "datasets", seed=SEED)))
-    found = "\n".join(line for sentence in verdict for line in text(f"* {sentence}", after="  ") if line)
-    write_atomic(ROOT / "reports" / "tuning-coverage.md", "\n\n".join([INTRODUCTION, found, *parts]).rstrip() + "\n")
+    verdict: list[Verdict] = []
+    parts = {part: "\n".join(part(verdict)).rstrip() for part in (yes_no, shares, amounts, differences, chosen)}
+    in_groups = "\n".join(groups(verdict, ROOT / "datasets", seed=SEED)).rstrip()
+    after_choosing = parts.pop(chosen)
+    page = page_text(verdict, after_choosing=after_choosing, apart=[*parts.values(), in_groups])
+    write_parted(ROOT / "reports" / "tuning-coverage.md", page, [one for one in titles(page) if one not in READ])
+
+
+def page_text(verdict: Sequence[Verdict], *, after_choosing: str, apart: Sequence[str]) -> str:
+    """The page: the answer, what was found, the section on what was chosen, and the others."""
+    found = "\n".join(["# Do the intervals of `tune` hold?", "", answer(verdict), "", *verdicts(verdict), *text(WORDS)])
+    return "\n\n".join([found.rstrip(), after_choosing, METHOD, *apart]) + "\n"
 
 
 # ------------------------------------------------------------------------------------------------------ sections
 
 
-def yes_no(verdict: list[str]) -> Iterator[str]:
+def yes_no(verdict: list[Verdict]) -> Iterator[str]:
     """The nine cells of the bar."""
     made = {name: {n: method(n) for n in NS} for name, method in METHODS.items()}
     found = {name: [coverage(bounds[n], p) for n, p in CELLS] for name, bounds in made.items()}
@@ -58,13 +79,18 @@ def yes_no(verdict: list[str]) -> Iterator[str]:
         "Exact: the chances of all counts, added up. What is printed is Wilson's interval; the others are beside it."
     )
     verdict.append(
-        f"**Yes/no metrics** (completeness): within the bar in {counted(found['Wilson'])} cells. Not at "
-        + " and ".join(
-            f"n = {n}, p = {p:g} ({100 * found['Wilson'][CELLS.index((n, p))]:.2f}%"
-            f"{', where no interval made from the count can be' if not can[n, p].ranges else ''})"
-            for n, p in missed
+        Verdict(
+            of="Yes/no metrics (completeness)",
+            within=f"{counted(found['Wilson'])} cells",
+            between=span(found["Wilson"]),
+            note="Not at "
+            + " and ".join(
+                f"n = {n}, p = {p:g} ({100 * found['Wilson'][CELLS.index((n, p))]:.2f}%"
+                f"{', where no interval made from the count can be' if not can[n, p].ranges else ''})"
+                for n, p in missed
+            )
+            + ".",
         )
-        + "."
     )
     rows = [[name, *(percent(value, digits=2) for value in values), counted(values)] for name, values in found.items()]
     yield from table(["n, p", *cells(), "within"], rows)
@@ -96,7 +122,7 @@ def _overall_row(name: str, one: Overall) -> list[str]:
     return [name, *shares, f"{100 * one.above:.2f}", f"{100 * one.most_above:.2f}"]
 
 
-def shares(verdict: list[str]) -> Iterator[str]:
+def shares(verdict: list[Verdict]) -> Iterator[str]:
     """Recall at the nine cells."""
     spread = ", ".join(f"{100 * share:.0f}%" for share in REQUIRED)
     yield "## Shares: recall"
@@ -112,10 +138,10 @@ def shares(verdict: list[str]) -> Iterator[str]:
     rows = [[name, *map(percent, values), counted(values)] for name, values in found.items()]
     yield from table(["n, p", *cells(), "within"], rows)
     values = [value for one in found.values() for value in one]
-    verdict.append(f"**Recall**: {counted(values)} cells; {span(values)}.")
+    verdict.append(Verdict(of="Recall", within=f"{counted(values)} cells", between=span(values)))
 
 
-def amounts(verdict: list[str]) -> Iterator[str]:
+def amounts(verdict: list[Verdict]) -> Iterator[str]:
     """Tokens."""
     yield "## Amounts: prompt tokens, items"
     yield ""
@@ -133,10 +159,11 @@ def amounts(verdict: list[str]) -> Iterator[str]:
         rows.append([name, f"{amount.about}; sigma {amount.sigma:g}", *covered, width])
     yield from table(["tokens of", "what", *(f"n = {n}" for n in NS), "width at n = 50"], rows)
     bad = ", ".join(f"`{name}` ({amount.about})" for name, amount in AMOUNTS.items() if name not in good)
-    verdict.append(f"**Prompt tokens**: {counted(values)} cells; {span(values)}. Not everywhere for {bad}.")
+    within, note = f"{counted(values)} cells", f"Not everywhere for {bad}." if bad else ""
+    verdict.append(Verdict(of="Prompt tokens", within=within, between=span(values), note=note))
 
 
-def differences(verdict: list[str]) -> Iterator[str]:
+def differences(verdict: list[Verdict]) -> Iterator[str]:
     """Paired comparisons."""
     yield "## Paired differences"
     yield ""
@@ -148,12 +175,9 @@ def differences(verdict: list[str]) -> Iterator[str]:
     rows = [[f"{100 * lost:g}%, {100 * won:g}%", *map(percent, found)] for (lost, won), found in switches.items()]
     yield from table(["lost, won", *(f"n = {n}" for n in NS)], rows)
     values = [value for found in switches.values() for value in found]
-    verdict.append(
-        f"**Differences in completeness**: {counted(values)} cells; {span(values)}, too wide where few queries switch, "
-        "never too narrow."
-        if min(values) >= LOW
-        else f"**Differences in completeness**: {counted(values)} cells; {span(values)}."
-    )
+    note = "Too wide where few queries switch, never too narrow." if min(values) >= LOW else ""
+    within = f"{counted(values)} cells"
+    verdict.append(Verdict(of="Differences in completeness", within=within, between=span(values), note=note))
     yield from text(
         f"Recall and tokens; {DRAWS:,} samples a cell. `says it holds`: how often the interval does not itself say, at "
         "these n, that there are too few queries to rely on it."
@@ -166,12 +190,16 @@ def differences(verdict: list[str]) -> Iterator[str]:
         rows.append([name, pair.about, *(percent(one.covered) for one in found), says])
     yield from table(["difference", "what", *(f"n = {n}" for n in NS), "says it holds"], rows)
     verdict.append(
-        f"**Differences in recall and tokens**: {counted(values)} cells; {span(values)}. Too narrow where most queries "
-        "are the same on both sides and the others all differ to one side."
+        Verdict(
+            of="Differences in recall and tokens",
+            within=f"{counted(values)} cells",
+            between=span(values),
+            note="Too narrow where most queries are the same on both sides and the others all differ to one side.",
+        )
     )
 
 
-def chosen(verdict: list[str]) -> Iterator[str]:
+def chosen(verdict: list[Verdict]) -> Iterator[str]:
     """What was chosen, on either split."""
     whole = population(SEED)
     yield "## After choosing"
@@ -210,7 +238,7 @@ def _choice_cells(arm: Sequence[Choice | None]) -> Iterator[str]:
     yield f"{objective:,.0f}" if objective > 1 else f"{100 * objective:.1f}%"
 
 
-def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> Iterator[str]:
+def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> Iterator[Verdict]:
     """What the policies came to, over all settings."""
     kept = {
         level: [
@@ -224,22 +252,28 @@ def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> I
     sides = {
         side: [covered(arm, side, which) for arm in kept[LEVEL] for which in (0, 1)] for side in ("tuning", "test")
     }
-    yield f"**Test split of what was chosen**: {counted(sides['test'])} cells; {span(sides['test'])}{CHANCE}."
+    yield Verdict(
+        of=TEST_SPLIT, within=f"{counted(sides['test'])} cells", between=span(sides["test"]), note=f"{CHANCE}."
+    )
     off = [
         optimism([one for one in arm if one is not None], "tuning", 0)
         for n in NS
         for (policy, level), arm in zip(ARMS, found[n], strict=True)
         if level == LEVEL and policy.minimise
     ]
-    yield (
-        f"**Tuning split of what was chosen**: {counted(sides['tuning'])} cells; {span(sides['tuning'])}{CHANCE}. The "
-        f"completeness that is constrained is too high by {100 * min(off):.1f} to {100 * max(off):.1f} points on "
-        "average: what holds on other queries is said by the test split."
+    yield Verdict(
+        of=TUNING_SPLIT,
+        within=f"{counted(sides['tuning'])} cells",
+        between=span(sides["tuning"]),
+        note=f"{CHANCE}. The completeness that is constrained is too high by {100 * min(off):.1f} to "
+        f"{100 * max(off):.1f} points on average: what holds on other queries is said by the test split.",
     )
     true = {level: [met(arm) for arm in arms] for level, arms in kept.items()}
-    yield (
-        f"**Constraints hold in truth** at what was chosen from all settings {span(true[LEVEL])} of the time, where "
-        f"95% were hoped for; with `confidence: {STRICT:g}` {span(true[STRICT])}."
+    yield Verdict(
+        of=CONSTRAINTS,
+        between=span(true[LEVEL]),
+        note=f"Met in truth at what was chosen from all settings, where 95% were hoped for; with `confidence: "
+        f"{STRICT:g}` {span(true[STRICT])}.",
     )
 
 
@@ -272,24 +306,24 @@ def _side(kept: Sequence[Choice], side: str, which: int) -> tuple[str, str]:
 
 # -------------------------------------------------------------------------------------------------------- texts
 
-CHANCE = f" (standard error {100 * float(np.sqrt(0.95 * 0.05 / SAMPLES)):.1f})"
+CHANCE = f"Standard error {100 * float(np.sqrt(0.95 * 0.05 / SAMPLES)):.1f} points"
 CHOICE_HEAD = (
     *("chosen", "constraint true", "constraint: tuning", "test", "optimism"),
     *("objective: tuning", "test", "optimism", "true objective"),
 )
-INTRODUCTION = f"""# Do the intervals of `tune` hold?
+READ = ("After choosing", "How it was made")
+WORDS = f"""`ctxbench tune` prints means with 95% intervals, and meets constraints by their ends. Such an interval
+should hold the truth 95 times in 100. A cell is one kind of sample, of n queries whose true mean is p. The bar is 93
+to 97%, at n = {", ".join(map(str, NS))} and p = {", ".join(f"{p:g}" for p in PS)}."""
+METHOD = f"""## How it was made
 
-`ctxbench tune` prints means with 95% intervals, and meets constraints by their ends. How often do these intervals hold
-the truth? Made by `python experiments/tuning/coverage.py`, which takes some minutes.
+`python experiments/tuning/coverage.py` (`make coverage`) makes this page, which takes some minutes.
 
-* The bar: coverage of 93 to 97% at n = {", ".join(map(str, NS))} queries and p = {", ".join(f"{p:g}" for p in PS)}.
-  **Bold** figures are outside it. Coverage is in percent.
+* **Bold** figures are outside the bar. Coverage is how often an interval holds the truth, in percent.
 * A coverage simulated from {DRAWS:,} samples has a standard error of 0.2 points. Where there are fewer samples, a true
   coverage of 95% may well be shown outside the bar.
-* Queries are independent in all sections but the last, in which they come in groups. Intervals by group, which are
-  those that are printed, are those by query where every query is alone.
-
-## Verdict"""
+* Queries are independent in all sections but that on queries in groups. Intervals by group, which are those that are
+  printed, are those by query where every query is alone."""
 YES_NO = """No method is within the bar in all nine cells, and none could be. The posterior under the prior
 beta(3/4, 3/4), which was found by looking for one that does well in these very cells, is within it in one cell more
 than Wilson's interval, which is above it there by 0.03 points; over the grid it is within the bar a little less often.

@@ -21,7 +21,7 @@ from coverage_groups import (
     observed,
     uneven_sizes,
 )
-from coverage_page import cells, counted, percent, span, table, text
+from coverage_page import Verdict, cells, counted, percent, span, table, text
 
 from ctxbench.core.arrays import IntArray
 from ctxbench.data.datasets import read_dataset
@@ -34,7 +34,7 @@ DATASETS = ("workbench", "freight")
 NAMES = ("by query", "by group")
 
 
-def groups(verdict: list[str], datasets: Path, *, seed: int) -> Iterator[str]:
+def groups(verdict: list[Verdict], datasets: Path, *, seed: int) -> Iterator[str]:
     """Queries in groups."""
     yield "## Queries in groups"
     yield ""
@@ -61,10 +61,13 @@ def groups(verdict: list[str], datasets: Path, *, seed: int) -> Iterator[str]:
     yield from table(["correlation", *(f"p = {p:g}" for p in PS)], _rows(both))
     uneven = [cell for rho, found in both.items() if rho for cell in found]
     verdict.append(
-        f"**Queries in groups** of {SIZE} with correlated answers: by group, as printed, {counted(apart['by group'])} "
-        f"cells, {span(apart['by group'])}; by query {counted(apart['by query'])}, {span(apart['by query'])}. "
-        f"In uneven groups, some of which are large, {span([one for _, one in uneven])}, by query "
-        f"{span([one for one, _ in uneven])}."
+        Verdict(
+            of=f"Queries in groups of {SIZE} with correlated answers, by group, as printed",
+            within=f"{counted(apart['by group'])} cells",
+            between=span(apart["by group"]),
+            note=f"By query {counted(apart['by query'])}, {span(apart['by query'])}. In uneven groups, some of which "
+            f"are large, {span([one for _, one in uneven])}, by query {span([one for one, _ in uneven])}.",
+        )
     )
     yield from text(
         f"Recall {RECALL:g}, items found with a chance that a group shares, and prompt tokens, lognormal, sigma "
@@ -91,7 +94,7 @@ def groups(verdict: list[str], datasets: Path, *, seed: int) -> Iterator[str]:
     yield from table(columns, shown)
 
 
-def _comparisons(verdict: list[str], every: Sequence[IntArray], head: Sequence[str], *, seed: int) -> Iterator[str]:
+def _comparisons(verdict: list[Verdict], every: Sequence[IntArray], head: Sequence[str], *, seed: int) -> Iterator[str]:
     """Paired comparisons of completeness."""
     error = 100 * math.sqrt(0.95 * 0.05 / COMPARED)
     yield from text(
@@ -110,8 +113,11 @@ def _comparisons(verdict: list[str], every: Sequence[IntArray], head: Sequence[s
                 told[name] += [one.told for one in found] if lost == won and rho else []
     yield from table(["lost, won; correlation", *head], rows)
     verdict.append(
-        "**Comparisons where queries come in groups**: sides that do not differ in truth are told apart at 5% "
-        f"{span(told['by group'])} of the time by group, as printed, and {span(told['by query'])} by query."
+        Verdict(
+            of="Comparisons where queries come in groups: how often sides that do not differ are told apart at 5%",
+            between=span(told["by group"]),
+            note=f"By group, as printed; {span(told['by query'])} by query.",
+        )
     )
 
 

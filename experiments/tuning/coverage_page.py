@@ -4,8 +4,45 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from coverage_exact import CELLS, HIGH, LOW
+
+TEST_SPLIT, TUNING_SPLIT = "Test split of what was chosen", "Tuning split of what was chosen"
+CONSTRAINTS = "Constraints that are taken for met"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was found of one kind of interval.
+
+    Attributes:
+        of: which.
+        within: how many cells are within the bar; empty = there is no bar.
+        between: the least and the most.
+        note: in sentences.
+    """
+
+    of: str
+    between: str
+    within: str = ""
+    note: str = ""
+
+
+def answer(found: Sequence[Verdict]) -> str:
+    """Whether intervals hold after choosing, as one sentence."""
+    of = {one.of: one.between for one in found}
+    return (
+        "**Where `ctxbench tune` has chosen a setting, the 95% interval that it prints for the test split holds the "
+        f"truth {of[TEST_SPLIT]} of the time, and that for the tuning split, which the choice was made on, "
+        f"{of[TUNING_SPLIT]}; a constraint that it takes for met is met in truth {of[CONSTRAINTS]} of the time.**"
+    )
+
+
+def verdicts(found: Sequence[Verdict]) -> Iterator[str]:
+    """What was found, as a table."""
+    rows = [[one.of, one.within or "-", one.between, one.note] for one in found]
+    yield from table(["of what", "within the bar", "how often, of all cells", "remarks"], rows)
 
 
 def text(*sentences: str, after: str = "") -> Iterator[str]:

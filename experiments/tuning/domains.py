@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from domains_case import DEFAULTS, FAMILY, ONE, ROOT, TOPKS, TWO, Case, Fronts, documents, domains, mean_tokens
-from domains_page import page_figure, page_text
+from domains_page import APART, page_figure, page_text
 from domains_types import (
     DEFAULTS_NAME,
     HELD,
@@ -38,6 +38,7 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
+from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.definitions import Definition
 from ctxbench.tokens import open_counter
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
@@ -236,7 +237,7 @@ def main() -> None:
     folder = ROOT / "reports" / "presets-domains"
     drawn = page_figure([*before, *after], {"tuning": page.tuning, "test": page.test})
     write_atomic(folder / "completeness.svg", drawn)
-    write_atomic(folder.with_suffix(".md"), page_text(page))
+    write_parted(folder.with_suffix(".md"), page_text(page), APART)
 
 
 if __name__ == "__main__":

@@ -31,12 +31,10 @@ ONE_LINE, TWO_LINE = "one domain: best on the tuning split", "two domains: best 
 def page_text(page: Page) -> str:
     """The page."""
     counted = " and ".join(f"{n:,}" for n in page.settings)
-    lines = [INTRODUCTION, "", "## Verdict", "", *_verdict(page), "", "## A mode for each domain", "", MODES_TEXT, ""]
-    lines += [*_modes(page), "", *_notes(page), "", _text(BY_MEAN), "", *_by_mean(page), ""]
-    lines += ["## A budget that both share", "", _text(SHARED.format(settings=counted))]
+    lines = ["# A mode for tools and a mode for rules", "", answer(page), ""]
+    lines += ["## A budget that both share", "", FIGURE, "", _text(WORDS), ""]
     lines += [
-        "",
-        FIGURE,
+        _text(SHARED.format(settings=counted)),
         "",
         _text(BUDGETS_TEXT),
         "",
@@ -47,12 +45,28 @@ def page_text(page: Page) -> str:
         *_presets(page),
         "",
     ]
+    lines += ["## In words", "", *_verdict(page), "", "## A mode for each domain", "", MODES_TEXT, ""]
+    lines += [*_modes(page), "", *_notes(page), "", _text(BY_MEAN), "", *_by_mean(page), ""]
+    lines += ["## How it was made", "", METHOD, "", "## What does not hold", "", *_limits(page), ""]
     for split, rows in (("test", page.test), ("tuning", page.tuning)):
-        lines += [f"## All settings, {split} split", "", _text(SPLITS[split]), ""]
+        lines += [f"## {SETTINGS[split]}", "", _text(SPLITS[split]), ""]
         for dataset in dict.fromkeys(row.dataset for row in rows):
             lines += [f"### {dataset}", "", *_measured([row for row in rows if row.dataset == dataset]), ""]
-    lines += ["## Counterparts of one domain", "", _text(COUNTERPARTS), "", *_counterparts(page)]
+    lines += [f"## {COUNTERPARTS_TITLE}", "", _text(COUNTERPARTS), "", *_counterparts(page)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def answer(page: Page) -> str:
+    """What a budget that both domains share is worth, as one sentence."""
+    gains = [one.gain for one in page.budgets if one.gain is not None]
+    better, worse = (sum(_tells(one, sign) for one in gains) for sign in (1.0, -1.0))
+    datasets = " and ".join(dict.fromkeys(one.dataset for one in page.budgets))
+    return (
+        "**Where tools are cut apart from rules and references and both share a budget, more requests get all that "
+        f"they require than with one ranking of all items for as many tokens at {better} of {len(page.budgets)} "
+        f"budgets, and fewer at {worse}; the differences are {_span([one.difference for one in gains])} points (test "
+        f"splits of {datasets}).**"
+    )
 
 
 def _verdict(page: Page) -> Iterator[str]:
@@ -74,10 +88,14 @@ def _verdict(page: Page) -> Iterator[str]:
         )
     for name in page.shared:
         yield from _point(f"Preset `{name}`, test split: {_against_defaults(page, f'{SHARED_BUDGET}, {name}')}.")
+
+
+def _limits(page: Page) -> Iterator[str]:
+    """What does not hold, in words."""
     modes = page.modes.items()
     dearer = [" ".join(key) for key, one in modes if TARGETS[key[1]][1] == "base" and one.tokens > one.base[1]]
     yield from _point(
-        "What does not hold: a mode that is relative to the documents' defaults can cost more than they do in its",
+        "A mode that is relative to the documents' defaults can cost more than they do in its",
         f"domain ({', '.join(dearer) or 'none does'}), since with so few requests the bound lies far below the",
         "mean. And it asks for few tools, since the defaults meet few of the needs for tools.",
     )
@@ -90,7 +108,7 @@ def _verdict(page: Page) -> Iterator[str]:
     ]
     if fewer:
         yield from _point(
-            f"What does not hold: {' and '.join(f'`{name}`' for name in fewer)} buy tools with rules. Other requests",
+            f"The presets {' and '.join(f'`{name}`' for name in fewer)} buy tools with rules. Other requests",
             "are complete than with the documents' defaults, those that need tools; where no rule must be",
             "missed, take a pair of modes.",
         )
@@ -110,7 +128,7 @@ def _alone(page: Page) -> Iterator[str]:
         told.append(f"`{name}` {', '.join(f'{share:.2f} on {dataset}' for dataset, share in shares.items())}")
     if short:
         yield from _point(
-            "What does not hold: the presets' targets are about both datasets together. Alone, on the test split, they",
+            "The presets' targets are about both datasets together. Alone, on the test split, they",
             f"keep of the defaults' completeness: {'; '.join(told)}.",
         )
 
@@ -313,10 +331,15 @@ def _ring(row: Measured) -> Ring:
     return Ring(row.name, x, y, tag=initials, name=row.name)
 
 
-INTRODUCTION = """# A mode for tools and a mode for rules
-
-Does it pay to cut tools, and rules with references, each on its own? `semantic-domains` does, with a mode for either.
-Made by `python experiments/tuning/domains.py`.
+SETTINGS = {"test": "All settings, test split", "tuning": "All settings, tuning split"}
+COUNTERPARTS_TITLE = "Counterparts of one domain"
+APART = (*SETTINGS.values(), COUNTERPARTS_TITLE)
+WORDS = """A *domain* is a kind of item that is cut on its own: tools, or rules with references; *one domain* is one
+ranking of all items, cut once. A *budget* is what a request costs on average, in prompt tokens. Columns in %: requests
+that were offered all that they require. A *gain* is the difference in points, with its 95% interval; bold is told apart
+from chance at p of 0.05."""
+METHOD = """`python experiments/tuning/domains.py` (`make domains`) makes this page. `semantic-domains` is the selector
+that cuts tools, and rules with references, each on its own, with a mode for either.
 
 * Data: the tuning splits of workbench and freight, which have both kinds of items, together; each weighs the same. All
   values and counterparts are chosen there. The test splits were read once, when all was chosen.
@@ -341,9 +364,10 @@ split of the dataset, measured on both splits; the upper row is therefore too go
 FIGURE = "![completeness over prompt tokens](presets-domains/completeness.svg)"
 BUDGETS_TEXT = """Budgets are multiples of what the documents' defaults cost on the tuning split. On the test split one
 domain is held against two at the tokens that two cost there."""
-PRESETS_TEXT = """The same three policies for whole requests, on both datasets together and by the bound: the cheapest
-of all settings on the lines of two domains above. These are the presets of `semantic-domains`; they set topN,
-includeScore and margin themselves. The last column is the cheapest of the nine pairs of modes by the same policy."""
+PRESETS_TEXT = """The three policies of the modes below, here for whole requests, on both datasets together and by
+the bound: the cheapest of all settings on the lines of two domains above. These are the presets of
+`semantic-domains`; they set topN, includeScore and margin themselves. The last column is the cheapest of the nine
+pairs of modes by the same policy."""
 SPLITS = {
     "test": """One domain at equal tokens: the setting that is most complete for as many tokens on the tuning split,
     turned up or down until it costs the same.""",

@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "experiments" / "strategies"))
+for folder in ("strategies", "gate", "tuning"):  # last, as a script may be called as a package of others is
+    sys.path.append(str(Path(__file__).parents[2] / "experiments" / folder))

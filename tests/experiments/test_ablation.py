@@ -9,10 +9,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import ablation_report as ablation_report_module
 import numpy as np
 import pytest
 from ablation import Ablation, Standing, ablate, recommended, verdict
-from ablation_report import ablation_report, change, verdict_text
+from ablation_report import ablation_report, answer, change, long_sections, verdict_text
 from overview import overview
 
 from ctxbench.bench.equal_tokens import AtTokens
@@ -23,6 +24,7 @@ from ctxbench.bench.stats import compare
 from ctxbench.calibrations import read_calibrations
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.stored_pipelines import StoredPipeline
+from ctxbench.reporting.pages import parted, titles
 from ctxbench.reporting.steps_text import stage_text
 
 ROOT = Path(__file__).parents[2]
@@ -238,6 +240,37 @@ def test_the_page_says_what_it_was_measured_on_and_every_figure(small):
     assert "## Test split" not in page
 
 
+def test_the_answer_names_the_best_and_the_best_that_is_fitted_to_nothing(small, monkeypatch):
+    rows = (stands("rank/fitted", 2, 0, 0.125), stands("retrieval/rrf", 1, 0, 0.05), stands("cut/gap", 0, 1, -0.1))
+    monkeypatch.setattr(Ablation, "standings", lambda _: rows)
+    monkeypatch.setattr(ablation_report_module, "reads_a_fit", lambda one: one == "fit")
+    described = {one.strategy: {"description": "fit" if "fitted" in one.strategy else ""} for one in rows}
+    manifest = {**small.run.manifest, "selectors": described}
+    assert answer(replace(small, run=replace(small.run, manifest=manifest))) == (
+        "**Of 3 changes to the documents' defaults, each held against them at as many prompt tokens, `rank/fitted` "
+        "pays most: it makes more requests complete on 2 of 2 datasets and fewer on none, +12.5 points on average; of "
+        "the changes that are fitted to no labels, `retrieval/rrf` (add up the ranks of a search by meaning and of one "
+        "by words): more requests complete on 1 of 2 datasets and fewer on none, +5.0 points on average.**"
+    )
+    monkeypatch.setattr(Ablation, "standings", lambda _: ())
+    assert answer(small) == "**Nothing was held against the documents' defaults.**"
+
+
+def test_the_page_is_short_where_all_else_lies_apart(small):
+    report = ablation_report(small, small, also=[small], figure="f.svg")
+    page = parted(report, long_sections(report), name="ablations").page
+    assert titles(page) == [
+        "Test split",
+        "What goes on to the test split",
+        "What the words mean",
+        "How it was made",
+        "What this does not say",
+    ]
+    assert page.splitlines()[2] == answer(small)
+    alone = ablation_report(small, None, figure="f.svg")
+    assert long_sections(alone) == ["Every figure, tuning split"]
+
+
 def test_the_drawing_is_well_formed_and_has_a_cell_a_strategy_and_dataset(small):
     drawing = overview(small)
     assert drawing == overview(small)
@@ -277,10 +310,12 @@ def test_one_command_makes_all_pages_the_same_again(tmp_path):
 
     first = written("one", "--latency", "smoke", "--requests", "3")
     latency = first.pop("ablations-latency.md").decode()
-    assert set(first) == {"ablations.md", "ablations.svg"}
+    assert set(first) == {"ablations.md", "ablations-tables.md", "ablations.svg"}
     assert written("two") == first
     assert "## Test split" in first["ablations.md"].decode()
-    assert "### smoke, test" in first["ablations.md"].decode()
+    assert "### smoke, test" in first["ablations-tables.md"].decode()
+    assert "### smoke" not in first["ablations.md"].decode()
+    assert latency.splitlines()[2].startswith("**Of 5 strategies, a request of `smoke` takes ")
     assert "3 requests of `smoke`, asked one at a time in 5 rounds (n = 15 a strategy)" in latency
     for name in ("**semantic/documents**", "analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything"):
         assert f"| {name} | " in latency
