@@ -167,8 +167,10 @@ def _report(
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
     if markdown is not None:
         from ctxbench.reporting.markdown import markdown_report
+        from ctxbench.reporting.pages import titles, write_parted
 
-        write_atomic(markdown, markdown_report(summary, datasets))
+        text = markdown_report(summary, datasets)
+        write_parted(markdown, text, titles(text) if len(summary.datasets) > 1 else ())
         say(f"report: {markdown}", err=True)
     where = None
     if page:

@@ -11,6 +11,7 @@ from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.reporting import wording
+from ctxbench.reporting.answer import glance, run_answer
 from ctxbench.reporting.tables import ComparisonTable, about_selector, comparison_table
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
@@ -25,6 +26,12 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     """
     experiment = summary.manifest["experiment"]
     lines = [f"# {_said(experiment['name'])}", ""]
+    if answer := run_answer(summary):
+        lines += [f"**{_said(answer)}**", ""]
+    if len(summary.datasets) > 1:
+        head, *rows = glance(summary)
+        lines += ["Complete % / prompt tokens:", "", _row(head), _row(["---", *("---:" for _ in head[1:])])]
+        lines += [*map(_row, rows), ""]
     if experiment["about"]:
         lines += [_said(experiment["about"]), ""]
     lines += [*_common(summary.manifest), ""]

@@ -18,6 +18,7 @@ from ctxbench.core.errors import StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.reporting import wording
+from ctxbench.reporting.answer import run_answer
 from ctxbench.reporting.charts.axes import colours
 from ctxbench.reporting.charts.comparisons import points_of, trade_off
 from ctxbench.reporting.charts.histogram import scores
@@ -113,6 +114,7 @@ def render_page(
         .get_template("report.html.j2")
         .render(
             summary=summary,
+            answer=run_answer(summary),
             manifest=summary.manifest,
             experiment=summary.manifest["experiment"],
             views=views,

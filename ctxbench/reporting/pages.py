@@ -76,17 +76,21 @@ def parted(text: str, apart: Collection[str], *, name: str) -> Parted:
     return Parted(_text(_linked(lines, gone, apart_at), from_page), _text(moved, back))
 
 
-def write_parted(path: Path, text: str, apart: Collection[str] = ()) -> None:
+def write_parted(path: Path, text: str, apart: Collection[str] = ()) -> tuple[Path, ...]:
     """Write a report as its page and, where sections go apart, its tables beside it, as of `parted`.
 
     Where none goes apart, tables that lie there from before are removed.
+
+    Returns:
+        What was written.
     """
     both, tables = parted(text, apart, name=path.stem), path.with_name(f"{path.stem}{SUFFIX}.md")
     write_atomic(path, both.page)
     if both.tables:
         write_atomic(tables, both.tables)
-    else:
-        tables.unlink(missing_ok=True)
+        return path, tables
+    tables.unlink(missing_ok=True)
+    return (path,)
 
 
 def _lines(text: str, *, first: int = 0) -> Iterator[_Line]:

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ctxbench.bench.stats import Comparison
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import texts
 from ctxbench.reporting.tuning.texts import COMPLETENESS, TOKENS
-from ctxbench.tuning.results import Contender, DatasetTuning, Outcome
+from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+
+
+def answer(tuning: Tuning) -> str:
+    """What tuning came to, in one sentence; empty where there was no policy."""
+    found: dict[str, list[Outcome]] = {}
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            found.setdefault(outcome.policy.name, []).append(outcome)
+    if len(tuning.datasets) == 1:
+        return "; ".join(advice(tuning.datasets[0], one).rstrip(".") for (one,) in found.values()) + "." * bool(found)
+    return "; ".join(_over_datasets(name, several) for name, several in found.items()) + "." * bool(found)
+
+
+def _over_datasets(name: str, several: Sequence[Outcome]) -> str:
+    """For how many datasets another setting than the default is recommended, and what these change."""
+    told = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
+    said = f"{name}: another setting than the default for {len(told)} of {len(several)} datasets"
+    ranges = [
+        f"{_range([one.difference / one.base for one in found])} prompt tokens"
+        for found in [[one["tokens"] for one in told if "tokens" in one and one["tokens"].base]]
+        if found
+    ]
+    points = [one["completeness"].difference for one in told if "completeness" in one and one["completeness"].n]
+    if points:
+        low, high = (wording.signed(COMPLETENESS, end(points)) for end in (min, max))
+        ranges.append(f"{low} to {high} points of completeness")
+    return f"{said} ({', '.join(ranges)})" if ranges else said
+
+
+def _range(shares: Sequence[float]) -> str:
+    return f"{texts.percent(min(shares))} to {texts.percent(max(shares))}"
 
 
 def advice(dataset: DatasetTuning, outcome: Outcome) -> str:

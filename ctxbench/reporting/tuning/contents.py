@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ctxbench.reporting import wording
 from ctxbench.reporting.tuning import figures, tables, texts
-from ctxbench.reporting.tuning.advice import advice
+from ctxbench.reporting.tuning.advice import advice, answer
 from ctxbench.reporting.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Text
 from ctxbench.reporting.tuning.texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
@@ -40,7 +40,7 @@ def document(tuning: Tuning) -> Document:
     blocks = [*_recommended(tuning), *_across(tuning)]
     for dataset in tuning.datasets:
         blocks += _dataset(dataset)
-    return Document(title=tuning.name, about=tuning.about, blocks=(*blocks, *_made(tuning)))
+    return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=(*blocks, *_made(tuning)))
 
 
 def _recommended(tuning: Tuning) -> Iterator[Block]:

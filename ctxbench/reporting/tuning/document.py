@@ -91,11 +91,13 @@ class Document:
         title: of the whole.
         about: one sentence or none.
         blocks: in order.
+        answer: what was found, in one sentence.
     """
 
     title: str
     about: str
     blocks: tuple[Block, ...]
+    answer: str = ""
 
     @property
     def drawings(self) -> tuple[Drawing, ...]:

@@ -31,6 +31,8 @@ def markdown(document: Document, *, figures: str) -> str:
         figures: what stands before the names of its figures in links, for example `figures/`.
     """
     parts = [f"# {escaped(document.title)}"]
+    if document.answer:
+        parts.append(f"**{escaped(document.answer)}**")
     if document.about:
         parts.append(_paragraph(document.about))
     for block in document.blocks:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ctxbench.fileio import write_atomic
 from ctxbench.reporting.drill import without_surrogates
+from ctxbench.reporting.pages import titles, write_parted
 from ctxbench.reporting.tuning.contents import document
 from ctxbench.reporting.tuning.document import Document
 from ctxbench.reporting.tuning.markdown import markdown
@@ -21,16 +22,16 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     Each file is written whole or not at all, those that name others after them. The same tuning gives the same bytes.
 
     Returns:
-        The paths of the report, the page and the figures.
+        The paths of the report, the page, the tables of several datasets, and the figures.
 
     Raises:
         StorageError: the disk is full, or the place cannot be written.
     """
     made = document(tuning)
     html = page(made)
-    drawn = _write_markdown(made, folder / "report.md", _FIGURES)
+    report, *others = _write_markdown(made, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1)
     write_atomic(folder / "report.html", html)
-    return folder / "report.md", folder / "report.html", *drawn
+    return report, folder / "report.html", *others
 
 
 def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, ...]:
@@ -42,18 +43,19 @@ def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, .
         figures: the name of the folder for figures, in the folder of the Markdown.
 
     Returns:
-        The paths of the Markdown and the figures.
+        The paths of the Markdown, the tables of several datasets, and the figures.
 
     Raises:
         StorageError: the disk is full, or the place cannot be written.
     """
-    return path, *_write_markdown(document(tuning), path, figures)
+    return tuple(_write_markdown(document(tuning), path, figures, several=len(tuning.datasets) > 1))
 
 
-def _write_markdown(made: Document, path: Path, figures: str) -> list[Path]:
+def _write_markdown(made: Document, path: Path, figures: str, *, several: bool) -> list[Path]:
+    """Write figures, page and, of several datasets, the file of their sections."""
     drawn = []
     for drawing in made.drawings:
         drawn.append(path.parent / figures / f"{drawing.name}.svg")
         write_atomic(drawn[-1], drawing.svg, durable=False)
-    write_atomic(path, without_surrogates(markdown(made, figures=f"{figures}/")))
-    return drawn
+    text = without_surrogates(markdown(made, figures=f"{figures}/"))
+    return [*write_parted(path, text, titles(text)[1:-1] if several else ()), *drawn]

@@ -50,7 +50,7 @@ def test_all_files_are_written_and_named(made, tmp_path):
     assert [str(path.relative_to(tmp_path)) for path in paths[:3]] == [
         "report.md",
         "report.html",
-        "figures/bfcl-simple-trade-off.svg",
+        "report-tables.md",
     ]
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(paths)
     assert len(paths) == 2 + 2 * (1 + 2 * 2)  # a trade-off a dataset; parameters and pairs of them a recommendation

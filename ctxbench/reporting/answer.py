@@ -1,0 +1,65 @@
+"""What a run or a tuning says, in one sentence: what every report opens with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.summary import DatasetSummary, RunSummary
+from ctxbench.reporting import wording
+
+_NAMED = 6  # selectors, of which more would be no sentence
+COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+
+
+def run_answer(summary: RunSummary) -> str:
+    """How the selectors of a run stand beside the one that they are compared with; empty where none is compared."""
+    base = summary.compare_to
+    names = [name for name in summary.manifest["selectors"] if name != base]
+    tell = _on_one if len(summary.datasets) == 1 else _on_several
+    parts = [part for name in names if (part := tell(summary.datasets, name))]
+    if not parts:
+        return ""
+    more = [f"and {len(parts) - _NAMED} more below"] if len(parts) > _NAMED else []
+    return f"Beside {wording.named(base)}: {'; '.join([*parts[:_NAMED], *more])}."
+
+
+def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
+    """A table of several datasets: a heading, then for each dataset completeness and tokens of every selector."""
+    names = list(summary.manifest["selectors"])
+    yield ("dataset", *names)
+    for one in summary.datasets:
+        found = {selector.selector: selector.estimates for selector in one.selectors}
+        cells = [
+            [wording.number(metric, found[name][str(metric)].value) for metric in (COMPLETENESS, TOKENS)]
+            if name in found and {"completeness", "tokens"} <= found[name].keys()
+            else [wording.NONE]
+            for name in names
+        ]
+        yield (one.dataset, *(" / ".join(cell) for cell in cells))
+
+
+def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str:
+    """By how much a selector differs on the one dataset."""
+    found = next((one.against for one in datasets[0].selectors if one.selector == name), {})
+    said = []
+    for metric, what in ((COMPLETENESS, "points of completeness"), (TOKENS, "prompt tokens a query")):
+        one = found.get(str(metric))
+        if one is not None and one.n:
+            doubt = "" if one.distinguishable else " (cannot be told apart)"
+            said.append(f"{wording.signed(metric, one.difference)} {what}{doubt}")
+    return f"{wording.named(name)} {' and '.join(said)}" if said else ""
+
+
+def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str:
+    """On how many datasets a selector is more complete, and on how many less, beyond chance."""
+    found = [
+        one.against["completeness"]
+        for dataset in datasets
+        for one in dataset.selectors
+        if one.selector == name and "completeness" in one.against and one.against["completeness"].n
+    ]
+    if not found:
+        return ""
+    more, less = (sum(one.distinguishable and sign * one.difference > 0 for one in found) for sign in (1, -1))
+    return f"{wording.named(name)} is more complete on {more} of {len(found)} datasets and less on {less}"
