@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from labels import AROUND, BEFORE, N_LABELS, OwnLabels
 
-from ctxbench.fileio import write_atomic
+from ctxbench.reporting.pages import write_parted
 
 if TYPE_CHECKING:
     from measure import Row
@@ -19,8 +19,8 @@ PRESETS = ("aggressive", "normal", "conservative")
 
 def write_page(path: Path, rows: Sequence[Row], labels: Sequence[OwnLabels]) -> None:
     """Write the page as Markdown."""
-    lines = [*_answer(rows), *_at_equal_tokens(rows), *_presets(rows), *_budgets(rows), *_labels(labels)]
-    write_atomic(path, "\n".join(lines) + "\n")
+    lines = [*_answer(rows), *_at_equal_tokens(rows), *_presets(rows), *_budgets(rows), *_labels(labels), *_method()]
+    write_parted(path, "\n".join(lines) + "\n")
 
 
 def _answer(rows: Sequence[Row]) -> Iterator[str]:
@@ -35,6 +35,11 @@ def _answer(rows: Sequence[Row]) -> Iterator[str]:
         f"the least is {min(gains):+.1f} on {worst.name}. `learned/normal` costs {cheaper:.0%} fewer tokens than the "
         "documents' defaults.**"
     )
+
+
+def _method() -> Iterator[str]:
+    yield ""
+    yield "## How it was made"
     yield ""
     yield (
         "Made by `make learned`: test splits, 500 queries a dataset at most, o200k tokens. Left out together: "
@@ -49,8 +54,10 @@ def _at_equal_tokens(rows: Sequence[Row]) -> Iterator[str]:
     yield "## Completeness at the tokens of the documents' defaults"
     yield ""
     yield (
-        "First n: as many items of a ranking as these tokens buy. Own fit: around the shipped weights, on its "
-        "own tuning split. The gain is that of `learned` over the documents' first n, with its 95% interval."
+        "Completeness, in %, is the share of queries that were offered every required item. First n: as many items of "
+        "a ranking as these tokens buy. The oracle offers what is required and nothing else. Own fit: around the "
+        "shipped weights, on its own tuning split. The gain is that of `learned` over the documents' first n, with its "
+        "95% interval."
     )
     yield ""
     yield (

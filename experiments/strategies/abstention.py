@@ -36,6 +36,7 @@ from ctxbench.features.logistic import Logistic
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.reporting.charts.line_chart import Ring, Scale, line_chart
+from ctxbench.reporting.pages import titles, write_parted
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain
@@ -237,6 +238,25 @@ def concluded(cuts: Mapping[str, CutTrial], trials: Mapping[str, Trial]) -> Iter
         )
 
 
+def answer(cuts: Mapping[str, CutTrial], trials: Mapping[str, Trial]) -> str:
+    """What the probability is worth both ways, as one sentence."""
+    lost = {name: tables.gone(one.nested[CALIBRATED].before, one.nested[CALIBRATED].after[ALLOWED])
+            for name, one in trials.items()}  # fmt: skip
+    points = {name: (one.points[min(BARS)].items.value, one.points[min(BARS)].recall.value)
+              for name, one in cuts.items()}  # fmt: skip
+    return tables.answer(lost, points[CALIBRATED], points["similarity"], cut_on=SIMPLE)
+
+
+def bars(trials: Mapping[str, Trial]) -> Iterator[str]:
+    """What is gone and lost, by dataset and reading."""
+    found = {}
+    for name, one in trials.items():
+        nested = one.nested[CALIBRATED]
+        found[f"{name}, all queries in folds"] = tables.gone(nested.before, nested.after[ALLOWED])
+        found[f"{name}, the test split alone"] = tables.gone(one.test[CALIBRATED], one.after)
+    yield from tables.bars_table(found, fewer=FEWER, loss=LOSS)
+
+
 def comparisons(one: Trial) -> dict[str, dict[str, Comparison]]:
     """Before and after on all queries and on the test split."""
     nested = one.nested[CALIBRATED]
@@ -267,6 +287,8 @@ def main() -> None:
     write_atomic(REPORTS / "abstention-cut.svg", cut_figure(cuts))
     write_atomic(REPORTS / "abstention.svg", silence_figure(trials))
     parts: dict[str, Sequence[str]] = {
+        "answer": [answer(cuts, trials)],
+        "bars": list(bars(trials)),
         "cut": list(cut_section(made, known, cuts)),
         "sections": sections,
         "verdict": list(concluded(cuts, trials)),
@@ -280,7 +302,8 @@ def main() -> None:
     numbers |= {"shared": int((~listed.apart).sum()), "apart": int(listed.apart.sum()), "largest": sum(largest)}
     filled["on_apart"] = f"{apart[1]:.0%} by query and {apart[2]:.0%} by item are gone at {apart[0]:.4f} recall lost"
     filled["lost"] = f"{tables.gone(listed.test[CALIBRATED], listed.after)[0]:.4f}"
-    write_atomic(REPORTS / "abstention.md", text.format(simple=SIMPLE, listed=LISTED, folds=FOLDS, **numbers, **filled))
+    page = text.format(simple=SIMPLE, listed=LISTED, folds=FOLDS, **numbers, **filled)
+    write_parted(REPORTS / "abstention.md", f"{page.rstrip()}\n", titles(page)[-1:])
 
 
 def silence_figure(trials: Mapping[str, Trial]) -> str:

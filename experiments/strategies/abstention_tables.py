@@ -150,6 +150,48 @@ def held(before: Silence, after: Silence, fewer: float, loss: float) -> str:
     )
 
 
+def answer(
+    lost: Mapping[str, tuple[float, float, float]],
+    calibrated: tuple[float, float],
+    similarity: tuple[float, float],
+    *,
+    cut_on: str,
+) -> str:
+    """What a calibrated probability is worth, as one sentence.
+
+    Args:
+        lost: by dataset, as of `gone`.
+        calibrated, similarity: mean items and recall of a cut by either.
+        cut_on: the dataset of the cut.
+    """
+    spared = ", and ".join(
+        f"{queries:.0%} on `{name}`, at {100 * recall:.1f} points of recall lost on the others"
+        for name, (recall, queries, _) in lost.items()
+    )
+    return (
+        "**Of the requests that need nothing and are offered something, a probability that is fitted to labels spares "
+        f"{spared}; as a cut on `{cut_on}` it finds {100 * calibrated[1]:.1f}% of what is required with "
+        f"{calibrated[0]:.2f} items a request, where similarity finds {100 * similarity[1]:.1f}% with "
+        f"{similarity[0]:.2f}.**"
+    )
+
+
+def bars_table(found: Mapping[str, tuple[float, float, float]], *, fewer: float, loss: float) -> Iterator[str]:
+    """What is gone and lost, against the bar.
+
+    Args:
+        found: by what was measured, as of `gone`.
+        fewer: share of false inclusions that is to go, by query and by item.
+        loss: recall that may be lost.
+    """
+    wanted = f"offering nothing: at least {fewer:.0%} gone, at most {loss:g} lost"
+    yield f"| {wanted} | gone by query | by item | recall lost | the bar |"
+    yield "| --- | ---: | ---: | ---: | --- |"
+    for name, (lost, queries, items) in found.items():
+        met = verdict(lost <= loss and min(queries, items) >= fewer)
+        yield f"| {name} | {queries:.0%} | {items:.0%} | {lost:.4f} | {met} |"
+
+
 def gone(before: Silence, after: Silence) -> tuple[float, float, float]:
     """Recall lost, and the shares of falsely offered queries and of false items that are gone."""
     lost = float((before.recall - after.recall).sum()) / max(int(before.made.needs.sum()), 1)

@@ -30,6 +30,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.reporting.charts.line_chart import Panel, Scale, line_charts
+from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tokens import open_counter
 
@@ -172,8 +173,8 @@ def said(one: Comparison | None, *, tested: bool = True) -> str:
     return text if not tested else f"**{text}**, {p}" if one.distinguishable else f"{text}, {p}"
 
 
-def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool]:
-    """The question of the page on each dataset, over all folds; and whether the gain is told apart on all."""
+def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool, dict[str, float]]:
+    """The question of the page on each dataset, over all folds; whether the gain is told apart on all; the gains."""
 
     def gains(*, by_group: bool) -> dict[str, Comparison]:
         found = {}
@@ -190,7 +191,27 @@ def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool]:
     for name, one in by_query.items():
         recall = f"{points(one.other, sign=False)} | {points(one.base, sign=False)}"
         lines.append(f"| {name} | {one.n} | {recall} | {said(one)} | {said(by_group[name])} |")
-    return [*lines, ""], all(c.distinguishable and c.difference > 0 for c in (*by_query.values(), *by_group.values()))
+    held = all(c.distinguishable and c.difference > 0 for c in (*by_query.values(), *by_group.values()))
+    return [*lines, ""], held, {name: one.difference for name, one in by_query.items()}
+
+
+def answer(
+    alone: Mapping[str, float], crossed: Mapping[str, float], default: Mapping[str, float], *, held: Sequence[bool]
+) -> str:
+    """What expansion finds, as one sentence.
+
+    Args:
+        alone, crossed, default: by dataset, gains on the test split, with both splits, and of the documents' default.
+        held: whether the first two are told apart.
+    """
+    told = [f"{'' if one else 'not '}told apart from chance on both" for one in held]
+    gains = [" and ".join(points(value) for value in some.values()) for some in (alone, crossed, default)]
+    return (
+        "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
+        f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items lean on, {told[0]} by "
+        f"the test split; by all requests, each under a setting that was chosen without it, it finds {gains[1]}, "
+        f"{told[1]}; the documents' default expansion finds {gains[2]}.**"
+    )
 
 
 def table(trials: Trials, rows: Mapping[str, Sequence[Arm]], *, tested: bool = True) -> Iterator[str]:
@@ -257,32 +278,27 @@ def report(tuning: Trials, test: Trials) -> tuple[str, str]:
     ranked = sorted(grid(), key=lambda arm: -strength(tuning, arm))  # stable: of equals the first
     chosen = ranked[0]
     other = max(grid(), key=lambda arm: strength(test, arm))
-    asked, held = bar([(test, chosen)])
-    crossed, held_crossed = bar([(test, chosen), (tuning, other)])
-    lines = [INTRODUCTION]
+    asked, held, gains = bar([(test, chosen)])
+    crossed, held_crossed, gains_crossed = bar([(test, chosen), (tuning, other)])
+    [default] = next(iter(variants(chosen).values()))
+    gains_default = {name: trial.gain([default], DEPENDENCY).difference for name, trial in test.items()}
+    lines = ["# Expansion", "", answer(gains, gains_crossed, gains_default, held=(held, held_crossed)), ""]
+    lines += ["![trade-off](expansion.svg)", "", WORDS, "", "## Dependencies found, test split", "", ASKED, "", *asked]
+    lines += [CROSSED, "", f"Chosen on the test split: `expansion: {dict(other.expansion)}`", "", *crossed]
+    lines += ["## In words", "", *verdict(test, chosen, held=held, crossed=held_crossed), ""]
+    lines += ["## What makes the difference", "", PARTS, "", *table(test, variants(chosen))]
+    lines += ["## How it was made", "", METHOD]
     for split, trials in (("tuning", tuning), ("test", test)):
         counts = ", ".join(f"{name} {len(trial.dataset)}" for name, trial in trials.items())
         lines.append(f"* Requests, {split} split: {counts}.")
-    lines += ["", f"Chosen: `expansion: {dict(chosen.expansion)}`", ""]
-    lines += ["## Dependencies found, test split", "", ASKED, "", *asked]
-    lines += [CROSSED, "", f"Chosen on the test split: `expansion: {dict(other.expansion)}`", "", *crossed]
-    lines += ["![trade-off](expansion.svg)", "", "At each size, not tested:", ""]
+    lines += ["", f"Chosen: `expansion: {dict(chosen.expansion)}`", "", f"## {APART[0]}", ""]
+    lines += ["At each size, not tested:", ""]
     lines += table(test, {f"{arm.topN}, and {chosen.name}": [arm] for arm in sizes(chosen)}, tested=False)
     lines += ["At equal prompt tokens instead of equal size, not tested:", ""]
     for name, trial in test.items():
         gains = (f"{arm.topN}: {said(trial.at_equal_tokens(arm), tested=False)}" for arm in sizes(chosen))
         lines.append(f"* {name}, dependency recall behind the first {'; '.join(gains)}.")
-    lines += ["", "## What makes the difference", "", PARTS, "", *table(test, variants(chosen))]
-    lines += [
-        "## Verdict",
-        "",
-        *verdict(test, chosen, held=held, crossed=held_crossed),
-        "",
-        "## Tried on the tuning split",
-        "",
-        TRIED,
-        "",
-    ]
+    lines += ["", f"## {APART[1]}", "", TRIED, ""]
     lines += table(tuning, {arm.name: sizes(arm) for arm in ranked[:8]}, tested=False)
     best = [next(arm for arm in ranked if f", {how}," in arm.name) for how in COMPARED]
     lines += ["The best of each way to compare:", ""]
@@ -321,13 +337,15 @@ def main() -> None:
     tuning, test = ({name: Trial(name, split, resources, counter) for name in DATASETS} for split in ("tuning", "test"))
     page, drawing = report(tuning, test)
     write_atomic(ROOT / "reports" / "expansion.svg", drawing)
-    write_atomic(ROOT / "reports" / "expansion.md", page)
+    write_parted(ROOT / "reports" / "expansion.md", page, APART)
 
 
-INTRODUCTION = """# Expansion
-
-A request seldom names the rules and references that the tools it needs lean on. Does it pay to bring in items that
-are similar to those that were found? Made by `python experiments/strategies/expansion.py`.
+APART = ("At each size", "Tried on the tuning split")
+WORDS = """A request seldom names the rules and references that the tools it needs lean on: its *dependencies*.
+*Dependency recall* is the share of them that was offered, *completeness* the share of requests that were offered all
+that they require. `topN` is how many items the search offers; *topN raised* is the search alone with as many
+items."""
+METHOD = """`python experiments/strategies/expansion.py` (`make expansion`) makes this page.
 
 * Data: `workbench` and `freight`, which label what is needed only because another needed item leans on it
   (dependencies); most are rules and references that a tool leans on.

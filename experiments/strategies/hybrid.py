@@ -32,10 +32,12 @@ from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
 from ctxbench.reporting.charts.axes import colours
 from ctxbench.reporting.charts.svg import axes_at, svg
+from ctxbench.reporting.pages import write_parted
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.tokens import open_counter
 from ctxbench.tuning.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
 
+APART = ("Test split", "Tuning split", "Server first, then tool")
 ROOT = Path(__file__).parents[2]
 BAR = ("livemcpbench", "metatool-single", "metatool-multi", "toollens", "locomo", "bfcl-live", "datasets/workbench")
 DATASETS = (*BAR, "datasets/freight")
@@ -246,11 +248,42 @@ def page(rows: Sequence[Measured], embedder: str) -> str:
     fits = [" | ".join([row.name, row.tuning, *(fitted(row.tuned[label]) for label in labels)]) for row in rows]
     ways = [" | ".join([way, *(f"{row.servers[way]:.3f}" for row in served)]) for way in served[0].servers]
     chosen = [f"{row.name} | {row.best_servers} | {shown(by_server[row.name])}" for row in served]
-    return f"""# hybrid
+    plain = compared(bar, "best", "rrf")
+    return f"""# Fusing a search by meaning and one by words
 
-Does fusing dense and lexical search pay, and does it cost where one of the two is weak? This page and its figure are
-made by `python experiments/strategies/hybrid.py`.
+{answer(first, plain)}
 
+![nDCG@10 on the test split by dataset and method](hybrid.svg)
+
+*Dense* is a search by meaning, *BM25* one by words; each ranks the items. {METRIC} of a ranking is higher the nearer
+to its top the required items stand. `tuned` adds up the scores of both, weighted as fits requests of the same dataset
+that are not among these. *Better* and *worse* are told apart from chance.
+
+## In words
+
+The bar (worse nowhere, better on at least two datasets) {holds}:
+`tuned` is significantly worse than whichever of dense and BM25 is better on the test split on
+{listed(first, "worse")}, significantly better on {listed(first, "better")}.
+Tested by group, it is significantly better on {len(sure)} of {len(bar)} ({", ".join(sure) or "none"}).
+What is better on the tuning split is better on test, too, on {same} of {len(bar)}.
+
+Against the better of dense and BM25 on test:
+
+{tallied(bar, against_best)}
+
+One hybrid, or one source, against another:
+
+{tallied(bar, beside)}
+
+## Against the better source
+
+`tuned` on the test split, {METRIC}:
+
+{table(["dataset", "better source", *DIFFERENCE, "p by group (groups)"], gains)}
+
+## How it was made
+
+* `python experiments/strategies/hybrid.py` (`make hybrid`) makes this page and its figure.
 * {METRIC} of the ranking; higher is better. Requests are searched whole (`analyse: whole`), every source finds 100
   items. Embeddings: {embedder}.
 * `dense` and `bm25` are the shipped comparators. `{SHARP}` fuses as the shipped `hybrid` does, which searches dense by
@@ -267,30 +300,23 @@ made by `python experiments/strategies/hybrid.py`.
   of the sums by group. With the few conversations of `locomo` no p by group can be small.
 * Versions: {", ".join(f"{row.name} {row.version}" for row in rows)}.
 
-![nDCG@10 on the test split by dataset and method](hybrid.svg)
+## What does not hold
 
-## Verdict
-
-The bar {holds}: `tuned` is significantly worse than whichever of dense and BM25 is better on the test split on
-{listed(first, "worse")}, significantly better on {listed(first, "better")}.
-Tested by group, it is significantly better on {len(sure)} of {len(bar)} ({", ".join(sure) or "none"}).
-What is better on the tuning split is better on test, too, on {same} of {len(bar)}.
-
-Against the better of dense and BM25 on test:
-
-{tallied(bar, against_best)}
-
-One hybrid, or one source, against another:
-
-{tallied(bar, beside)}
+* Plain RRF is worse than the better source on {listed(compared(bar, "best", "rrf"), "worse")}, with k 3 on
+  {listed(compared(bar, "best", SHARP), "worse")}, one weight for all catalogs on
+  {listed(compared(bar, "best", "0.7 dense"), "worse")}. A fitted weight belongs to its sources, normalisation, catalog
+  and embedder.
+* LiveMCPBench has few test queries: only a large difference can be told there.
+* The weights of BM25F's fields were chosen on the tuning splits of LiveMCPBench, MetaTool multi, bfcl-live, workbench
+  and freight, for tools, and rules beside tools. Alone it is worse than BM25 on
+  {listed(compared(bar, "bm25", "bm25f"), "worse")}, with `text: 1` (the column `{TEXT_1}`) on
+  {listed(compared(bar, "bm25", TEXT_1), "worse")}. They were chosen beside a weaker BM25.
+* What a source did not find among its 100 counts as its lowest score. With `theoretical`, that is hard on items that
+  dense ranks just below, so that it wants a greater depth in large catalogs.
 
 ## Test split
 
 {table(["dataset", "n", *METHODS], figures)}
-
-`tuned` against the better source:
-
-{table(["dataset", "better source", *DIFFERENCE, "p by group (groups)"], gains)}
 
 ## Tuning split
 
@@ -309,21 +335,20 @@ The best of these on the tuning split against dense, on test:
 {table(["dataset", "servers", *DIFFERENCE], chosen)}
 
 It is better on {listed(by_server, "better")}, worse on {listed(by_server, "worse")}.
-
-## What does not hold
-
-* Plain RRF is worse than the better source on {listed(compared(bar, "best", "rrf"), "worse")}, with k 3 on
-  {listed(compared(bar, "best", SHARP), "worse")}, one weight for all catalogs on
-  {listed(compared(bar, "best", "0.7 dense"), "worse")}. A fitted weight belongs to its sources, normalisation, catalog
-  and embedder.
-* LiveMCPBench has few test queries: only a large difference can be told there.
-* The weights of BM25F's fields were chosen on the tuning splits of LiveMCPBench, MetaTool multi, bfcl-live, workbench
-  and freight, for tools, and rules beside tools. Alone it is worse than BM25 on
-  {listed(compared(bar, "bm25", "bm25f"), "worse")}, with `text: 1` (the column `{TEXT_1}`) on
-  {listed(compared(bar, "bm25", TEXT_1), "worse")}. They were chosen beside a weaker BM25.
-* What a source did not find among its 100 counts as its lowest score. With `theoretical`, that is hard on items that
-  dense ranks just below, so that it wants a greater depth in large catalogs.
 """
+
+
+def answer(tuned: Mapping[str, Comparison], plain: Mapping[str, Comparison]) -> str:
+    """What fitted and plain fusion are worth against the better of both searches, as one sentence."""
+
+    def counts(found: Mapping[str, Comparison]) -> str:
+        said = [verdict(one) for one in found.values()]
+        return f"better than the better of the two on {said.count('better')} and worse on {said.count('worse')}"
+
+    return (
+        "**A search by meaning and one by words, added up with a weight that is fitted on other requests of the "
+        f"dataset, rank {counts(tuned)} of {len(tuned)} datasets; plain reciprocal rank fusion ranks {counts(plain)}.**"
+    )
 
 
 def figure(rows: Sequence[Measured]) -> str:
@@ -351,7 +376,7 @@ def main() -> int:
         resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter)
         rows.append(measure(name, resources))
         sys.stderr.write(f"{rows[-1].name} done\n")
-    write_atomic(ROOT / "reports" / "hybrid.md", page(rows, embedder.identity.key))
+    write_parted(ROOT / "reports" / "hybrid.md", page(rows, embedder.identity.key), APART)
     write_atomic(ROOT / "reports" / "hybrid.svg", figure(rows))
     return 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from multi_topic_page import Row, page_text, recall_figure
+from multi_topic_page import TRIED, Row, page_text, recall_figure
 
 from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
@@ -30,6 +30,7 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
+from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tokens import TokenCounter, open_counter
 
@@ -218,7 +219,7 @@ def main() -> None:
     )  # fmt: skip
     drawn = [Arm("whole"), Arm("sentences"), splitting, Arm(splitting.analysis, "1 a chunk on top")]
     write_atomic(ROOT / "reports" / "multi-topic.svg", recall_figure(lines_of(test, drawn)))
-    write_atomic(ROOT / "reports" / "multi-topic.md", text)
+    write_parted(ROOT / "reports" / "multi-topic.md", text, [TRIED])
 
 
 if __name__ == "__main__":

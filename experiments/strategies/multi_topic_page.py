@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,16 +53,18 @@ def page_text(
         chunks: mean chunks a request by splitting, in the order of the datasets.
     """
     splitting = next(iter(chosen.values()))
-    lines = [_INTRODUCTION]
+    names = next(iter(sizes.values()))
+    lines = ["# Requests of several topics", "", answer(final, splitting), ""]
+    lines += ["![recall over prompt tokens](multi-topic.svg)", "", _WORDS, "", "## In words", ""]
+    lines += [*_verdicts(final, splitting), *_single(single, splitting), "", f"## {_FINAL_TITLE}", "", _FINAL, ""]
+    lines += [f"* {family}: {arm} was chosen on the tuning split." for family, arm in chosen.items()]
+    lines += ["", *_table(final, tested=True)]
+    lines += ["## What it costs requests of one topic", "", _SINGLE, "", *_table(single, tested=True)]
+    lines += ["## How it was made", "", _METHOD]
     for split, counts in sizes.items():
         lines.append(f"* Requests, {split} split: {', '.join(f'{name} {n}' for name, n in counts.items())}.")
-    lines += ["", "## Verdict", "", *_verdicts(final, splitting), *_limits(final, single, splitting), ""]
-    lines += ["## Final figures, test split", "", _FINAL, ""]
-    lines += [f"* {family}: {arm} was chosen on the tuning split." for family, arm in chosen.items()]
-    lines += ["", *_table(final, tested=True), "![recall over prompt tokens](multi-topic.svg)", ""]
-    lines += ["## What it costs requests of one topic", "", _SINGLE, "", *_table(single, tested=True)]
-    lines += ["## Everything tried, tuning split", "", "Not tested: these figures are what was chosen from.", ""]
-    names = next(iter(sizes.values()))
+    lines += ["", "## What does not hold", "", *_limits(final), ""]
+    lines += [f"## {TRIED}", "", "Not tested: these figures are what was chosen from.", ""]
     lines += [f"| chunks a request | {' | '.join(names)} |", f"| --- |{' ---: |' * len(names)}"]
     lines += [f"| {name} | {' | '.join(f'{n:.1f}' for n in row)} |" for name, row in chunks.items()]
     for family, rows in tried.items():
@@ -70,13 +72,53 @@ def page_text(
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def answer(rows: Sequence[Row], splitting: str) -> str:
+    """What splitting, minima and pooling do to completeness on the test split, as one sentence."""
+    datasets = list(dict.fromkeys(row.dataset for row in rows))
+
+    def told(asked: Callable[[Row], bool], sign: float) -> list[str]:
+        found = {}
+        for row in rows:
+            gain = row.gains["completeness"]
+            if asked(row) and gain is not None and gain.distinguishable and sign * gain.difference > 0:
+                found.setdefault(row.dataset, f"{row.dataset} {points(gain.difference, sign=True)} points")
+        return list(found.values())
+
+    def both(asked: Callable[[Row], bool]) -> tuple[str, str]:
+        more, fewer = (told(asked, sign) for sign in (1.0, -1.0))
+        return tuple(f"{len(one)} ({', '.join(one)})" if one else "none" for one in (more, fewer))
+
+    split, minimum, pooled = (both(asked) for asked in (lambda row: row.arm == splitting, _minimum, _pooled))
+    return (
+        f"**To search requests of several topics by {_plainly(splitting)} instead of by sentences gives more of them "
+        f"all that they require on {split[0]} of the {len(datasets)} datasets, at equal tokens, and fewer on "
+        f"{split[1]}; to keep a minimum of items for each part gives more on {minimum[0]} and fewer on {minimum[1]}, "
+        f"to join the scores of the parts otherwise than by the best gives more on {pooled[0]} and fewer on "
+        f"{pooled[1]}.**"
+    )
+
+
+def _minimum(row: Row) -> bool:
+    return "a chunk" in row.arm
+
+
+def _pooled(row: Row) -> bool:
+    return "best" in row.arm or "mean" in row.arm
+
+
+def _plainly(splitting: str) -> str:
+    """`windows of 6 words that overlap by 4`; other splittings by their name."""
+    size, _, overlap = splitting.removeprefix("windows ").partition("/")
+    return f"windows of {size} words that overlap by {overlap}" if overlap.isdigit() else splitting
+
+
 def _verdicts(rows: Sequence[Row], splitting: str) -> Iterator[str]:
     """What the table says of each question, in words."""
     questions = {
         f"Splitting into {splitting} instead of sentences": (lambda row: row.arm == splitting, 1.0),
         "Splitting into sentences instead of not at all": (lambda row: row.arm == "whole", -1.0),
-        "A minimum per chunk": (lambda row: "a chunk" in row.arm, 1.0),
-        "Pooling otherwise than by max": (lambda row: "best" in row.arm or "mean" in row.arm, 1.0),
+        "A minimum per chunk": (_minimum, 1.0),
+        "Pooling otherwise than by max": (_pooled, 1.0),
     }
     for question, (asked, sign) in questions.items():
         found = [(row, label, gain) for row in rows if asked(row) for label, gain in row.gains.items() if gain]
@@ -97,15 +139,19 @@ def _arm(row: Row, question: str) -> str:
     return "" if row.arm in question or row.arm == "whole" else f" ({row.arm})"
 
 
-def _limits(final: Sequence[Row], single: Sequence[Row], splitting: str) -> Iterator[str]:
+def _limits(final: Sequence[Row]) -> Iterator[str]:
     """What does not hold, with its figures."""
     reached = ", ".join(
         f"{points(row.values['completeness'])}% on {row.dataset}" for row in final if row.arm == "sentences"
     )
-    yield f"* What does not hold: five items complete few of these requests ({reached}). Where that is near zero,"
+    yield f"* Five items complete few of these requests ({reached}). Where that is near zero,"
     yield "  completeness cannot tell arms apart, and recall is what is left to look at."
     yield "* The requests of metatool-multi were made by merging two, each for one tool; their halves are short and"
     yield "  plain, which suits short windows. Those of workbench and freight name several topics in longer texts."
+
+
+def _single(single: Sequence[Row], splitting: str) -> Iterator[str]:
+    """What the splitting does to requests of one topic."""
     gains = {row.dataset: gain for row in single if row.arm == splitting and (gain := row.gains["recall"]) is not None}
     losses = ", ".join(f"{points(gain.difference, sign=True)} on {name}" for name, gain in gains.items())
     told = ", ".join(name for name, gain in gains.items() if gain.distinguishable) or "none of them"
@@ -151,10 +197,12 @@ def recall_figure(panels: Lines) -> str:
     return line_charts(drawn, columns=len(drawn))
 
 
-_INTRODUCTION = """# Requests of several topics
-
-Does it pay to split a request, to give each of its chunks a minimum of items, or to pool over its chunks otherwise
-than by max? Made by `python experiments/strategies/multi_topic.py`.
+_FINAL_TITLE, TRIED = "Final figures, test split", "Everything tried, tuning split"
+_WORDS = """*Completeness* is the share of requests that were offered all that they require, *recall* the share of
+required items that were offered. A request is split into *chunks*, each of which is searched; an *arm* is one way to
+do so."""
+_METHOD = """Does it pay to split a request, to give each of its chunks a minimum of items, or to pool over its chunks
+otherwise than by max? Made by `python experiments/strategies/multi_topic.py` (`make multi-topic`).
 
 * Requests of several topics: all of `metatool-multi` (each needs two tools), and those of `workbench` and `freight`
   that their writers tagged with two topics or more.

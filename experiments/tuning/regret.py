@@ -29,8 +29,8 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
+from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
@@ -261,7 +261,7 @@ def main(arguments: Sequence[str]) -> None:
             found += teams(ground, n)
             say(f"{reference}: {n} labels")
     command = " ".join(["python experiments/tuning/regret.py", *arguments])
-    write_atomic(asked.out, page(found, start=asked.start, beside=asked.beside, command=command))
+    write_parted(asked.out, page(found, start=asked.start, beside=asked.beside, command=command))
     say(f"written: {asked.out}")
 
 

@@ -72,21 +72,33 @@ def page(teams: Sequence[Team], *, start: str, beside: Sequence[str], command: s
     names, ns = list(dict.fromkeys(one.dataset for one in teams)), sorted({one.n for one in teams})
     by_name = {name: {n: [t for t in teams if (t.dataset, t.n) == (name, n)] for n in ns} for name in names}
     by_n = {n: Row.of([each[n] for each in by_name.values() if each[n]]) for n in ns}
-    lines = ["# What following the advice of `tune` costs and gains", "", *_answer(by_n, start, beside), ""]
+    lines = ["# What following the advice of `tune` costs and gains", "", answer(by_n), ""]
     lines += ["| labels | harm | recommended | tokens saved | of what is attainable | bar |", f"|{' ---: |' * 6}"]
     for n, row in by_n.items():
         bar = f"{BARS[n]:.0%}" if n in BARS and start == BARS_FROM else ""
         lines.append(f"| {n} | {row.harm:.1%} | {row.recommended:.0%} | {row.gain:.1%} | {_attained(row)} | {bar} |")
-    lines += ["", *_wrapped(_READING), "", "## By dataset", ""]
+    lines += ["", *_bars(by_n, start, beside), "", *_wrapped(_WORDS), "", "## By dataset", "", *_wrapped(_CELLS), ""]
     lines += [f"| dataset | {' | '.join(f'{n} labels' for n in ns)} |", f"| --- |{' --- |' * len(ns)}"]
     for name, each in by_name.items():
         lines.append(f"| {name} | {' | '.join(_cell(each[n]) for n in ns)} |")
-    lines += ["", *_wrapped(_CELLS), "", "Made by", "", "```sh", command, "```"]
+    lines += ["", "## How it was made", "", *_wrapped(_READING), "", "```sh", command, "```"]
     return "\n".join(lines) + "\n"
 
 
-def _answer(by_n: Mapping[int, Row], start: str, beside: Sequence[str]) -> Iterator[str]:
-    """What the page says, in sentences."""
+def answer(by_n: Mapping[int, Row]) -> str:
+    """What the advice saves with few labels and with many, and how often it harms, as one sentence."""
+    (few, less), (many, more) = ((n, by_n[n]) for n in (min(by_n), max(by_n)))
+    worst = max(by_n.values(), key=lambda row: row.harm)
+    return (
+        f"**A team that follows the advice of `ctxbench tune` saves {less.gain:.1%} of its prompt tokens on requests "
+        f"that it did not label if it has labelled {few}, and {more.gain:.1%} if it has labelled {many} "
+        f"({_attained(less)} and {_attained(more)} of what could be saved); the advice harms {worst.harm:.1%} of teams "
+        "at most, on average over datasets.**"
+    )
+
+
+def _bars(by_n: Mapping[int, Row], start: str, beside: Sequence[str]) -> Iterator[str]:
+    """What was demanded, and whether it is met, in sentences."""
     over = [n for n, row in by_n.items() if row.harm > HARM]
     short = [n for n, bar in BARS.items() if n in by_n and (by_n[n].attained or 0.0) < bar]
     worst = max(by_n.values(), key=lambda row: row.harm)
@@ -126,16 +138,20 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
 
 
-_READING = (
-    "Simulated teams: 20 for each dataset and number of labels (requests that need something), drawn from a sample of "
-    "at most 1,500 requests, paraphrases together, of longer groups such as conversations some requests each; the "
-    "truth is the rest, without paraphrases of what a team has seen, of at least 100 requests in need. The policy is "
-    "README's `normal`: fewest tokens that keep 0.98 of the default's completeness. `harm`: on the rest the "
+_WORDS = (
+    "`labels`: labelled requests that need something. `harm`: the share of teams for which, on other requests, the "
     "recommended setting is more than 2 points below its target (incomplete), costs over 1.5 times the default's "
-    "tokens without being more complete beyond doubt (dear), or leaves a type below half of the default's "
-    "completeness (a type). A rest of some 200 requests has an error of its own, of 1 to 2 points, which counts as "
-    "harm too. Attainable is what the best recommendable setting saves if the rest itself decides by its means; teams "
-    "for which that is under 2% of tokens and 1 point count for harm alone. Settings are fewer than `tune` has: topK "
-    "10, 20, 50, 100, eleven topN, every threshold. Every dataset weighs the same."
+    "tokens without being more complete beyond doubt (dear), or leaves a type below half of the default's completeness "
+    "(a type). `recommended`: teams that were recommended another setting than the default. Attainable is what the "
+    "best recommendable setting saves if those other requests decide by their means. A bar is what was demanded."
+)
+_READING = (
+    "Simulated teams: 20 for each dataset and number of labels, drawn from a sample of at most 1,500 requests, "
+    "paraphrases together, of longer groups such as conversations some requests each; the truth is the rest, without "
+    "paraphrases of what a team has seen, of at least 100 requests in need. The policy is README's `normal`: fewest "
+    "tokens that keep 0.98 of the default's completeness. A rest of some 200 requests has an error of its own, of 1 to "
+    "2 points, which counts as harm too. Teams for which what is attainable is under 2% of tokens and 1 point count "
+    "for harm alone. Settings are fewer than `tune` has: topK 10, 20, 50, 100, eleven topN, every threshold. Every "
+    "dataset weighs the same."
 )
 _CELLS = "Each cell: how many teams were recommended a setting, the share of the attainable gain, and harm if any."

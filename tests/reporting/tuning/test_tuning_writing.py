@@ -53,7 +53,7 @@ def test_all_files_are_written_and_named(made, tmp_path):
         "report-tables.md",
     ]
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(paths)
-    assert len(paths) == 2 + 2 * (1 + 2 * 2)  # a trade-off a dataset; parameters and pairs of them a recommendation
+    assert len(paths) == 3 + 2 * (1 + 2 * 2)  # a trade-off a dataset; parameters and pairs of them a recommendation
 
 
 def test_the_same_tuning_gives_the_same_bytes(made, tmp_path):
