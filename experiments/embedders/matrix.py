@@ -25,6 +25,7 @@ from ctxbench.bench.evidence import Labels
 from ctxbench.bench.machine import machine
 from ctxbench.bench.preparing import Prepared, open_experiment
 from ctxbench.chunking.items import DOCUMENTS
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.candidates import stacked
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.embedding.base import Embedder
@@ -183,4 +184,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

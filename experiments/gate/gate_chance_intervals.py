@@ -33,6 +33,7 @@ from ctxbench.bench.stats import (
     gain_loss_interval,
     grouped_compare,
 )
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.gate.judging import compare_all
 from ctxbench.gate.model import Judged, Verdict
@@ -218,4 +219,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

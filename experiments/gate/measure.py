@@ -23,6 +23,7 @@ from gate_report import APART, Measured, page
 from gate_world import HERE, OWN
 from threadpoolctl import threadpool_limits
 
+from ctxbench.cli.scripts import run_script
 from ctxbench.reporting.pages import write_parted
 
 PROCESSES = 2
@@ -71,4 +72,4 @@ def _edited(place: int) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from world import FAMILIES, ROOT, fitted, resources
 
 from ctxbench.calibrations import write_calibrations
+from ctxbench.cli.scripts import run_script
 
 OUT = ROOT / "ctxbench" / "selectors" / "shipped" / "learned.json"
 
@@ -28,4 +29,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

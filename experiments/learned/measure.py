@@ -23,6 +23,7 @@ from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resourc
 
 from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
 from ctxbench.bench.stats import Comparison, compare
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.logistic import Logistic
@@ -183,4 +184,4 @@ def _head(name: str) -> Pipeline:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

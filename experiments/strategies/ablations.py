@@ -16,6 +16,7 @@ from ctxbench.bench.latency.in_turns import warm_in_turns
 from ctxbench.bench.machine import blas, machine
 from ctxbench.bench.preparing import Prepared, open_experiment
 from ctxbench.bench.results import RunFolder
+from ctxbench.cli.scripts import run_script
 from ctxbench.fileio import write_atomic
 from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.pipelines import PipelineSelector
@@ -63,4 +64,4 @@ def measured(prepared: Prepared, ablation: Ablation, *, dataset: str, requests: 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main, sys.argv[1:])

@@ -24,6 +24,7 @@ from world import FAMILIES, fitted
 from ctxbench.bench.stats import Comparison, correct
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, Fit, write_calibrations
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Step
@@ -317,4 +318,4 @@ def silence_figure(trials: Mapping[str, Trial]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -18,6 +18,7 @@ import numpy as np
 
 from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
 from ctxbench.cache import cache_dir
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
 from ctxbench.core.items import Catalog
@@ -312,4 +313,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

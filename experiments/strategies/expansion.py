@@ -21,6 +21,7 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.preparing import count_tokens
 from ctxbench.bench.stats import Comparison, compare, correct
 from ctxbench.cache import cache_dir
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.store import open_dataset
@@ -373,4 +374,4 @@ PARTS = (
 TRIED = "The eight best settings. Not tested: these figures are what was chosen from, so they flatter."
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

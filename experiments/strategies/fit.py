@@ -10,6 +10,7 @@ from typing import Any
 
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.sampling import asked
@@ -63,4 +64,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main, sys.argv[1:])

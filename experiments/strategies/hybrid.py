@@ -17,6 +17,7 @@ import numpy as np
 from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
 from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.cache import cache_dir
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin, stacked
 from ctxbench.core.pipeline import Pipeline
@@ -382,4 +383,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

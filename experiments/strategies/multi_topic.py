@@ -21,6 +21,7 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.preparing import count_tokens
 from ctxbench.bench.stats import Comparison, correct
 from ctxbench.cache import cache_dir
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.sampling import asked
@@ -223,4 +224,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

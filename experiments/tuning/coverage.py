@@ -42,6 +42,7 @@ from coverage_page import (
 )
 
 from ctxbench.bench.stats import LEVEL
+from ctxbench.cli.scripts import run_script
 from ctxbench.reporting.pages import titles, write_parted
 
 ROOT = Path(__file__).parents[2]
@@ -338,4 +339,4 @@ at what was chosen; bold below 95%. `tuning`, `test`: coverage of the 95% interv
 constrained and for the objective. `optimism`: tuning split less truth, in points of completeness or percent of tokens.
 `confidence`: the level of the bounds that constraints are met by; {STRICT:g} is a stricter one."""
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -33,6 +33,7 @@ from domains_types import (
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
 from ctxbench.cache import cache_dir
+from ctxbench.cli.scripts import run_script
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
@@ -241,4 +242,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

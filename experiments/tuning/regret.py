@@ -23,6 +23,7 @@ from regret_page import Team, page
 from ctxbench.bench.metrics import Metric
 from ctxbench.cache import cache_dir
 from ctxbench.calibrations import write_calibrations
+from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.data.datasets.sampling import sampled
 from ctxbench.data.datasets.store import open_dataset
@@ -300,4 +301,4 @@ def say(what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main, sys.argv[1:])

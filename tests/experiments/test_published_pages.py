@@ -11,7 +11,7 @@ from ctxbench.reporting.pages import SUFFIX
 
 REPORTS = Path(__file__).parents[2] / "reports"
 MOST = 150
-OTHERS = {"README", "presets", "baselines"}  # what `ctxbench` itself writes, and the list of all
+OTHERS = {"README"}  # the list of all
 PAGES = sorted(path for path in REPORTS.glob("*.md") if path.stem not in OTHERS and not path.stem.endswith(SUFFIX))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 

@@ -1,0 +1,118 @@
+"""The sentence that a page opens with says what was found, here of made-up figures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import abstention_tables
+import coverage_page
+import domains_page
+import expansion
+import hybrid
+import multi_topic_page
+import pytest
+import regret_page
+
+
+def compared(difference, *, told=True):
+    return SimpleNamespace(difference=difference, distinguishable=told)
+
+
+def test_comparators():
+    comparators = pytest.importorskip("comparators")
+    given = {"least": "a", "datasets": 2, "gains": [0.1, 0.05]}
+    assert comparators.answer(lead=0.004, below=[], **given) == (
+        "**The comparator `bm25` finds more than the library bm25s with its own defaults on every public dataset (R@5, "
+        "least lead +0.004, a); over 2 datasets its mean R@5, the share of required items among the first five, is "
+        "0.100 above what it was, and that of `hybrid` 0.050.**"
+    )
+    assert "finds no more than 0.01 R@5 less than the library" in comparators.answer(lead=-0.004, below=[], **given)
+    assert "is more than 0.01 R@5 weaker than the library bm25s with its own defaults on a;" in comparators.answer(
+        lead=-0.04, below=["a"], **given
+    )
+
+
+def test_hybrid():
+    tuned = {"a": compared(0.1), "b": compared(-0.1), "c": compared(0.1, told=False)}
+    assert hybrid.answer(tuned, {"a": compared(-0.2)}) == (
+        "**A search by meaning and one by words, added up with a weight that is fitted on other requests of the "
+        "dataset, rank better than the better of the two on 1 and worse on 1 of 3 datasets; plain reciprocal rank "
+        "fusion ranks better than the better of the two on 0 and worse on 1.**"
+    )
+
+
+def test_expansion():
+    found = ({"a": 0.045, "b": 0.05}, {"a": 0.1, "b": 0.2}, {"a": -0.01, "b": 0.0})
+    assert expansion.answer(*found, held=(False, True)) == (
+        "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
+        "found, finds +4.5 and +5.0 points (on a and b) of what other needed items lean on, not told apart from chance "
+        "on both by the test split; by all requests, each under a setting that was chosen without it, it finds +10.0 "
+        "and +20.0, told apart from chance on both; the documents' default expansion finds −1.0 and +0.0.**"
+    )
+
+
+def test_abstention():
+    lost = {"a": (0.0104, 0.429, 0.4), "b": (0.0, 0.5, 0.5)}
+    assert abstention_tables.answer(lost, (2.5, 0.958), (2.6, 0.777), cut_on="c") == (
+        "**Of the requests that need nothing and are offered something, a probability that is fitted to labels spares "
+        "43% on `a`, at 1.0 points of recall lost on the others, and 50% on `b`, at 0.0 points of recall lost on the "
+        "others; as a cut on `c` it finds 95.8% of what is required with 2.50 items a request, where similarity finds "
+        "77.7% with 2.60.**"
+    )
+    rows = list(abstention_tables.bars_table(lost, fewer=0.4, loss=0.01))
+    assert rows[2:] == ["| a | 43% | 40% | 0.0104 | **does not hold** |", "| b | 50% | 50% | 0.0000 | holds |"]
+
+
+def row(dataset, arm, difference, *, told=True):
+    gains = {"completeness": compared(difference, told=told), "recall": compared(difference, told=told)}
+    values = {"completeness": 0.5, "recall": 0.5}
+    return multi_topic_page.Row(dataset=dataset, arm=arm, base="b", tokens=9.0, values=values, gains=gains)
+
+
+def test_multi_topic():
+    rows = [row("a", "windows 6/4", 0.15), row("b", "windows 6/4", 0.2, told=False), row("a", "s, 1 a chunk", -0.1)]
+    assert multi_topic_page.answer(rows, "windows 6/4") == (
+        "**To search requests of several topics by windows of 6 words that overlap by 4 instead of by sentences gives "
+        "more of them all that they require on 1 (a +15.0 points) of the 2 datasets, at equal tokens, and fewer on "
+        "none; to keep a minimum of items for each part gives more on none and fewer on 1 (a −10.0 points), to join "
+        "the scores of the parts otherwise than by the best gives more on none and fewer on none.**"
+    )
+    assert "by clauses instead" in multi_topic_page.answer(rows, "clauses")
+
+
+def test_domains():
+    budgets = [SimpleNamespace(dataset=name, gain=gain) for name, gain in
+               (("a", compared(0.1)), ("a", compared(-0.05)), ("b", compared(0.0, told=False)))]  # fmt: skip
+    assert domains_page.answer(SimpleNamespace(budgets=budgets)) == (
+        "**Where tools are cut apart from rules and references and both share a budget, more requests get all that "
+        "they require than with one ranking of all items for as many tokens at 1 of 3 budgets, and fewer at 1; the "
+        "differences are −5.0 to +10.0 points (test splits of a and b).**"
+    )
+
+
+def test_coverage_of_what_tune_prints():
+    spans = {coverage_page.TEST_SPLIT: "from 92 to 96%", coverage_page.TUNING_SPLIT: "from 88 to 95%",
+             coverage_page.CONSTRAINTS: "from 93 to 99%"}  # fmt: skip
+    found = [coverage_page.Verdict(of=of, between=between) for of, between in spans.items()]
+    assert coverage_page.answer(found) == (
+        "**Where `ctxbench tune` has chosen a setting, the 95% interval that it prints for the test split holds the "
+        "truth from 92 to 96% of the time, and that for the tuning split, which the choice was made on, from 88 to "
+        "95%; a constraint that it takes for met is met in truth from 93 to 99% of the time.**"
+    )
+    assert "| Test split of what was chosen | - | from 92 to 96% |  |" in list(coverage_page.verdicts(found))
+
+
+def test_regret():
+    def team(n, harm, gain):
+        return regret_page.Team(dataset="a", n=n, recommended=True, harm=harm, gain=gain, attainable=0.5, counts=True)
+
+    text = regret_page.page(
+        [team(25, "", 0.0), team(400, "dear", 0.4), team(400, "", 0.4)],
+        start="semantic/documents", beside=["learned"], command="python it",
+    )  # fmt: skip
+    assert text.splitlines()[2] == (
+        "**A team that follows the advice of `ctxbench tune` saves 0.0% of its prompt tokens on requests that it did "
+        "not label if it has labelled 25, and 40.0% if it has labelled 400 (0% and 80% of what could be saved); the "
+        "advice harms 50.0% of teams at most, on average over datasets.**"
+    )
+    assert text.endswith("```sh\npython it\n```\n")
