@@ -13,6 +13,8 @@ import multi_topic_page
 import pytest
 import regret_page
 
+from ctxbench.reporting.pages import parted
+
 
 def compared(difference, *, told=True):
     return SimpleNamespace(difference=difference, distinguishable=told)
@@ -116,3 +118,19 @@ def test_regret():
         "advice harms 50.0% of teams at most, on average over datasets.**"
     )
     assert text.endswith("```sh\npython it\n```\n")
+
+
+def test_the_page_on_several_topics_is_short_where_what_was_tried_lies_apart():
+    interval = SimpleNamespace(low=-0.1, high=0.1)
+    gain = SimpleNamespace(difference=0.1, distinguishable=True, interval=interval, p_holm=0.01)
+    gains = {"completeness": gain, "recall": gain}
+    made = row("a", "windows 6/4", 0.1)
+    rows = [multi_topic_page.Row(dataset="a", arm=made.arm, base="b", tokens=9.0, values=made.values, gains=gains)]
+    text = multi_topic_page.page_text(
+        sizes={"tuning": {"a": 1}, "test": {"a": 1}}, chosen={"Splitting": "windows 6/4"}, final=rows, single=rows,
+        tried={"Splitting": rows}, chunks={"windows 6/4": [2.0]},
+    )  # fmt: skip
+    assert text.splitlines()[2] == multi_topic_page.answer(rows, "windows 6/4")
+    page = parted(text, [multi_topic_page.TRIED], name="multi-topic").page
+    assert "### Splitting" in text
+    assert "### Splitting" not in page
