@@ -82,10 +82,12 @@ def counts(found: Measured) -> Counts:
     plain = [row for one, row in found.reruns.items() if one.dataset in OWN]
     single = found.alone(*OWN)
     good = [cell.right >= ENOUGH * cell.draws / 100 for _, _, cell in _asked(found)]
+    kinds = [min(rights[max(NS)]) >= ENOUGH for rights in _rights(found).values() if max(NS) in rights]
     return Counts(
         reruns=(sum(row.worse for row in plain), len(plain)),
         rewordings=(sum(row.worse for row, _ in single), len(single)),
         power=(sum(good), len(good)),
+        kinds=(sum(kinds), len(kinds)),
         edits=(sum(one.right for one in found.edits), len(found.edits)),
         ratio=found.price.unchanged.ratio,
     )

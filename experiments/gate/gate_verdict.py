@@ -33,7 +33,8 @@ class Counts:
 
     Attributes:
         reruns, rewordings: called worse, of all.
-        power: cases of planted faults that are found often enough, of all.
+        power: cases of the faults with a bar that are found often enough, of all.
+        kinds: kinds of planted faults that are found often enough wherever they were planted, of all.
         edits: with the right cause, of all.
         ratio: of the time that a check takes where nothing changed, to that of a process that imports numpy.
     """
@@ -41,6 +42,7 @@ class Counts:
     reruns: tuple[int, int]
     rewordings: tuple[int, int]
     power: tuple[int, int]
+    kinds: tuple[int, int]
     edits: tuple[int, int]
     ratio: float
 
@@ -51,11 +53,13 @@ def answer(found: Counts, *, queries: int, enough: int, draws: int) -> str:
     def of(pair: tuple[int, int]) -> str:
         return f"{pair[0]} of {pair[1]}"
 
+    others = "" if found.kinds[0] == found.kinds[1] else ", and those of the others less often"
     return (
         f"**`ctxbench check` calls {of(found.reruns)} reruns with a harmless change worse, and {of(found.rewordings)} "
-        f"neutral rewordings; with {queries} queries it calls planted faults worse and names their cause first in at "
-        f"least {enough} of {draws} draws, in {of(found.power)} cases; it names the right cause of {of(found.edits)} "
-        f"edits by hand; where nothing changed it takes {found.ratio:.1f} times as long as a process that only imports "
+        f"neutral rewordings; with {queries} queries it calls planted faults of {of(found.kinds)} kinds worse and "
+        f"names their cause first in at least {enough} of {draws} draws{others}; it names the right cause of "
+        f"{of(found.edits)} edits by hand; where nothing changed it takes {found.ratio:.1f} times as long as a "
+        f"process that only imports "
         "numpy.**"
     )
 

@@ -243,9 +243,10 @@ def answer(cuts: Mapping[str, CutTrial], trials: Mapping[str, Trial]) -> str:
     """What the probability is worth both ways, as one sentence."""
     lost = {name: tables.gone(one.nested[CALIBRATED].before, one.nested[CALIBRATED].after[ALLOWED])
             for name, one in trials.items()}  # fmt: skip
+    alone = {name: tables.gone(one.test[CALIBRATED], one.after) for name, one in trials.items()}
     points = {name: (one.points[min(BARS)].items.value, one.points[min(BARS)].recall.value)
               for name, one in cuts.items()}  # fmt: skip
-    return tables.answer(lost, points[CALIBRATED], points["similarity"], cut_on=SIMPLE)
+    return tables.answer(lost, alone, points[CALIBRATED], points["similarity"], cut_on=SIMPLE)
 
 
 def bars(trials: Mapping[str, Trial]) -> Iterator[str]:

@@ -152,6 +152,7 @@ def held(before: Silence, after: Silence, fewer: float, loss: float) -> str:
 
 def answer(
     lost: Mapping[str, tuple[float, float, float]],
+    alone: Mapping[str, tuple[float, float, float]],
     calibrated: tuple[float, float],
     similarity: tuple[float, float],
     *,
@@ -160,12 +161,14 @@ def answer(
     """What a calibrated probability is worth, as one sentence.
 
     Args:
-        lost: by dataset, as of `gone`.
+        lost: by dataset, as of `gone`, over all queries in folds.
+        alone: the same on the test split alone.
         calibrated, similarity: mean items and recall of a cut by either.
         cut_on: the dataset of the cut.
     """
     spared = ", and ".join(
-        f"{queries:.0%} on `{name}`, at {100 * recall:.1f} points of recall lost on the others"
+        f"{queries:.0%} on `{name}`, at {100 * recall:.1f} points of recall lost on the others (on the test "
+        f"split alone {alone[name][1]:.0%}, at {100 * alone[name][0]:.1f} points)"
         for name, (recall, queries, _) in lost.items()
     )
     return (

@@ -197,20 +197,27 @@ def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool, dict[str,
 
 
 def answer(
-    alone: Mapping[str, float], crossed: Mapping[str, float], default: Mapping[str, float], *, held: Sequence[bool]
+    alone: Mapping[str, float],
+    crossed: Mapping[str, float],
+    default: Mapping[str, float],
+    complete: Mapping[str, float],
+    *,
+    held: Sequence[bool],
 ) -> str:
     """What expansion finds, as one sentence.
 
     Args:
         alone, crossed, default: by dataset, gains on the test split, with both splits, and of the documents' default.
+        complete: the gains in completeness that go with `alone`.
         held: whether the first two are told apart.
     """
     told = [f"{'' if one else 'not '}told apart from chance on both" for one in held]
-    gains = [" and ".join(points(value) for value in some.values()) for some in (alone, crossed, default)]
+    gains = [" and ".join(points(value) for value in some.values()) for some in (alone, crossed, default, complete)]
     return (
         "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
         f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items lean on, {told[0]} by "
-        f"the test split; by all requests, each under a setting that was chosen without it, it finds {gains[1]}, "
+        f"the test split, where completeness differs by {gains[3]}; by all requests, each under a setting that "
+        f"was chosen without it, it finds {gains[1]}, "
         f"{told[1]}; the documents' default expansion finds {gains[2]}.**"
     )
 
@@ -283,7 +290,9 @@ def report(tuning: Trials, test: Trials) -> tuple[str, str]:
     crossed, held_crossed, gains_crossed = bar([(test, chosen), (tuning, other)])
     [default] = next(iter(variants(chosen).values()))
     gains_default = {name: trial.gain([default], DEPENDENCY).difference for name, trial in test.items()}
-    lines = ["# Expansion", "", answer(gains, gains_crossed, gains_default, held=(held, held_crossed)), ""]
+    complete = {name: trial.gain(sizes(chosen), COMPLETE).difference for name, trial in test.items()}
+    opening = answer(gains, gains_crossed, gains_default, complete, held=(held, held_crossed))
+    lines = ["# Expansion", "", opening, ""]
     lines += ["![trade-off](expansion.svg)", "", WORDS, "", "## Dependencies found, test split", "", ASKED, "", *asked]
     lines += [CROSSED, "", f"Chosen on the test split: `expansion: {dict(other.expansion)}`", "", *crossed]
     lines += ["## In words", "", *verdict(test, chosen, held=held, crossed=held_crossed), ""]
@@ -359,7 +368,7 @@ METHOD = """`python experiments/strategies/expansion.py` (`make expansion`) make
   brought in (any; rules and references) and which lead (any; tools). No threshold. Taken is the setting whose gain in
   dependency recall, over its standard error by group, is largest on the dataset where it is smallest.
 * The test split was read twice. The first time the setting had been chosen without `leads` and at one size; it is
-  the row "first choice" below. `leads` and the mean over sizes were then added, from the tuning split alone; take p
+  the row "first choice" above. `leads` and the mean over sizes were then added, from the tuning split alone; take p
   on this page as a little too small."""
 ASKED = "p is Holm-corrected over the two datasets; bold is told apart at 0.05."
 CROSSED = (

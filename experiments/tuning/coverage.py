@@ -254,7 +254,10 @@ def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> I
         side: [covered(arm, side, which) for arm in kept[LEVEL] for which in (0, 1)] for side in ("tuning", "test")
     }
     yield Verdict(
-        of=TEST_SPLIT, within=f"{counted(sides['test'])} cells", between=span(sides["test"]), note=f"{CHANCE}."
+        of=TEST_SPLIT,
+        within=f"{counted(sides['test'])} cells",
+        between=span(sides["test"]),
+        note=f"{CHANCE}. {ALL_SETTINGS}",
     )
     off = [
         optimism([one for one in arm if one is not None], "tuning", 0)
@@ -266,7 +269,7 @@ def _choice_verdict(found: Mapping[int, Sequence[Sequence[Choice | None]]]) -> I
         of=TUNING_SPLIT,
         within=f"{counted(sides['tuning'])} cells",
         between=span(sides["tuning"]),
-        note=f"{CHANCE}. The completeness that is constrained is too high by {100 * min(off):.1f} to "
+        note=f"{CHANCE}. {ALL_SETTINGS} The completeness that is constrained is too high by {100 * min(off):.1f} to "
         f"{100 * max(off):.1f} points on average: what holds on other queries is said by the test split.",
     )
     true = {level: [met(arm) for arm in arms] for level, arms in kept.items()}
@@ -307,6 +310,7 @@ def _side(kept: Sequence[Choice], side: str, which: int) -> tuple[str, str]:
 
 # -------------------------------------------------------------------------------------------------------- texts
 
+ALL_SETTINGS = f"Chosen from all settings, with confidence {LEVEL:g}."
 CHANCE = f"Standard error {100 * float(np.sqrt(0.95 * 0.05 / SAMPLES)):.1f} points"
 CHOICE_HEAD = (
     *("chosen", "constraint true", "constraint: tuning", "test", "optimism"),

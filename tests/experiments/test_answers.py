@@ -36,29 +36,34 @@ def test_comparators():
 
 def test_hybrid():
     tuned = {"a": compared(0.1), "b": compared(-0.1), "c": compared(0.1, told=False)}
-    assert hybrid.answer(tuned, {"a": compared(-0.2)}) == (
+    assert hybrid.answer(tuned, {"a": compared(-0.2)}, sure=0) == (
         "**A search by meaning and one by words, added up with a weight that is fitted on other requests of the "
-        "dataset, rank better than the better of the two on 1 and worse on 1 of 3 datasets; plain reciprocal rank "
-        "fusion ranks better than the better of the two on 0 and worse on 1.**"
+        "dataset, rank better than the better of the two on 1 and worse on 1 of 3 datasets (better on 0 if groups of "
+        "requests are tested as wholes); plain reciprocal rank fusion ranks better than the better of the two "
+        "on 0 and worse on 1.**"
     )
 
 
 def test_expansion():
-    found = ({"a": 0.045, "b": 0.05}, {"a": 0.1, "b": 0.2}, {"a": -0.01, "b": 0.0})
+    found = ({"a": 0.045, "b": 0.05}, {"a": 0.1, "b": 0.2}, {"a": -0.01, "b": 0.0}, {"a": -0.02, "b": 0.01})
     assert expansion.answer(*found, held=(False, True)) == (
         "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
         "found, finds +4.5 and +5.0 points (on a and b) of what other needed items lean on, not told apart from chance "
-        "on both by the test split; by all requests, each under a setting that was chosen without it, it finds +10.0 "
-        "and +20.0, told apart from chance on both; the documents' default expansion finds −1.0 and +0.0.**"
+        "on both by the test split, where completeness differs by −2.0 and +1.0; by all requests, each under a setting "
+        "that was chosen without it, it finds +10.0 and +20.0, told apart from chance on both; the documents' "
+        "default expansion finds −1.0 and +0.0.**"
     )
 
 
 def test_abstention():
     lost = {"a": (0.0104, 0.429, 0.4), "b": (0.0, 0.5, 0.5)}
-    assert abstention_tables.answer(lost, (2.5, 0.958), (2.6, 0.777), cut_on="c") == (
+    alone = {"a": (0.02, 0.31, 0.3), "b": (0.003, 0.4, 0.4)}
+    assert abstention_tables.answer(lost, alone, (2.5, 0.958), (2.6, 0.777), cut_on="c") == (
         "**Of the requests that need nothing and are offered something, a probability that is fitted to labels spares "
-        "43% on `a`, at 1.0 points of recall lost on the others, and 50% on `b`, at 0.0 points of recall lost on the "
-        "others; as a cut on `c` it finds 95.8% of what is required with 2.50 items a request, where similarity finds "
+        "43% on `a`, at 1.0 points of recall lost on the others (on the test split alone 31%, at 2.0 points), and 50% "
+        "on `b`, at 0.0 points of recall lost on the others (on the test split alone 40%, at 0.3 points); as a cut on "
+        "`c` "
+        "it finds 95.8% of what is required with 2.50 items a request, where similarity finds "
         "77.7% with 2.60.**"
     )
     rows = list(abstention_tables.bars_table(lost, fewer=0.4, loss=0.01))

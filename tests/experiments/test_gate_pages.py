@@ -75,9 +75,10 @@ def test_the_page_on_the_gate_opens_with_its_answer_and_the_bars(measured):
     assert lines[0] == "# What the gate is worth"
     assert lines[2] == (
         "**`ctxbench check` calls 1 of 2 reruns with a harmless change worse, and 0 of 4 neutral rewordings; with 300 "
-        "queries it calls planted faults worse and names their cause first in at least 95 of 100 draws, in 1 of 2 "
-        "cases; it names the right cause of 2 of 3 edits by hand; where nothing changed it takes 3.2 times as long as "
-        "a process that only imports numpy.**"
+        "queries it calls planted faults of 0 of 2 kinds worse and names their cause first in at least 95 of 100 "
+        "draws, and those of the others less often; it names the right cause of 2 of 3 edits by hand; where nothing "
+        "changed "
+        "it takes 3.2 times as long as a process that only imports numpy.**"
     )
     bars = {line.split(" | ")[0].strip("| "): line for line in lines if line.count(" | ") == 3}
     assert bars["False alarms, reruns"].endswith("| 1 of 2 worse, 1 not called the same | **does not hold** |")
