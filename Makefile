@@ -13,9 +13,7 @@ COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-obser
 FAST = $(filter-out $(shell cat tests/longer.txt),$(shell find tests -name 'test_*.py' -not -path 'tests/benchmarks/*'))
 # Tests start many processes: without compiled files each would compile the package anew. A test's module is one
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
-# There is one process more than there are cores: some tests wait, for a time limit or a server.
-WORKERS = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
@@ -32,7 +30,7 @@ test: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## run all te
 	$(PYTEST) $(PYTEST_ARGS)
 
 test-fast: $(VENV)/.test  ## the tests that are quick, in under a minute on two cores
-	$(PYTEST) -n auto -q -m "not slow and not browser" $(FAST) $(PYTEST_ARGS)
+	$(PYTEST) -q -m "not slow and not browser" $(FAST) $(PYTEST_ARGS)
 
 versions: $(VENV)/.test  ## the fast tests on each other Python that is here, and with the lowest dependencies
 	VENV=$(VENV) .ci/versions $(FAST)

@@ -170,8 +170,8 @@ def _report(
         from ctxbench.reporting.pages import titles, write_parted
 
         text = markdown_report(summary, datasets)
-        write_parted(markdown, text, titles(text) if len(summary.datasets) > 1 else ())
-        say(f"report: {markdown}", err=True)
+        for path in write_parted(markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
+            say(f"report: {path}", err=True)
     where = None
     if page:
         from ctxbench.reporting.page import write_report

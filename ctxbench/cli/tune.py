@@ -46,6 +46,7 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
+    from ctxbench.reporting.pages import refuse_foreign_tables
     from ctxbench.reporting.tuning import console_table, write_markdown, write_report
     from ctxbench.tuning.own_fits import fit_files, open_fitted
     from ctxbench.tuning.policy_file import read_policies
@@ -58,13 +59,14 @@ def tune_presets(
         folder = places.out or Path("runs") / f"tune-{file.name}"
         _refuse_foreign(folder)
         _refuse_unwritable(folder, markdown)
+        if markdown is not None and len(datasets) > 1:
+            refuse_foreign_tables(markdown)
         ready = open_fitted(file, datasets, folder / "presets", notify=shown.say, progress=shown)
         found = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=shown)
     if not texts:
         found = _without_texts(found)
     report = write_report(found, folder)
-    if markdown is not None:
-        write_markdown(found, markdown, figures=markdown.stem)
+    pages = [] if markdown is None else write_markdown(found, markdown, figures=markdown.stem)
     written = fit_files(file, folder / "presets")
     # last, so that presets never stand without their report
     for one in found.datasets:
@@ -75,7 +77,7 @@ def tune_presets(
         print_json(_facts(found, ready, written, folder))
         return
     say(*console_table(found, plain=is_plain()).splitlines())
-    for path in (*written, *([markdown] if markdown is not None else []), report[0], report[1]):
+    for path in (*written, *(page for page in pages if page.suffix == ".md"), report[0], report[1]):
         say(f"written: {path}")
 
 

@@ -132,15 +132,11 @@ def select(
         if not isinstance(value, str) and (value is not None or name == "text"):
             raise ParameterError(f"{name} must be a text, got {value!r}")
     check_time(at)
-    for number, one in enumerate(tool_results, start=1):
-        if isinstance(one, str) or len(one) != 2 or not all(isinstance(part, str) for part in one):
-            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {one!r:.60}")
-    results = tuple((tool, found) for tool, found in tool_results)
     request = Request(
         id="select",
         text=text,
         history=_said(history),
-        tool_results=results,
+        tool_results=_results(tool_results),
         user=user,
         workspace=workspace,
         time=at,
@@ -176,6 +172,20 @@ def _said(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Messa
             raise ParameterError(f"history, message {number}: expected role and content, both texts; got {one!r:.60}")
         said.append(Message(str(pair[0]), str(pair[1])))
     return tuple(said)
+
+
+def _results(tool_results: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """What tools have answered.
+
+    Raises:
+        ParameterError: it is no list of pairs of texts.
+    """
+    if isinstance(tool_results, str | Mapping) or not isinstance(tool_results, Sequence):
+        raise ParameterError(f"tool_results must be a list of (tool name, text), got {tool_results!r:.60}")
+    for number, one in enumerate(tool_results, start=1):
+        if not isinstance(one, tuple | list) or [type(part) for part in one] != [str, str]:
+            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {one!r:.60}")
+    return tuple((tool, text) for tool, text in tool_results)
 
 
 def _pipeline(selector: str | Pipeline | Preset | None, parameters: dict[str, Any]) -> Pipeline:

@@ -28,7 +28,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     lines = [f"# {_said(experiment['name'])}", ""]
     if answer := run_answer(summary):
         lines += [f"**{_said(answer)}**", ""]
-    if len(summary.datasets) > 1:
+    if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
         head, *rows = glance(summary)
         lines += ["Complete % / prompt tokens:", "", _row(head), _row(["---", *("---:" for _ in head[1:])])]
         lines += [*map(_row, rows), ""]

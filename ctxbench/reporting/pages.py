@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxbench.fileio import write_atomic
+from ctxbench.core.errors import StorageError
+from ctxbench.fileio import read_bytes, write_atomic
 
 SUFFIX = "-tables"
+_BELONGS = "The page that these belong to: "  # begins the third line of a file of tables
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
@@ -65,7 +67,7 @@ def parted(text: str, apart: Collection[str], *, name: str) -> Parted:
         return Parted(text, "")
     lines, page, tables = list(_lines(text)), f"{name}.md", f"{name}{SUFFIX}.md"
     title = next((line.title for line in lines if line.level == 1), name)
-    head = _lines(f"# {title}: tables\n\nThe page that these belong to: [{title}]({page}).\n\n", first=-len(text))
+    head = _lines(f"# {title}: tables\n\n{_BELONGS}[{title}]({page}).\n\n", first=-len(text))
     gone = set(_gone(lines, apart))
     moved = [*head, *(line for line in lines if line.place in gone)]
     old, there = _anchors(lines), _anchors(moved)
@@ -83,14 +85,43 @@ def write_parted(path: Path, text: str, apart: Collection[str] = ()) -> tuple[Pa
 
     Returns:
         What was written.
+
+    Raises:
+        StorageError: a file that is none of ours has the name of the tables, or a file cannot be written.
     """
-    both, tables = parted(text, apart, name=path.stem), path.with_name(f"{path.stem}{SUFFIX}.md")
+    both, tables = parted(text, apart, name=path.stem), _tables_of(path)
+    if both.tables:
+        refuse_foreign_tables(path)
     write_atomic(path, both.page)
     if both.tables:
         write_atomic(tables, both.tables)
         return path, tables
-    tables.unlink(missing_ok=True)
+    if _is_ours(tables):
+        tables.unlink(missing_ok=True)
     return (path,)
+
+
+def refuse_foreign_tables(path: Path) -> None:
+    """Refuse to write over a file that has the name of a report's tables, and is none of ours.
+
+    Args:
+        path: of the report's page.
+
+    Raises:
+        StorageError: there is such a file.
+    """
+    if not _is_ours(tables := _tables_of(path)):
+        what = f"{tables} is no report of ctxbench, and long tables of {path.name} belong there"
+        raise StorageError(f"{what}; move it, or name another file for the report")
+
+
+def _tables_of(page: Path) -> Path:
+    return page.with_name(f"{page.stem}{SUFFIX}.md")
+
+
+def _is_ours(tables: Path) -> bool:
+    """Whether a file is one of tables, or none is there."""
+    return not tables.exists() or read_bytes(tables).partition(b"\n\n")[2].startswith(_BELONGS.encode())
 
 
 def _lines(text: str, *, first: int = 0) -> Iterator[_Line]:

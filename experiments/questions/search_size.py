@@ -54,8 +54,9 @@ def page(times: dict[int, list[float]], where: dict[str, Any]) -> str:
     """The page: the answer, the table, how it was made."""
     middle = {size: statistics.median(found) for size, found in times.items()}
     serves = max((size for size, value in middle.items() if value <= SLOW), default=0)
+    tried = ", the most that were tried" if serves == max(times) else ""
     answer = (
-        f"Comparing every vector serves up to {serves:,} items: a request takes {middle[serves]:.1f} ms there "
+        f"Comparing every vector serves up to {serves:,} items{tried}: a request takes {middle[serves]:.1f} ms there "
         f"(median), under the {SLOW:g} ms that a person notices."
         if serves
         else f"Comparing every vector takes more than {SLOW:g} ms even for {min(times):,} items."

@@ -19,7 +19,6 @@ from ctxbench.fileio import write_atomic
 from ctxbench.selectors.definitions import find_definition
 
 ROOT = Path(__file__).parents[2]
-DATASET = "datasets/followups"
 FIRST = [{"first": {"n": 5}}]
 BOTH = ["sentences", "tool_results"]
 TAGS = ("says-nothing", "request-says")
@@ -62,7 +61,7 @@ def rules_of(dataset: Dataset) -> dict[str, list[str]]:
 
 def main() -> None:
     """Ask, and write the page."""
-    ds = ctxbench.load(DATASET)
+    ds = ctxbench.load(ROOT / "datasets" / "followups")
     rules = {tool: names for tool, names in rules_of(ds.dataset).items() if names}
     compared = selectors(rules)
     res = ctxbench.evaluate(

@@ -5,5 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-for folder in ("strategies", "gate", "tuning"):  # last, as a script may be called as a package of others is
+for folder in (
+    "strategies",
+    "gate",
+    "tuning",
+    "questions",
+):  # last, as a script may be called as a package of others is
     sys.path.append(str(Path(__file__).parents[2] / "experiments" / folder))

@@ -132,6 +132,13 @@ def test_what_was_given_is_left_as_it_was():
     assert json.dumps([frame.to_dict("records") for frame in frames], default=str) == before
 
 
+@pytest.mark.parametrize("given", [None, 7, "abc", {"a": "b"}, [5], [("a", 1)], [("a",)], ["ab"]])
+def test_results_of_tools_are_pairs_of_texts(given):
+    tools = ctxbench.catalog([{"name": "area"}])
+    with pytest.raises(ParameterError, match=r"tool_results.*\(tool name, text\)"):
+        ctxbench.select("x", tools, selector="bm25", counter="chars/4", tool_results=given)
+
+
 def test_what_is_computed_of_a_catalog_is_kept_with_it():
     told = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.core.errors import StorageError
 from ctxbench.reporting.pages import parted, titles, write_parted
 
 TEXT = """# Which way
@@ -94,6 +95,18 @@ def test_tables_lie_beside_the_page_and_go_with_it(tmp_path):
     write_parted(page, TEXT)
     assert not tables.exists()
     assert page.read_text("utf-8") == TEXT
+
+
+def test_a_file_of_somebody_else_is_neither_removed_nor_written_over(tmp_path):
+    page, other = tmp_path / "ways.md", tmp_path / "ways-tables.md"
+    for content in (b"my own notes\n", b"\xff\x00"):
+        other.write_bytes(content)
+        write_parted(page, TEXT)
+        page.unlink()
+        with pytest.raises(StorageError, match=r"ways-tables\.md is no report of ctxbench"):
+            write_parted(page, TEXT, ["Every figure"])
+        assert other.read_bytes() == content
+        assert not page.exists()
 
 
 @pytest.mark.parametrize(
