@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ctxbench.bench.stats import Comparison
 from ctxbench.reporting import wording
@@ -26,20 +27,19 @@ def _over_datasets(name: str, several: Sequence[Outcome]) -> str:
     """For how many datasets another setting than the default is recommended, and what these change."""
     told = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
     said = f"{name}: another setting than the default for {len(told)} of {len(several)} datasets"
-    ranges = [
-        f"{_range([one.difference / one.base for one in found])} prompt tokens"
-        for found in [[one["tokens"] for one in told if "tokens" in one and one["tokens"].base]]
-        if found
-    ]
+    tokens = [one["tokens"] for one in told if "tokens" in one and one["tokens"].base]
     points = [one["completeness"].difference for one in told if "completeness" in one and one["completeness"].n]
+    ranges = []
+    if tokens:
+        ranges.append(f"{_range([one.difference / one.base for one in tokens], texts.percent)} prompt tokens")
     if points:
-        low, high = (wording.signed(COMPLETENESS, end(points)) for end in (min, max))
-        ranges.append(f"{low} to {high} points of completeness")
+        ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
     return f"{said} ({', '.join(ranges)})" if ranges else said
 
 
-def _range(shares: Sequence[float]) -> str:
-    return f"{texts.percent(min(shares))} to {texts.percent(max(shares))}"
+def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
+    low, high = say(min(figures)), say(max(figures))
+    return low if low == high else f"{low} to {high}"
 
 
 def advice(dataset: DatasetTuning, outcome: Outcome) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.reporting.tuning.advice import advice, more
+from ctxbench.reporting.tuning.advice import advice, answer, more
 
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
 OFFERS = (
@@ -61,3 +61,17 @@ def test_the_default_is_kept_with_how_many_labels_would_help(made):
 def test_a_range_of_one_number_is_that_number():
     assert more((5, 5)) == "label about 5 more requests"
     assert more((101, 104)) == "label about 110 more requests"
+
+
+def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
+    kept = made.dataset(outcomes=(made.nothing(),))
+    found = made.dataset(outcomes=(made.outcome(),))
+    other = made.dataset(outcomes=(made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))}),))
+    said = "normal: another setting than the default for"
+    assert answer(made.tuning(kept, found)) == (
+        f"{said} 1 of 2 datasets (−41.8% prompt tokens, −0.1 points of completeness)."
+    )
+    assert answer(made.tuning(found, other)) == (
+        f"{said} 2 of 2 datasets (−41.8% to +50.0% prompt tokens, −0.1 to +5.0 points of completeness)."
+    )
+    assert answer(made.tuning(kept, kept)) == f"{said} 0 of 2 datasets."
