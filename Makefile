@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
-	multi-topic domains coverage regret gate-intervals questions
+	multi-topic domains coverage regret gate-intervals questions overlap
 
 .PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
 
@@ -78,6 +78,9 @@ gate-intervals: $(VENV)/.demo  ## reports/gate-intervals.md: how often the inter
 learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted on all datasets, measured with families left out
 	$(BIN)/python experiments/learned/fit.py
 	$(BIN)/python experiments/learned/measure.py
+
+overlap: $(VENV)/.demo  ## reports/overlap.md: do items that a search takes for one another get missed by requests?
+	$(BIN)/python experiments/questions/catalog_overlap.py
 
 questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results.md: open questions of the documents
 	$(BIN)/python experiments/questions/search_size.py

@@ -39,6 +39,28 @@ def data_stats(
     stats(dataset, tokens=tokens, threshold=threshold, embedder=embedder, every=all_, as_json=json_)
 
 
+@curate_app.command("overlap", cls=Command)
+def data_overlap(
+    catalog: Annotated[str, typer.Argument(help="corpus.jsonl, a captured catalog's folder, or a dataset's name.")],
+    threshold: Annotated[float | None, typer.Option(help="Least similarity of items that read alike; 0.85.")] = None,
+    embedder: Annotated[str, typer.Option(help="Makes the vectors.")] = "minilm",
+    all_: AllFlag = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Say which items a search takes for one another; needs no labels.
+
+    Each item is searched for with the first sentence of its own description. Where another comes first, requests
+    will miss it: what merging the two, or another name, would do is measured.
+
+    For example:
+
+    ctxbench data overlap catalogs/mine
+    """
+    from ctxbench.cli.overlap import show_overlap
+
+    show_overlap(catalog, embedder=embedder, threshold=threshold, every=all_, as_json=json_)
+
+
 @curate_app.command("split", cls=Command)
 def data_split(
     dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import catalog_overlap
 import item_kinds
 import search_size
 import tool_results
 
 import ctxbench
+from ctxbench.embedding.hashing import HashingEmbedder
 
 WHERE = {"processor": "one", "usable_cores": 2, "load": 0.1}
 
@@ -17,6 +19,33 @@ def test_the_largest_size_that_answers_at_once_is_told():
     assert "| 100 | 2.0 | 3.0 | 10 |" in text
     assert "the most that were tried" in search_size.page({100: [1.0]}, WHERE)
     assert "more than 100 ms even for 100 items" in search_size.page({100: [200.0]}, WHERE)
+
+
+def test_shares_of_what_is_taken_for_another_are_set_beside_those_of_the_others():
+    rows = [
+        catalog_overlap.Row("a", 9, 2, (6, 10), (1, 10)),
+        catalog_overlap.Row("b", 9, 1, (2, 10), (3, 10)),
+        catalog_overlap.Row("c", 9, 0, (9, 10), (0, 0)),
+    ]
+    text = catalog_overlap.page(rows)
+    assert "on 1 of 2 datasets" in text
+    assert "20% against 40% over all of them" in text  # the dataset without such items is left out
+    assert "| a | 9 | 2 | 60% (31–83; 6 of 10) | 10% (2–40; 1 of 10) |" in text
+    assert "| c | 9 | 0 | 90% (60–98; 9 of 10) | - |" in text
+
+
+def test_items_that_are_taken_for_another_are_counted_apart():
+    rows = [{"name": "fetch_a", "description": "Read the ledger of a client. Slow, and only for old accounts."}]
+    rows += [{"name": "ledger", "description": "Read the ledger of a client."}]
+    rows += [{"name": "mail", "description": "Send a letter by post."}]
+    labels = [("q1", "tool:fetch_a"), ("q2", "tool:mail")]
+    data = ctxbench.dataset(
+        rows,
+        [{"query": "q1", "text": "Read the ledger of a client, please."}, {"query": "q2", "text": "Send a letter."}],
+        [{"query": query, "item": item, "grade": 2} for query, item in labels],
+    )
+    row = catalog_overlap.counted(data.dataset, HashingEmbedder().embed)
+    assert row[2:] == (1, (1, 1), (0, 1))
 
 
 def test_the_price_of_a_kind_is_what_its_offers_cost_for_each_needed_one():

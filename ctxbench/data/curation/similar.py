@@ -108,10 +108,9 @@ def near_by_vectors(
     chunks = [chunks_of(item) for item in catalog]
     if len(chunks) < 2:
         return ()
-    vectors = embed([text for row in chunks for text in row]).astype(np.float64)
-    first = np.cumsum([0, *(len(row) for row in chunks[:-1])])
-    means: FloatArray = np.add.reduceat(vectors, first, axis=0)
-    means /= np.maximum(np.sqrt((means * means).sum(axis=1, keepdims=True)), np.finfo(np.float64).tiny)
+    means = mean_vectors(
+        embed([text for row in chunks for text in row]), np.cumsum([0, *(len(row) for row in chunks[:-1])])
+    )
     wanted = set(range(len(chunks)))
     step = max(1, _BLOCK // len(chunks))
     found: list[Near] = []
@@ -120,6 +119,18 @@ def near_by_vectors(
         for place, score in enumerate(product):
             found += _pairs_of(begin + place, score, threshold, wanted)
     return _ordered(found)
+
+
+def mean_vectors(vectors: Float32Array, first: IntArray) -> FloatArray:
+    """The mean direction of each item's chunk vectors, shape (n_items, n_dimensions).
+
+    Args:
+        vectors: those of all chunks, item by item, shape (n_chunks, n_dimensions).
+        first: the first row of each item, shape (n_items,).
+    """
+    means: FloatArray = np.add.reduceat(vectors.astype(np.float64), first, axis=0)
+    means /= np.maximum(np.sqrt((means * means).sum(axis=1, keepdims=True)), np.finfo(np.float64).tiny)
+    return means
 
 
 def groups_of(pairs: Iterable[Near]) -> tuple[tuple[int, ...], ...]:

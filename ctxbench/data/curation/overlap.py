@@ -1,0 +1,385 @@
+"""Items of a catalog that a search takes for one another, found without labels: by asking for each in its own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.core.items import Catalog, Item
+from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, near_by_vectors
+from ctxbench.index.dense import chunks_of
+from ctxbench.index.words import STOP_WORDS, name_parts, words
+from ctxbench.text import query_chunks
+from ctxbench.tokens import TokenCounter
+
+FIRST_FEW = 5  # the documents' floor of items
+MERGED = 0.7  # least similarity of two items whose merging is tried
+_KEPT = 10  # best items kept of each question: what a changed item is compared with
+_BLOCK = 4_000_000  # cells of a product held at once
+_EQUAL = 1e-6  # float32 similarities this close are equal
+_TOLD = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
+_TRIED_WORDS = 4
+_VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
+
+Embed = Callable[[Sequence[str]], Float32Array]
+"""From texts to their unit vectors, shape (n_texts, n_dimensions)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a search finds that is asked for one item of a pair in its own words.
+
+    Attributes:
+        item: the item's id.
+        text: what is searched for: the first sentence of its description.
+        score: similarity of the item.
+        other: similarity of the other item of the pair.
+        place: place of the item among those of its type, from 1.
+    """
+
+    item: str
+    text: str
+    score: float
+    other: float
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change of a pair would do, measured by searching again.
+
+    Attributes:
+        what: `merge` or `rename`.
+        item: id of the item that is renamed, or that takes the other in.
+        name: its name then.
+        tokens: change of the catalog's prompt tokens.
+        first: how many items of the catalog would be found first in their own words.
+        margin: of the pair then, as `Pair.margin`; None where it is merged.
+    """
+
+    what: str
+    item: str
+    name: str
+    tokens: int
+    first: int
+    margin: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two items of a type that read alike, or one of which is found first where the other is asked for.
+
+    Attributes:
+        items: their ids, in catalog order.
+        similarity: cosine of their mean vectors.
+        asked: what is found of either, if it has a description to ask with.
+        margin: by how much the one asked for is more similar than the other, the worse of both; below 0 the other is
+            taken for it.
+        changes: what would change the pair; empty if nothing was tried, or nothing helps.
+    """
+
+    items: tuple[str, str]
+    similarity: float
+    asked: tuple[Asked, ...]
+    margin: float
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Items of one type whose names are hard to tell apart.
+
+    Attributes:
+        why: `same name` (case and separators aside) or `suffix` (one more last word, a version, a plural).
+        items: their ids, in catalog order.
+    """
+
+    why: str
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """How far the items of a catalog can be told apart.
+
+    Attributes:
+        items: how many can be searched for (enabled, and not `manual`), by type.
+        left_out: how many cannot.
+        mute: ids of items without a description, which nothing could be asked for.
+        asked, first, among: how many were asked for, found first, and found among the first `FIRST_FEW`.
+        tokens: prompt tokens of the items.
+        pairs: worst first: by margin, then by similarity.
+        tried: for how many pairs, from the first, changes were tried.
+        names: in catalog order.
+        embedder, counter, threshold: what was measured with; the least similarity of items that read alike.
+    """
+
+    items: Mapping[str, int]
+    left_out: int
+    mute: tuple[str, ...]
+    asked: int
+    first: int
+    among: int
+    tokens: int
+    pairs: tuple[Pair, ...]
+    tried: int
+    names: tuple[Names, ...]
+    embedder: str
+    counter: str
+    threshold: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def overlap(
+    catalog: Catalog,
+    embed: Embed,
+    counter: TokenCounter,
+    *,
+    embedder: str = "",
+    threshold: float = VECTORS_THRESHOLD,
+    changed: int | None = 10,
+) -> Overlap:
+    """Find the items that read alike or that a search takes for one another.
+
+    Each item is searched for with the first sentence of its description, without its name, by dense search as the
+    selectors do (cosine of the best chunk), among the items of its type: a rule and the tool that it is about are no
+    rivals. An item for which another is found first is one that requests will miss.
+
+    Args:
+        catalog: the items; disabled and `manual` ones, which no search finds, are left out.
+        embed: makes the vectors.
+        counter: counts prompt tokens.
+        embedder: its name, for the report.
+        threshold: least cosine of mean vectors of two items that read alike, above 0, at most 1.
+        changed: for how many pairs, the worst first, merging and renaming is tried; None = all.
+
+    Raises:
+        ParameterError: the threshold is out of range.
+        EmbeddingError: there is no model, or a text could not be embedded.
+    """
+    there = Catalog([item for item in catalog if item.enabled and item.include != "manual"])
+    near = near_by_vectors(there, embed, threshold=threshold)
+    search = _Search(there, embed)
+    pairs = search.pairs(
+        (pair.first, pair.second) for pair in near if there[pair.first].type == there[pair.second].type
+    )
+    tried = len(pairs) if changed is None else min(changed, len(pairs))
+    return Overlap(
+        items={type_: sum(item.type == type_ for item in there) for type_ in sorted({item.type for item in there})},
+        left_out=len(catalog) - len(there),
+        mute=tuple(item.id for item in there if not _question(item)),
+        asked=len(search.asked),
+        first=search.among(1),
+        among=search.among(FIRST_FEW),
+        tokens=_tokens(counter, there),
+        pairs=tuple(
+            replace(pair, changes=tuple(_changes(search, counter, pair))) if rank < tried else pair
+            for rank, pair in enumerate(pairs)
+        ),
+        tried=tried,
+        names=tuple(similar_names(there)),
+        embedder=embedder,
+        counter=counter.name,
+        threshold=threshold,
+    )
+
+
+def similar_names(catalog: Catalog) -> Iterator[Names]:
+    """Items of one type with the same name, and names that go on for one word, a version or a plural."""
+    by_name: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for position, item in enumerate(catalog):
+        name = tuple(name_parts(item.name)) or (item.name,)
+        by_name.setdefault((item.type, name), []).append(position)
+    for same in by_name.values():
+        if len(same) > 1:
+            yield Names("same name", tuple(catalog[position].id for position in same))
+    for (type_, name), held in by_name.items():
+        for base in _bases(name):
+            if (type_, base) in by_name:
+                members = sorted([*by_name[type_, base], *held])
+                yield Names("suffix", tuple(catalog[position].id for position in members))
+
+
+def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The names that this one continues by one word, a version or a plural."""
+    *head, last = name
+    if last.endswith("s") and len(last) > 2:
+        yield (*head, last[:-1])
+    if len(head) > 1 or (head and _VERSION.fullmatch(last)):
+        yield tuple(head)
+    if len(head) > 1 and last.isdigit() and head[-1] == "v":  # `search_v2` is three parts
+        yield tuple(head[:-1])
+
+
+class _Search:
+    """A catalog, asked for each of its items in the item's own words; and what would be found if items changed."""
+
+    def __init__(self, catalog: Catalog, embed: Embed) -> None:
+        self.catalog, self._embed = catalog, embed
+        self.asked = {position: text for position, item in enumerate(catalog) if (text := _question(item))}
+        self._own: IntArray = np.array(list(self.asked), dtype=np.int64)
+        self._row = {position: row for row, position in enumerate(self.asked)}
+        types = sorted({item.type for item in catalog})
+        self._type: IntArray = np.array([types.index(item.type) for item in catalog], dtype=np.int64)
+        if not self.asked:
+            return
+        chunks = [chunks_of(item) for item in catalog]
+        self._vectors = embed([text for row in chunks for text in row])
+        self._first: IntArray = np.cumsum([0, *(len(row) for row in chunks)])
+        self._means = mean_vectors(self._vectors, self._first[:-1])
+        self._questions = embed(list(self.asked.values()))
+        self._search(min(_KEPT, len(catalog)))
+
+    def _search(self, kept: int) -> None:
+        self._score: FloatArray = np.zeros(len(self._own), dtype=np.float64)
+        self._before: IntArray = np.zeros(len(self._own), dtype=np.int64)
+        self._best: IntArray = np.zeros((len(self._own), kept), dtype=np.int64)
+        self._best_score: FloatArray = np.zeros((len(self._own), kept), dtype=np.float64)
+        step = max(1, _BLOCK // len(self._vectors))
+        for begin in range(0, len(self._own), step):
+            rows = slice(begin, begin + step)
+            owns = self._own[rows]
+            score = np.maximum.reduceat(self._questions[rows] @ self._vectors.T, self._first[:-1], axis=1)
+            score[self._type[owns][:, None] != self._type] = -2.0
+            own = np.take_along_axis(score, owns[:, None], axis=1)
+            self._score[rows] = own[:, 0]
+            self._before[rows] = (score > own + _EQUAL).sum(axis=1)
+            best = np.argsort(-score, axis=1, kind="stable")[:, :kept]
+            self._best[rows], self._best_score[rows] = best, np.take_along_axis(score, best, axis=1)
+
+    def among(self, few: int) -> int:
+        """How many items are found among the first few."""
+        return int((self._before < few).sum()) if self.asked else 0
+
+    def pairs(self, alike: Iterator[tuple[int, int]]) -> list[Pair]:
+        """The pairs that read alike and those that are taken for one another, worst first."""
+        pairs = dict.fromkeys(alike)
+        for row in np.flatnonzero(self._before).tolist() if self.asked else ():
+            own, rival = int(self._own[row]), int(self._best[row, 0])
+            pairs[min(own, rival), max(own, rival)] = None
+        found = [self._pair(*positions) for positions in sorted(pairs)]
+        return sorted(found, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
+
+    def _pair(self, one: int, other: int) -> Pair:
+        asked = [
+            Asked(self.catalog[own].id, self.asked[own], float(self._score[row]), self._similar(row, rival), place)
+            for own, rival in ((one, other), (other, one))
+            if (row := self._row.get(own)) is not None
+            for place in [int(self._before[row]) + 1]
+        ]
+        return Pair(
+            items=(self.catalog[one].id, self.catalog[other].id),
+            similarity=min(1.0, float(self._means[one] @ self._means[other])),
+            asked=tuple(asked),
+            margin=min((each.score - each.other for each in asked), default=0.0),
+        )
+
+    def _similar(self, row: int, position: int) -> float:
+        vectors = self._vectors[self._first[position] : self._first[position + 1]]
+        return float((vectors @ self._questions[row]).max())
+
+    def changed(self, items: Mapping[int, Item]) -> tuple[int, float | None]:
+        """What would be found if some items were others: how many first, and the margin of these.
+
+        Args:
+            items: by position what stands there then; two that are merged are one object at both positions.
+        """
+        own, rivals = self._score.copy(), self._best_score.copy()
+        rivals[np.isin(self._best, list(items)) | (self._best == self._own[:, None])] = -2.0
+        rival = rivals.max(axis=1)
+        margins = []
+        for position, item in items.items():
+            score = (self._questions @ self._embed(chunks_of(item)).T).max(axis=1).astype(np.float64)
+            is_own: BoolArray = np.isin(self._own, [at for at, other in items.items() if other is item])
+            own[is_own] = score[is_own]
+            is_rival = ~is_own & (self._type[self._own] == self._type[position])
+            rival[is_rival] = np.maximum(rival, score)[is_rival]
+            margins += [(self._row[at], score) for at in items if at in self._row and items[at] is not item]
+        margin = min((float(own[row] - score[row]) for row, score in margins), default=None)
+        return int((own >= rival - _EQUAL).sum()), margin
+
+
+def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Change]:
+    """What merging two items would do, and the best new name of one of them, if any helps."""
+    one, other = (search.catalog.index(item) for item in search.catalog if item.id in pair.items)
+    first, second = search.catalog[one], search.catalog[other]
+    before = _tokens(counter, [first, second])
+    if pair.similarity >= MERGED:
+        whole = merged(first, second)
+        found = search.changed({one: whole, other: whole})
+        yield Change("merge", whole.id, whole.name, _tokens(counter, [whole]) - before, *found)
+    tried = []
+    for position, item, rival in ((one, first, second), (other, second, first)):
+        for name in _other_names(item, rival):
+            renamed = replace(item, name=name)
+            tokens = _tokens(counter, [renamed, rival]) - before
+            found = search.changed({one: first, other: second, position: renamed})
+            tried.append(Change("rename", item.id, name, tokens, *found))
+    best = max(tried, key=lambda change: (change.first, change.margin or 0.0), default=None)
+    if best is not None and (best.first > search.among(1) or (best.margin or 0.0) >= pair.margin + _TOLD):
+        yield best
+
+
+def merged(first: Item, second: Item) -> Item:
+    """One item for two of a type: the shorter name, what either says once, and the arguments of both.
+
+    An argument is required where both require it.
+    """
+    base, added = sorted((first, second), key=lambda item: len(item.name))
+    return replace(
+        base,
+        description=_joined(base.description, added.description, query_chunks, " "),
+        text=_joined(base.text, added.text, lambda text: text.split("\n\n"), "\n\n"),
+        schema=_joined_schemas(base.schema, added.schema),
+        links=(),
+    )
+
+
+def _joined(base: str, added: str, parts: Callable[[str], list[str]], between: str) -> str:
+    said = set(parts(base))
+    return between.join(filter(None, [base, *(part for part in parts(added) if part not in said)]))
+
+
+def _joined_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if not base or not added:
+        return base or added
+    whole = {**added, **base, "properties": {**added.get("properties", {}), **base.get("properties", {})}}
+    if "required" in whole:
+        whole["required"] = [name for name in base.get("required", []) if name in added.get("required", [])]
+    return whole
+
+
+def _other_names(item: Item, rival: Item) -> Iterator[str]:
+    """Names that could tell an item from another: with its server, or with a word that only its description has."""
+    if item.server and item.server != rival.server:
+        yield _named(item.name, item.server, front=True)
+    known = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
+    own = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
+    for word in list(own)[:_TRIED_WORDS]:
+        yield _named(item.name, word)
+
+
+def _named(name: str, word: str, *, front: bool = False) -> str:
+    """A name with one more word, in the way in which the name joins its words."""
+    if name.isidentifier() and "_" not in name and any(c.isupper() for c in name[1:]):
+        return f"{word}{name[0].upper()}{name[1:]}" if front else f"{name}{word.capitalize()}"
+    joint = next((mark for mark in "_-. " if mark in name), "_")
+    return f"{word}{joint}{name}" if front else f"{name}{joint}{word}"
+
+
+def _question(item: Item) -> str:
+    """What an item is asked for with: the first sentence of its description, or of its text if it has none."""
+    sentences = query_chunks(item.description) or query_chunks(item.text)
+    return sentences[0] if sentences else ""
+
+
+def _tokens(counter: TokenCounter, items: Sequence[Item]) -> int:
+    return int(counter.count([item.id for item in items], [item.prompt_text for item in items]).sum())

@@ -1,0 +1,90 @@
+"""`ctxbench data overlap`: what is printed, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.cli.overlap import show_overlap
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+
+ROWS = [
+    {
+        "_id": "tool:s:fetch_a",
+        "description": "Read the ledger of a client. Slow, and only for accounts of the old book.",
+    },
+    {"_id": "tool:s:ledger", "description": "Read the ledger of a client."},
+    {"_id": "tool:s:ledgers"},
+    {"_id": "rule:Ledgers", "text": "Ask first.", "include": "manual"},
+]
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
+    return path
+
+
+def shown(catalog, **given):
+    show_overlap(str(catalog), **{"embedder": "hashing", "threshold": None, "every": False, "as_json": False, **given})
+
+
+def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
+    shown(catalog)
+    assert capsys.readouterr().out == (
+        "3 tools: 63 prompt tokens; 1 that no search finds (disabled, or by hand only) are left out\n"
+        "searched for with the first sentence of its description, 1 of 2 are found first among their type, "
+        "2 among the first 5\n"
+        "1 have no description to search for: tool:s:ledgers\n"
+        "\n"
+        "pairs that read alike (similarity 0.85 or more) or are taken for one another: 1 (1 taken), worst first\n"
+        "\n"
+        "  tool:s:fetch_a  tool:s:ledger  (similarity 0.66)\n"
+        "    tool:s:ledger comes before tool:s:fetch_a (0.83 against 0.52) in a search for\n"
+        "      Read the ledger of a client\n"
+        "    no word added to a name tells them apart: say in the descriptions what only one of them does\n"
+        "\n"
+        "names that are hard to tell apart: 1\n"
+        "  tool:s:ledger  tool:s:ledgers  (one name goes on where the other ends)\n"
+    )
+
+
+def test_json_holds_everything(catalog, capsys):
+    shown(catalog, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["asked"], found["first"], found["items"]) == (2, 1, {"tool": 3})
+    assert found["pairs"][0]["items"] == ["tool:s:fetch_a", "tool:s:ledger"]
+    assert found["names"] == [{"why": "suffix", "items": ["tool:s:ledger", "tool:s:ledgers"]}]
+
+
+def test_long_lists_are_cut_unless_all_is_asked_for(tmp_path, capsys):
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"_id": f"tool:s{n}:put", "description": "Store a row."} for n in range(13)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    shown(path)
+    assert "  68 more (--all)" in capsys.readouterr().out
+    shown(path, every=True)
+    out = capsys.readouterr().out
+    assert "more (--all)" not in out
+    assert out.count("merged into one, as put: ") == 78
+
+
+def test_nothing_alike_is_said(tmp_path, capsys):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text(json.dumps(ROWS[1]) + "\n", "utf-8")
+    shown(path)
+    assert (
+        "no two items read alike (similarity 0.85 or more), and none is taken for another\n" in capsys.readouterr().out
+    )
+
+
+def test_what_cannot_be_read_or_is_out_of_range_is_one_error(tmp_path, catalog):
+    with pytest.raises(StorageError, match="no catalog"):
+        shown(tmp_path / "none")
+    with pytest.raises(ParameterError, match="threshold of similarity is above 0"):
+        shown(catalog, threshold=3.0)
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(InputError, match="empty"):
+        shown(tmp_path / "empty.jsonl")
