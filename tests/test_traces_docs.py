@@ -12,13 +12,13 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.data.labelling.exposure import SIGNALS, Exposure
 from ctxbench.data.traces.importing import TraceSource, import_traces, redactor_for
 from ctxbench.data.traces.lines import TURN_FIELDS
-from ctxbench.data.traces.names import Names
 from ctxbench.data.traces.records import STATUSES
 from ctxbench.data.traces.report import _WORDS, COUNTS
 from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.data.traces.signals import SEARCHES, SHELLS, is_search, is_shell
 from ctxbench.redaction import KINDS, read_rules, redactor
 from ctxbench.sources.catalogs import read_catalog
+from ctxbench.sources.names import Names
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "datasets" / "traces.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""`ctxbench data import beir | trec | autorag | triggers | run`: files of other programs as datasets and answers."""
+"""`ctxbench data import beir | trec | autorag | golden | triggers | run`: other files as datasets and answers."""
 
 from __future__ import annotations
 
@@ -61,6 +61,15 @@ def import_autorag(qa: Path, how: Settings, *, corpus: Path, out: Path, as_json:
     from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
     _written(lambda: imported(qa, corpus=corpus, settings=how), out, as_json=as_json)
+
+
+def import_golden(file: Path, how: Settings, *, catalog: str, out: Path, as_json: bool) -> None:
+    """Make a dataset of hand-written evals over a catalog."""
+    from ctxbench.cli.select import find_catalog
+    from ctxbench.data.importers.formats.golden import import_golden as imported
+
+    items = find_catalog(catalog)
+    _written(lambda: imported(file, items, settings=how), out, as_json=as_json)
 
 
 def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Path, as_json: bool) -> None:

@@ -185,6 +185,30 @@ def data_import_autorag(
     import_autorag(qa, how, corpus=corpus, out=out, as_json=json_)
 
 
+@import_app.command("golden", cls=Command)
+def data_import_golden(
+    file: Annotated[Path, typer.Argument(help="Requests with `expected` and `forbidden`: .jsonl, .json, .yaml, .csv.")],
+    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    out: OutFolder,
+    name: NewName = None,
+    licence: Licence = None,
+    version: NewVersion = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Import hand-written evals: requests, and what each should be offered.
+
+    A record is {"query": "...", "expected": ["refund_order"], "forbidden": []}.
+
+    For example:
+
+    ctxbench data import golden evals.jsonl -c catalogs/mine --out datasets/mine
+    """
+    from ctxbench.cli.formats import import_golden, settings
+
+    how = settings(name=name, item_type="tool", grades=None, licence=licence, version=version)
+    import_golden(file, how, catalog=catalog, out=out, as_json=json_)
+
+
 @import_app.command("triggers", cls=Command)
 def data_import_triggers(
     folder: Annotated[Path, typer.Argument(help="A folder of skills, each SKILL.md with a trigger_eval.json.")],

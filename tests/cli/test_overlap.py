@@ -42,7 +42,7 @@ def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
         "pairs that read alike (similarity 0.85 or more) or are taken for one another: 1 (1 taken), worst first\n"
         "\n"
         "  tool:s:fetch_a  tool:s:ledger  (similarity 0.64)\n"
-        "    tool:s:ledger comes before tool:s:fetch_a (0.83 against 0.52) in a search for\n"
+        "    tool:s:ledger comes before tool:s:fetch_a (0.95 against 0.70) in a search for\n"
         "      Read the ledger of a client\n"
         "    no word added to a name tells them apart: say in the descriptions what only one of them does\n"
         "\n"

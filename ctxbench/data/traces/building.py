@@ -14,11 +14,11 @@ from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.traces.conversations import Turn, reuses_ids
-from ctxbench.data.traces.names import AMBIGUOUS, Names, Resolved
 from ctxbench.data.traces.records import Call, Shared, Tally, iso
 from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.data.traces.signals import signals
 from ctxbench.redaction import Redactor
+from ctxbench.sources.names import AMBIGUOUS, Names, Resolved
 
 SOURCE = "trace"
 """The `source` of labels that a log says."""

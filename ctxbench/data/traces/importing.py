@@ -19,7 +19,6 @@ from ctxbench.data.labelling.answers import FOLDER, LOG
 from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.building import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
-from ctxbench.data.traces.names import AMBIGUOUS, UNKNOWN, unresolved
 from ctxbench.data.traces.reading import Notify, read_records, silent
 from ctxbench.data.traces.records import Tally
 from ctxbench.data.traces.report import TraceReport
@@ -27,6 +26,7 @@ from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.fileio import atomic_folder
 from ctxbench.redaction import Redactor, redactor
 from ctxbench.sources.catalogs import CORPUS
+from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, unresolved
 from ctxbench.yamlio import load_yaml
 
 _WORD = re.compile(r"[^\W_]+")

@@ -7,8 +7,8 @@ from typing import Any
 
 from ctxbench.core.errors import Fault
 from ctxbench.data.traces.messages import exchange, fill, read_messages
-from ctxbench.data.traces.names import named
 from ctxbench.data.traces.records import STATUSES, Call, Record, Shared, Tally, get, seconds
+from ctxbench.sources.names import named
 
 TURN_FIELDS = (
     *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),

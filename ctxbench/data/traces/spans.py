@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ctxbench.data.traces.messages import Said, exchange, fill, read_messages, result_status, same_tool
-from ctxbench.data.traces.names import named
 from ctxbench.data.traces.otlp import Event, Span
 from ctxbench.data.traces.records import Below, Call, Record, Shared, Tally, get
+from ctxbench.sources.names import named
 
 _OPERATIONS = {
     "chat": "chat", "text_completion": "chat", "generate_content": "chat",

@@ -11,12 +11,12 @@ from pathlib import Path
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.traces.conversations import Turn, conversations
-from ctxbench.data.traces.names import Names
 from ctxbench.data.traces.reading import read_records
 from ctxbench.data.traces.records import Tally, iso
 from ctxbench.fileio import iter_lines, readable
 from ctxbench.session.exchange import Exchange
 from ctxbench.session.store import ConversationStore
+from ctxbench.sources.names import Names
 
 _HISTORY = 1000  # earlier messages of a trace that are looked at
 

@@ -7,18 +7,12 @@ text alone is one document. Other columns (answers to generate, metadata) are pa
 
 from __future__ import annotations
 
-import ast
-import csv
-import importlib
-import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
@@ -34,9 +28,8 @@ from ctxbench.data.importers.formats.conversion import (
     dataset_name,
     key_of,
 )
+from ctxbench.data.importers.formats.records import parsed_list, records
 from ctxbench.data.importers.groups import minimal_groups
-from ctxbench.fileio import read_text
-from ctxbench.jsonio import iter_jsonl, read_json
 from ctxbench.sources.rows import Row
 
 NO_DOCUMENT = "documents of retrieval_gt that are not in the corpus"
@@ -45,7 +38,6 @@ UNLABELLED = "queries without a required document, kept unlabelled"
 IMPLIED = "groups left out because another group of the query implies them"
 OVERLAP = "queries kept unlabelled, because their groups share documents in a way that labels cannot say"
 
-_LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 _LABELLING = (
     "As published in AutoRAG's form: of each group of documents one is required; what is not labelled may do as well."
 )
@@ -67,7 +59,7 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
     qa, corpus = Path(qa), Path(corpus)
     settings = settings or Settings()
     faults: list[Fault] = []
-    documents = [_document(row) for row in _rows(corpus, faults)]
+    documents = [_document(row) for row in records(corpus, faults)]
     catalog = catalog_of((one for one in documents if one is not None), settings.type, faults)
     if not documents and not faults:
         faults.append(Fault("the file is empty; expected documents with doc_id and contents", corpus))
@@ -76,7 +68,7 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
     queries: list[DatasetQuery] = []
     labels: list[Label] = []
     first: dict[str, int] = {}
-    for row in _rows(qa, faults):
+    for row in records(qa, faults):
         query_id, text = tally.query_id(row.take("qid", str, "", required=True)), _text(row, "query")
         groups = _groups(row)
         if first.setdefault(query_id, row.line) != row.line:
@@ -144,7 +136,7 @@ def _groups(row: Row) -> list[list[str]]:
     """`retrieval_gt` as groups of document ids: a text is one document, a list of texts one group."""
     given = value = row.data.get("retrieval_gt")
     if isinstance(value, str) and value.strip().startswith("["):
-        value = _parsed(value)  # a CSV file holds lists as text
+        value = parsed_list(value)  # a CSV file holds lists as text
     if isinstance(value, str) and value:
         return [[value]]
     if isinstance(value, list):
@@ -154,82 +146,3 @@ def _groups(row: Row) -> list[list[str]]:
             return [group for group in value if group]
     row.fault(f"field 'retrieval_gt' must be document ids in groups, such as [[a, b], [c]], got {given!r:.60}")
     return []
-
-
-def _parsed(text: str) -> Any:
-    """A list that was written as text, as JSON or as Python writes it; None if it is neither."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None
-
-
-def _rows(path: Path, faults: list[Fault]) -> Iterator[Row]:
-    """The rows of a file in any of the forms, with their lines (of JSON and Parquet: their numbers)."""
-    form = path.suffix.lower()
-    if form == ".jsonl":
-        found: Iterator[tuple[int, Mapping[str, Any]]] = iter(iter_jsonl(path, faults))
-    elif form == ".csv":
-        found = _csv_rows(path, faults)
-    elif form == ".json":
-        found = _json_rows(path)
-    elif form == ".parquet":
-        found = _parquet_rows(path)
-    else:
-        message = f"expected a file that ends in .jsonl, .json, .csv or .parquet, got {path.name}"
-        raise InputError([Fault(message, path)])
-    for line, data in found:
-        yield Row(data, faults, path, line)
-
-
-def _json_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    data = read_json(path)
-    columns = list(data.values()) if isinstance(data, dict) else []
-    if columns and all(isinstance(column, dict) for column in columns):  # pandas writes columns by row label
-        data = [{name: column.get(label) for name, column in data.items()} for label in columns[0]]
-    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
-        raise InputError([Fault("expected a JSON list of objects, or columns as pandas writes them", path, 1)])
-    yield from enumerate(data, start=1)
-
-
-def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    before = csv.field_size_limit(_LARGEST_FIELD)
-    try:
-        reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-        header: list[str] = []
-        start = 1
-        try:
-            for fields in reader:
-                line, start = start, reader.line_num + 1
-                if not header:
-                    header = fields
-                elif fields and len(fields) != len(header):
-                    faults.append(
-                        Fault(f"expected {len(header)} fields as in the header, got {len(fields)}", path, line)
-                    )
-                elif fields:
-                    yield line, dict(zip(header, fields, strict=True))
-        except csv.Error as error:
-            what = f"malformed CSV: {error}; a row starts here that does not end: a quote is broken or missing"
-            faults.append(Fault(what, path, start))
-    finally:
-        csv.field_size_limit(before)
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if not path.is_file():
-        raise StorageError(f"cannot read {path}: no such file")
-    try:
-        table = importlib.import_module("pandas").read_parquet(path)
-    except ImportError as error:
-        raise StorageError(
-            f"{path} is Parquet, which takes pandas and pyarrow: pip install pandas pyarrow; or write it elsewhere as "
-            f'JSON lines: pandas.read_parquet("{path.name}").to_json("{path.stem}.jsonl", orient="records", lines=True)'
-        ) from error
-    except (OSError, ValueError) as error:
-        raise StorageError(f"cannot read {path}: {error}; expected a Parquet file") from error
-    rows = json.loads(table.to_json(orient="records"))  # arrays become lists
-    yield from enumerate(rows, start=1)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.names import Names, named, unresolved
+from ctxbench.sources.names import Names, named, unresolved
 
 LONG = "read_the_current_position_of_every_robot_arm"
 ITEMS = [

@@ -1,0 +1,213 @@
+"""Hand-written evals: a request, the items that it should be offered, and those that it should not.
+
+```
+{"query": "refund order 17", "expected": ["refund_order", "rule:refunds"], "forbidden": ["cancel_order"]}
+```
+
+An entry of `expected` may be a list: any one of its items is enough. An item is named by its id, or by its name as
+agents and logs write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import Fault, InputError, suggest
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.importers.formats.conversion import RENAMED, Converted, Settings, Tally, about, dataset_name
+from ctxbench.data.importers.formats.records import parsed_list, records
+from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, Names, Resolved, named
+from ctxbench.sources.rows import Row
+
+QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
+EXPECTED = ("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools")
+FORBIDDEN = ("forbidden", "forbidden_tools", "forbidden_items", "must_exclude", "exclude", "not_expected", "irrelevant")
+IDS = ("id", "_id", "qid", "query_id")
+NOTHING = "queries that need nothing (`expected` is empty)"
+UNSAID = "queries without `expected`, kept unlabelled"
+PASSED_OVER = "fields that were passed over"
+_MARKS = ("|", ";", ",")  # between names in one field of a table
+_LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
+
+
+def import_golden(file: Path | str, catalog: Catalog, *, settings: Settings | None = None) -> Converted:
+    """Make a dataset of a file of hand-written evals over a catalog.
+
+    Args:
+        file: as `records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
+            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`. In a table a
+            list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed over and counted.
+        catalog: the items. One is named by its id, by its name or title, or, a tool, as a log writes it.
+        settings: names, version, licence.
+
+    Returns:
+        A dataset whose queries are wholly labelled: an empty `expected` means that nothing is needed; a query without
+        the field is unlabelled.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: records that cannot be read, names that no item or several have, an item that is expected and
+            forbidden: all at once, with their lines.
+    """
+    file, settings = Path(file), settings or Settings()
+    faults: list[Fault] = []
+    reader = _Reader(_ItemNames(catalog), Tally(NOTHING, UNSAID, PASSED_OVER, RENAMED))
+    for row in records(file, faults):
+        reader.read(row, f"{file.stem}-{row.line}")
+    if not reader.queries and not faults:
+        faults.append(Fault('the file is empty; expected {"query": text, "expected": [names]} a line', file))
+    if faults:
+        raise InputError(faults, subject=str(file))
+    card = about(settings, form="golden", files=[file], labelling=_LABELLING, tally=reader.tally)
+    dataset = Dataset(
+        name=settings.name or dataset_name(None, file),
+        version=settings.version or "1",
+        catalog=catalog,
+        queries=tuple(reader.queries),
+        labels=tuple(reader.labels),
+        about=card,
+    )
+    return reader.tally.converted(dataset)
+
+
+class _ItemNames:
+    """Items by id, by name as a log writes it, and by any item's own name or title."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._names = Names(catalog)
+        self._own: dict[str, list[ItemKey]] = {}
+        for item in catalog:
+            for name in dict.fromkeys((item.name.casefold(), item.title.casefold())):
+                self._own.setdefault(name, []).append(item.key)
+        self.known = [item.name for item in catalog]
+
+    def resolve(self, name: str) -> Resolved:
+        found = self._names.resolve(name)
+        keys = self._own.get(name.casefold(), []) if found.rule == UNKNOWN else []
+        if len(keys) == 1:
+            return Resolved(name, keys[0], "own name")
+        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else found
+
+
+@dataclass
+class _Reader:
+    """Records read so far."""
+
+    names: _ItemNames
+    tally: Tally
+    queries: list[DatasetQuery] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def read(self, row: Row, number: str) -> None:
+        """Take one record; what is wrong becomes a fault of its line."""
+        used = {name: _field(row, names) for name, names in _FIELDS.items()}
+        self.tally.add(PASSED_OVER, *(set(row.data) - {*used.values(), "split", "tags"}))
+        text = row.take(used["query"] or QUERY[0], str, "", required=True)
+        query_id = self.tally.query_id(str(row.data.get(used["id"] or "") or number))
+        if self.lines.setdefault(query_id, row.line) != row.line:
+            row.fault(f"query {query_id!r} stands twice, first in line {self.lines[query_id]}")
+        expected = self._groups(row, used["expected"])
+        forbidden = [key for group in self._groups(row, used["forbidden"]) or [] for key in group]
+        both = {key.id for group in expected or [] for key in group} & {key.id for key in forbidden}
+        for name in sorted(both):
+            row.fault(f"{name} is expected and forbidden; keep one of them")
+        groups, _, overlap = minimal_groups([[key.id for key in group] for group in expected or []])
+        if overlap:
+            row.fault("two lists of alternatives share an item; expected each item in one of them")
+        if expected is None:
+            self.tally.add(UNSAID, query_id)
+        elif not groups:
+            self.tally.add(NOTHING, query_id)
+        self.queries.append(
+            DatasetQuery(
+                request=Request(id=query_id, text=text),
+                split=row.take("split", str, "") or split_of(query_id),
+                tags=tuple(_tags(row)),
+                needs_nothing=expected is not None and not groups,
+            )
+        )
+        self.labels += _required(query_id, groups)
+        self.labels += [Label(query_id, key, Grade.IRRELEVANT) for key in dict.fromkeys(forbidden)]
+
+    def _groups(self, row: Row, name: str | None) -> list[list[ItemKey]] | None:
+        """The items of a field, alternatives together; None where the record has no such field."""
+        if name is None or row.data[name] is None:
+            return None
+        entries = _entries(row.data[name], self.names)
+        if entries is None:
+            row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
+            return []
+        groups = [self._items(row, name, entry if isinstance(entry, list) else [entry]) for entry in entries]
+        return [group for group in groups if group]
+
+    def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[ItemKey]:
+        found = []
+        for entry in entries:
+            try:
+                name = named(entry)
+            except TypeError:
+                row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
+                continue
+            resolved = self.names.resolve(name)
+            if resolved.key is not None:
+                found.append(resolved.key)
+            elif resolved.rule == AMBIGUOUS:
+                several = " or ".join(key.id for key in resolved.candidates[:5])
+                row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
+            else:
+                hint = suggest(name, self.names.known, listed=False)
+                row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
+        return found
+
+
+_FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
+
+
+def _field(row: Row, names: Sequence[str]) -> str | None:
+    """Which of the names a record has; two of them are a fault."""
+    found = [name for name in names if name in row.data]
+    if len(found) > 1:
+        row.fault(f"it has {' and '.join(map(repr, found))}; expected one of them")
+    return found[0] if found else None
+
+
+def _entries(value: Any, names: _ItemNames) -> list[Any] | None:
+    """The entries of a list, as a list or as a text that holds one; None if it is neither."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            value = parsed_list(text)
+        elif not text:
+            return []
+        elif names.resolve(text).key is not None:
+            return [text]
+        else:
+            mark = next((mark for mark in _MARKS if mark in text), None)
+            return [text] if mark is None else [part.strip() for part in text.split(mark) if part.strip()]
+    return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
+
+
+def _tags(row: Row) -> Iterator[str]:
+    value = row.data.get("tags")
+    entries = [part.strip() for part in value.split(",")] if isinstance(value, str) else row.take("tags", list, [])
+    for entry in entries:
+        if not isinstance(entry, str):
+            row.fault(f"field 'tags' must hold texts, got {entry!r:.40}")
+        elif entry:
+            yield entry
+
+
+def _required(query: str, groups: Sequence[Sequence[str]]) -> Iterator[Label]:
+    for number, group in enumerate(groups, start=1):
+        alternatives = f"group {number}" if len(group) > 1 else ""
+        for item in group:
+            yield Label(query, ItemKey.parse(item), Grade.REQUIRED, alternatives=alternatives)

@@ -1,0 +1,123 @@
+"""Records of files, one object each: JSON lines, JSON, YAML, CSV and Parquet, told by the file's name."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import importlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.fileio import read_text
+from ctxbench.jsonio import iter_jsonl, read_json
+from ctxbench.sources.rows import Row
+from ctxbench.yamlio import line_of, load_yaml
+
+FORMS = (".jsonl", ".json", ".yaml", ".yml", ".csv", ".tsv", ".parquet")
+_LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
+
+
+def records(path: Path, faults: list[Fault]) -> Iterator[Row]:
+    """The records of a file with their lines (of JSON and Parquet: their numbers, from 1).
+
+    Args:
+        path: ends in one of `FORMS`. JSON and YAML hold a list of objects, JSON also columns as pandas writes them; of
+            CSV and TSV the first row names the fields, and every value is a text.
+        faults: malformed records go there, and are left out.
+
+    Raises:
+        StorageError: the file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
+        InputError: it is of no known form, or malformed as a whole.
+    """
+    form = path.suffix.lower()
+    if form == ".jsonl":
+        found: Iterator[tuple[int, Mapping[str, Any]]] = iter(iter_jsonl(path, faults))
+    elif form in (".csv", ".tsv"):
+        found = _csv_rows(path, faults, delimiter="," if form == ".csv" else "\t")
+    elif form == ".json":
+        found = _json_rows(path)
+    elif form in (".yaml", ".yml"):
+        found = _yaml_rows(path, faults)
+    elif form == ".parquet":
+        found = _parquet_rows(path)
+    else:
+        message = f"expected a file that ends in {', '.join(FORMS[:-1])} or {FORMS[-1]}, got {path.name}"
+        raise InputError([Fault(message, path)])
+    for line, data in found:
+        yield Row(data, faults, path, line)
+
+
+def parsed_list(text: str) -> Any:
+    """A list that was written as text, as JSON or as Python writes it; None if it is neither."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return None
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    data = read_json(path)
+    columns = list(data.values()) if isinstance(data, dict) else []
+    if columns and all(isinstance(column, dict) for column in columns):  # pandas writes columns by row label
+        data = [{name: column.get(label) for name, column in data.items()} for label in columns[0]]
+    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
+        raise InputError([Fault("expected a JSON list of objects, or columns as pandas writes them", path, 1)])
+    yield from enumerate(data, start=1)
+
+
+def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    data, lines = load_yaml(path)
+    if not isinstance(data, list):
+        raise InputError([Fault(f"expected a YAML list of mappings, got {type(data).__name__}", path, 1)])
+    for number, row in enumerate(data):
+        if isinstance(row, dict):
+            yield line_of(lines, (number,)), row
+        else:
+            faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (number,))))
+
+
+def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    before = csv.field_size_limit(_LARGEST_FIELD)
+    try:
+        reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+        header: list[str] = []
+        start = 1
+        try:
+            for fields in reader:
+                line, start = start, reader.line_num + 1
+                if not header:
+                    header = fields
+                elif fields and len(fields) != len(header):
+                    faults.append(
+                        Fault(f"expected {len(header)} fields as in the header, got {len(fields)}", path, line)
+                    )
+                elif fields:
+                    yield line, dict(zip(header, fields, strict=True))
+        except csv.Error as error:
+            what = f"malformed CSV: {error}; a row starts here that does not end: a quote is broken or missing"
+            faults.append(Fault(what, path, start))
+    finally:
+        csv.field_size_limit(before)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if not path.is_file():
+        raise StorageError(f"cannot read {path}: no such file")
+    try:
+        table = importlib.import_module("pandas").read_parquet(path)
+    except ImportError as error:
+        raise StorageError(
+            f"{path} is Parquet, which takes pandas and pyarrow: pip install pandas pyarrow; or write it elsewhere as "
+            f'JSON lines: pandas.read_parquet("{path.name}").to_json("{path.stem}.jsonl", orient="records", lines=True)'
+        ) from error
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot read {path}: {error}; expected a Parquet file") from error
+    rows = json.loads(table.to_json(orient="records"))  # arrays become lists
+    yield from enumerate(rows, start=1)

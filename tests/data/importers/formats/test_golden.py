@@ -1,0 +1,137 @@
+"""Hand-written evals as datasets: forms, names of fields and items, and everything that can be wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.writing import create_dataset
+from ctxbench.data.importers.formats.golden import NOTHING, PASSED_OVER, UNSAID, import_golden
+
+CATALOG = Catalog(
+    [
+        Item(type="tool", server="shop", name="refund_order", description="Refund."),
+        Item(type="tool", server="shop", name="cancel_order", description="Cancel."),
+        Item(type="tool", server="crm", name="search", description="Search people."),
+        Item(type="tool", server="wiki", name="search", description="Search pages."),
+        Item(type="rule", name="refunds", title="How we refund", text="Ask first."),
+    ]
+)
+
+
+def write(path, content):
+    path.write_text(content if isinstance(content, str) else "\n".join(map(json.dumps, content)), "utf-8")
+    return path
+
+
+def labels_of(converted):
+    return [(one.query, one.item.id, one.grade, one.alternatives) for one in converted.dataset.labels]
+
+
+def faults_of(path):
+    with pytest.raises(InputError) as error:
+        import_golden(path, CATALOG)
+    return [(fault.line, fault.message) for fault in error.value.faults]
+
+
+def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp_path):
+    rows = [
+        {"query": "refund 17", "expected": ["refund_order", "refunds"], "forbidden": ["shop__cancel_order"]},
+        {"query": "hello", "expected": [], "split": "test", "tags": ["chat"], "answer": "Hi"},
+        {"query": "and then?", "id": "not said", "forbidden": ["tool:crm:search"]},
+        {"query": "who?", "expected": [["crm.search", "wiki.search"], "How we refund", "refund_order"]},
+    ]
+    found = import_golden(write(tmp_path / "evals.jsonl", rows), CATALOG)
+    assert sorted(labels_of(found)) == sorted(
+        [
+            ("evals-1", "tool:shop:refund_order", 2, ""),
+            ("evals-1", "rule:refunds", 2, ""),
+            ("evals-1", "tool:shop:cancel_order", 0, ""),
+            ("not%20said", "tool:crm:search", 0, ""),
+            ("evals-4", "tool:crm:search", 2, "group 1"),
+            ("evals-4", "tool:wiki:search", 2, "group 1"),
+            ("evals-4", "rule:refunds", 2, ""),
+            ("evals-4", "tool:shop:refund_order", 2, ""),
+        ]
+    )
+    hello = found.dataset.queries[1]
+    assert (hello.needs_nothing, hello.split, hello.tags) == (True, "test", ("chat",))
+    assert found.dataset.unlabelled == ("not%20said",)
+    assert [found.counted[what] for what in (NOTHING, UNSAID, PASSED_OVER)] == [1, 1, 1]
+    create_dataset(found.dataset, tmp_path / "made")
+    assert read_dataset(tmp_path / "made").hash == found.dataset.hash
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("e.json", json.dumps([{"input": "refund 17", "must_include": "refund_order", "id": 1}])),
+        ("e.yaml", "- question: refund 17\n  expected_tools: [refund_order]\n  qid: 1\n"),
+        ("e.csv", 'id,query,expected\n1,refund 17,"refund_order"\n'),
+        ("e.tsv", "id\tquery\texpected\n1\trefund 17\trefund_order\n"),
+        ("e.csv", 'id,query,expected\n1,refund 17,"[""refund_order""]"\n'),
+        ("e.csv", "id,query,expected\n1,refund 17,refund_order | shop/refund_order\n"),
+        ("e.jsonl", '{"_id": "1", "prompt": "refund 17", "tools": [{"server": "shop", "name": "refund_order"}]}\n'),
+        ("e.jsonl", '{"id": "1", "text": "refund 17", "relevant": ["refund_order"], "exclude": null}\n'),
+    ],
+)
+def test_forms_and_names_of_fields(tmp_path, name, content):
+    found = import_golden(write(tmp_path / name, content), CATALOG)
+    assert labels_of(found) == [("1", "tool:shop:refund_order", 2, "")]
+    assert found.dataset.queries[0].request.text == "refund 17"
+
+
+def test_an_empty_field_of_a_table_means_that_nothing_is_needed(tmp_path):
+    found = import_golden(write(tmp_path / "e.csv", "query,expected,forbidden,tags\nhello,,cancel_order,\n"), CATALOG)
+    assert found.dataset.queries[0].needs_nothing
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"query": "a", "expected": ["refund_orders"]}, "'refund_orders' in 'expected' is no item of the catalog; did"),
+        (
+            {"query": "a", "forbidden": ["search"]},
+            "'search' in 'forbidden' is the name of several items; write the id: t",
+        ),
+        ({"query": "a", "expected": [7]}, "field 'expected' names an item by 7; expected its name or id"),
+        ({"query": "a", "expected": 7}, "field 'expected' must be a list of items, got 7"),
+        (
+            {"query": "a", "expected": ["refunds"], "forbidden": ["rule:refunds"]},
+            "rule:refunds is expected and forbidden",
+        ),
+        ({"query": "a", "expected": [["refunds", "crm.search"], ["crm.search", "wiki.search"]]}, "two lists of altern"),
+        ({"query": "a", "input": "b", "expected": []}, "it has 'query' and 'input'; expected one of them"),
+        ({"expected": []}, "field 'query' is missing; expected a text"),
+        ({"query": "", "expected": []}, "field 'query' must not be empty"),
+        ({"query": "a", "expected": [], "tags": [1]}, "field 'tags' must hold texts, got 1"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
+    path = write(tmp_path / "e.jsonl", [{"query": "fine", "expected": []}, row])
+    ((line, said),) = faults_of(path)
+    assert line == 2
+    assert said.startswith(message)
+
+
+def test_all_faults_are_told_at_once(tmp_path):
+    rows = [{"query": "a", "id": "q", "expected": ["x"]}, {"query": "b", "id": "q", "expected": ["y"]}]
+    assert [line for line, _ in faults_of(write(tmp_path / "e.jsonl", rows))] == [1, 2, 2]
+    assert faults_of(write(tmp_path / "e.yaml", "- 3\n- query: a\n  expected: [x]\n"))[0] == (
+        1,
+        "expected a mapping, got 3",
+    )
+
+
+def test_a_file_of_no_form_or_without_records_is_an_error(tmp_path):
+    assert faults_of(write(tmp_path / "e.txt", ""))[0][1].startswith(
+        "expected a file that ends in .jsonl, .json, .yaml"
+    )
+    assert faults_of(write(tmp_path / "e.yaml", "a: 1"))[0][1] == "expected a YAML list of mappings, got dict"
+    assert faults_of(write(tmp_path / "e.json", "[]"))[0][1].startswith("the file is empty; expected")
+    with pytest.raises(StorageError, match="cannot read"):
+        import_golden(tmp_path / "none.csv", CATALOG)
