@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,15 +128,45 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
     say(f"written to {out}" if out else "nothing was written; add --out FOLDER")
 
 
-def export(name: str, *, form: str, out: Path, plain: bool, run: Path | None, as_json: bool) -> None:
-    """Write a dataset in another program's format, and say what that cannot hold."""
-    from ctxbench.data.curation.export import export_dataset
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What is written of a dataset: a folder in a format, as `export_dataset` takes it, a file of requests, or both."""
 
-    found = export_dataset(_opened(name), out, form=form, plain=plain, run=run)
+    form: str | None
+    out: Path | None
+    requests: Path | None
+    plain: bool = field(default=False, kw_only=True)
+    run: Path | None = field(default=None, kw_only=True)
+
+
+def export(name: str, what: Export, *, as_json: bool) -> None:
+    """Write a dataset in another program's format, and say what that cannot hold; or what each query asks.
+
+    Raises:
+        ParameterError: there is nothing to write, or of format and folder one is missing.
+    """
+    from ctxbench.data.curation.export import export_dataset, request_rows
+    from ctxbench.fileio import write_atomic
+    from ctxbench.jsonio import dump_jsonl
+
+    if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
+        raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
+    if what.form is None and (what.plain or what.run is not None):
+        raise ParameterError("--plain and --run go with --format and --out")
+    dataset = _opened(name)
+    report: dict[str, Any] = {}
+    lines = []
+    if what.form is not None and what.out is not None:
+        found = export_dataset(dataset, what.out, form=what.form, plain=what.plain, run=what.run)
+        report, lines = found.as_dict(), export_lines(found, plain=what.plain)
+    if what.requests is not None:
+        write_atomic(what.requests, dump_jsonl(request_rows(dataset)))
+        report["requests"] = str(what.requests)
+        lines.append(f"what {len(dataset):,} queries ask and may be offered, written to {what.requests}")
     if as_json:
-        print_json(found.as_dict())
+        print_json(report)
     else:
-        say(*export_lines(found, plain=plain))
+        say(*lines)
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:

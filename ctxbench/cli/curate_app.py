@@ -130,8 +130,13 @@ def data_rebase(
 @curate_app.command("export", cls=Command)
 def data_export(
     dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
-    format_: Annotated[str, typer.Option("--format", help="beir or trec.")],
-    out: Annotated[Path, typer.Option(help="Write to this folder: a new one, or an earlier export.")],
+    format_: Annotated[str | None, typer.Option("--format", help="beir or trec.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this folder: a new one, or an earlier export; takes --format.")
+    ] = None,
+    requests: Annotated[
+        Path | None, typer.Option(help="Write to this file, JSON lines, what each query asks and may be offered.")
+    ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only what the format itself holds.")] = False,
     run: Annotated[Path | None, typer.Option(help="With trec: a run folder; its rankings are written, too.")] = None,
     json_: JsonFlag = False,
@@ -142,6 +147,6 @@ def data_export(
 
     ctxbench data export bfcl-live --format beir --out exports/bfcl-live
     """
-    from ctxbench.cli.curate import export
+    from ctxbench.cli.curate import Export, export
 
-    export(dataset, form=format_, out=out, plain=plain, run=run, as_json=json_)
+    export(dataset, Export(format_, out, requests, plain=plain, run=run), as_json=json_)

@@ -149,7 +149,10 @@ class _May:
         if not item.enabled:
             why = "which is not enabled; it cannot be offered"
         elif request.available is not None and item.key not in request.available:
-            why = "which is not available to this request; offer only what its available list holds"
+            why = (
+                "which is not available to this request; `ctxbench data export DATASET --requests FILE` lists what "
+                "each may be offered"
+            )
         elif item.key in request.removed:
             why = "which the user removed from the session; no selector brings it back"
         elif request.only is not None and not request.only.of(self.batch.catalog)[position]:

@@ -215,14 +215,53 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
 
 
 def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
-    curate.export(str(tiny), form="beir", out=tmp_path / "out", plain=False, run=None, as_json=False)
+    curate.export(str(tiny), curate.Export("beir", tmp_path / "out", None), as_json=False)
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "12 items, 10 queries, labels in qrels: tuning 8, test 7"
     assert out[1].startswith("what the format has no place for, kept in `metadata`")
     assert "  2 labels that are alternatives" in out
     assert out[-1] == f"written to {tmp_path / 'out'}"
-    curate.export(str(tiny), form="trec", out=tmp_path / "out", plain=True, run=None, as_json=True)
+    curate.export(str(tiny), curate.Export("trec", tmp_path / "out", None, plain=True), as_json=True)
     assert json.loads(capsys.readouterr().out)["not_held"]["named scopes"] == 1
+
+
+def test_requests_are_listed_with_what_each_may_be_offered(tiny, tmp_path, capsys):
+    path = tmp_path / "requests.jsonl"
+    curate.export(str(tiny), curate.Export(None, None, path), as_json=False)
+    assert capsys.readouterr().out == f"what 10 queries ask and may be offered, written to {path}\n"
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    dataset = read_dataset(tiny)
+    batch = dataset.batch()
+    assert [row["query"] for row in rows] == [query.id for query in dataset.queries]
+    for number, (row, query) in enumerate(zip(rows, dataset.queries, strict=True)):
+        assert row["request"]["text"] == query.request.text
+        assert "available" not in row["request"]
+        may = [item.id for item, yes in zip(dataset.catalog, batch.eligible[number], strict=True) if yes]
+        assert row["may_offer"] == may
+        held = batch.session_item[batch.session_start[number] : batch.session_start[number + 1]]
+        assert row.get("session", []) == [dataset.catalog[position].id for position in held]
+    assert len({len(row["may_offer"]) for row in rows}) > 1
+    assert any("session" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        curate.Export(None, None, None),
+        curate.Export("beir", None, None),
+        curate.Export(None, Path("out"), None),
+        curate.Export("beir", None, Path("requests.jsonl")),
+    ],
+)
+def test_an_export_says_what_is_to_be_written(tiny, what):
+    with pytest.raises(ParameterError, match="say what is to be written: --format"):
+        curate.export(str(tiny), what, as_json=False)
+
+
+def test_a_run_goes_with_a_format(tiny, tmp_path):
+    what = curate.Export(None, None, tmp_path / "requests.jsonl", run=tmp_path)
+    with pytest.raises(ParameterError, match="go with --format and --out"):
+        curate.export(str(tiny), what, as_json=False)
 
 
 def test_what_is_written_takes_no_other_dataset_s_place(tiny, changed, tmp_path):

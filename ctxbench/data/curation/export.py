@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -81,6 +81,24 @@ class Exported:
             "runs": dict(self.runs),
             "without_ranking": list(self.without_ranking),
             "other_values": {why: list(queries) for why, queries in self.other_values.items()},
+        }
+
+
+def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    """Each query as whoever answers it needs it: its request, what may be offered for it, and what its session holds.
+
+    Yields:
+        `query`, `request` (as outside selectors are sent it, without the list of available items), `may_offer` (item
+        ids, in the catalog's order) and, where there is one, `session` (what is offered in any case).
+    """
+    batch, ids = dataset.batch(), dataset.there.ids
+    for row, (request, eligible) in enumerate(zip(batch.requests, batch.eligible, strict=True)):
+        held = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
+        yield {
+            "query": request.id,
+            "request": replace(request, available=None).as_dict(),
+            "may_offer": [ids[position] for position in np.flatnonzero(eligible)],
+            **({"session": [ids[position] for position in held]} if len(held) else {}),
         }
 
 
