@@ -74,18 +74,28 @@ def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
     yield from (references_folder(folder) for folder in wanted.references)
 
 
-def import_tools(path: Path, *, out: Path | None, server: str | None, as_json: bool, hide_keys: bool = False) -> int:
+def import_tools(
+    path: Path, *, out: Path | None, server: str | None, names: str | None, as_json: bool, hide_keys: bool = False
+) -> int:
     """Turn a file of tool definitions into a catalog; keys in texts are told, or hidden if that is asked for.
 
+    `names` says what the list calls a tool's fields, see `read_field_names`.
+
     Raises:
-        UserError: the file is no list of tools, or the folder is missing or holds something else.
+        UserError: the file is no list of tools, `names` no mapping, or the folder is missing or holds something else.
     """
+    from ctxbench.sources.field_names import read_field_names
     from ctxbench.sources.toollists import tool_list
 
     if out is None:
         raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
     refuse_other(out)
-    return keep([tool_list(path, server=server)], out=out, as_json=as_json, hide_keys=hide_keys)
+    return keep(
+        [tool_list(path, server=server, names=read_field_names(names) if names else None)],
+        out=out,
+        as_json=as_json,
+        hide_keys=hide_keys,
+    )
 
 
 def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True, hide_keys: bool = False) -> int:

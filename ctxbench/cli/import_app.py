@@ -62,9 +62,12 @@ def import_dataset_command(
 
 @import_app.command("tools", cls=Command)
 def import_tools_command(
-    file: Annotated[Path, typer.Argument(help="Tools as MCP, OpenAI or Anthropic have them, JSON.")],
+    file: Annotated[Path, typer.Argument(help="Tools as MCP, OpenAI or Anthropic have them, JSON or JSON lines.")],
     out: Annotated[Path | None, typer.Option(help="The catalog's folder.")] = None,
     server: Annotated[str | None, typer.Option(help="Server of tools that name none.")] = None,
+    map_: Annotated[
+        str | None, typer.Option("--map", help="Other names of fields: name=tool_name,description=doc,schema=args.")
+    ] = None,
     hide_keys: HideKeys = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -76,7 +79,7 @@ def import_tools_command(
     """
     from ctxbench.cli.capture import import_tools
 
-    raise typer.Exit(import_tools(file, out=out, server=server, as_json=json_, hide_keys=hide_keys))
+    raise typer.Exit(import_tools(file, out=out, server=server, names=map_, as_json=json_, hide_keys=hide_keys))
 
 
 @import_app.command("traces", cls=Command)

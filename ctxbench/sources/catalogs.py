@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,17 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
     return items
 
 
+def corpus_rows(catalog: Iterable[Item]) -> Iterator[dict[str, Any]]:
+    """The items as rows of `corpus.jsonl`.
+
+    The text of a tool, which is empty, stands there as its description: other readers of BEIR's layout search title and
+    text. It is dropped again by `read_item`.
+    """
+    for item in catalog:
+        row = item.as_row()
+        yield {**row, "text": item.text or item.description} if item.type == "tool" else row
+
+
 def _link(value: Any) -> Link:
     if set(value) != {"type", "item"} or not value["type"]:
         raise TypeError
@@ -126,13 +138,13 @@ def read_item(row: Row) -> Item | None:
     if include not in INCLUDE_MODES:
         row.fault(f"field 'include' must be one of {', '.join(INCLUDE_MODES)}, got {include!r}")
         include = "agent"
-    title = row.take("title", str, "")
+    title, text, description = (row.take(name, str, "") for name in ("title", "text", "description"))
     try:
         return Item(
             **key._asdict(),
             title="" if title == key.name else title,
-            text=row.take("text", str, ""),
-            description=row.take("description", str, ""),
+            text="" if key.type == "tool" and text == description else text,
+            description=description,
             include=include,
             enabled=row.take("enabled", bool, True),
             priority=row.optional("priority", int),

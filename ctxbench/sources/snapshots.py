@@ -15,7 +15,7 @@ from ctxbench.fileio import atomic_folder
 from ctxbench.jsonio import dump_jsonl
 from ctxbench.redaction import Redactor, masked
 from ctxbench.redaction_rules import KNOWN_KEYS
-from ctxbench.sources.catalogs import CORPUS
+from ctxbench.sources.catalogs import CORPUS, corpus_rows
 from ctxbench.sources.keys import SHOWN, hidden, key_places
 from ctxbench.yamlio import dump_yaml
 
@@ -202,7 +202,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path | str, *, when: datetime | N
     refuse_other(folder)
     card = snapshot.card(when=when or datetime.now(UTC))
     with atomic_folder(folder) as temporary:
-        (temporary / CORPUS).write_bytes(dump_jsonl(item.as_row() for item in snapshot.catalog).encode("utf-8"))
+        (temporary / CORPUS).write_bytes(dump_jsonl(corpus_rows(snapshot.catalog)).encode("utf-8"))
         (temporary / CAPTURE).write_bytes(dump_yaml(card).encode("utf-8"))
     return card
 

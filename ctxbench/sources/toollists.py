@@ -10,11 +10,15 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Item
-from ctxbench.sources.jsonc import entry_lines, read_jsonc
+from ctxbench.fileio import read_text
+from ctxbench.jsonio import iter_jsonl
+from ctxbench.sources.field_names import as_option, renamed, suggested
+from ctxbench.sources.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.sources.snapshots import Part, Source
-from ctxbench.sources.tools import SERVER_KEYS, HostedToolError, is_definition, read_definition
+from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 from ctxbench.yamlio import YamlPath, line_of
 
+_LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
 _EXPECTED = (
@@ -22,20 +26,16 @@ _EXPECTED = (
 )
 
 
-def tool_list(path: Path | str, *, server: str | None = None) -> Source:
-    """A source for `capture`: the tools of one file.
-
-    Args:
-        path: the file; see `read_tool_list`.
-        server: the server of the tools that name none; None leaves them without.
-    """
-    return lambda: (read_tool_list(path, server=server),)
+def tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None) -> Source:
+    """A source for `capture`: the tools of one file; arguments as of `read_tool_list`."""
+    return lambda: (read_tool_list(path, server=server, names=names),)
 
 
-def read_tool_list(path: Path | str, *, server: str | None = None) -> Part:
+def read_tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None) -> Part:
     """Read a file of tool definitions; no server is started.
 
-    The file is JSON (comments and trailing commas are passed over): a list of tools, an object with `tools` or
+    The file is JSON lines (`.jsonl`), each a tool or anything else that follows, or JSON (comments and trailing commas
+    are passed over): a list of tools, an object with `tools` or
     `functions` (MCP's `tools/list` result, its JSON-RPC envelope, the body of a request to OpenAI or Anthropic), or
     tools by server: an object by name, or a list of objects with `tools`. A tool may name its server itself
     (`server`, `serverName`, `server_name`). The form is told for each tool apart, see `read_definition`; a file of
@@ -45,6 +45,7 @@ def read_tool_list(path: Path | str, *, server: str | None = None) -> Part:
     Args:
         path: the file; named by its file name in the part.
         server: the server of the tools that name none; None leaves them without.
+        names: what the list calls a tool's fields where it calls them otherwise, see `read_field_names`.
 
     Returns:
         One part; items in the order of the file.
@@ -54,8 +55,9 @@ def read_tool_list(path: Path | str, *, server: str | None = None) -> Part:
         InputError: it is not UTF-8 or not JSON, no list of tools, a definition is wrong, or a name occurs twice on
             one server (with both lines); all faults at once.
     """
-    data, text = read_jsonc(path)
-    reader = _Reader(Path(path), text)
+    path = Path(path)
+    data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else read_jsonc(path)
+    reader = _Reader(path, text, names or {})
     for entry in _entries(data, (), _Server(server), reader):
         reader.read(entry)
     reader.finish()
@@ -64,13 +66,23 @@ def read_tool_list(path: Path | str, *, server: str | None = None) -> Part:
     if servers:
         details["servers"] = servers
     return Part(
-        name=Path(path).name,
+        name=path.name,
         kind="tool list",
         items=tuple(reader.items),
         details=details,
         notes=tuple(reader.notes()),
-        origin=str(Path(path).parent),
+        origin=str(path.parent),
     )
+
+
+def _lines_as_list(path: Path) -> tuple[list[Any], str]:
+    """The objects of JSON lines as one list, and its text with every object in the line of the file."""
+    faults: list[Fault] = []
+    data = [row for _, row in iter_jsonl(path, faults)]
+    if faults:
+        raise InputError(faults)
+    text = read_text(path)
+    return data, plain_json("[" + "\n".join(f"{line}," if line.strip() else "" for line in text.split("\n")) + "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +108,31 @@ class _Reader:
 
     path: Path
     text: str
+    names: Mapping[str, str]
     items: list[Item] = field(default_factory=list)
     forms: Counter[str] = field(default_factory=Counter)
     hosted: Counter[str] = field(default_factory=Counter)
     wrong: list[tuple[str, YamlPath, YamlPath | None]] = field(default_factory=list)
     first: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
     pages: bool = False
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
 
     def fault(self, message: str, path: YamlPath, *, other: YamlPath | None = None) -> None:
         """Note what is wrong; `{line}` in the message becomes the line of `other`."""
         self.wrong.append((message, path, other))
 
     def read(self, entry: _Entry) -> None:
+        data = renamed(entry.data, self.names)
         try:
-            found = read_definition(entry.data)
+            found = read_definition(data)
         except HostedToolError:
-            self.hosted[str(entry.data["type"])] += 1
+            self.hosted[str(data["type"])] += 1
             return
         except ParameterError as error:
-            self.fault(f"tool {entry.data.get('name', '')!r:.60}: {error}", entry.path)
+            self.tools.append(data)
+            self.fault(f"tool {data.get('name', '')!r:.60}: {error}", entry.path)
             return
+        self.tools.append(data)
         server = found.server or entry.server.name
         before = self.first.setdefault((server, found.name), entry.path)
         if before != entry.path:
@@ -136,6 +153,8 @@ class _Reader:
             self.fault(f"the file holds no tool with a definition; {_EXPECTED}", ())
         if not self.wrong:
             return
+        if self.tools and not any("name" in tool or "function" in tool for tool in self.tools):
+            raise InputError([self._nameless()])
         lines = entry_lines(self.text)
         faults = [
             Fault(
@@ -147,11 +166,32 @@ class _Reader:
         ]
         raise InputError(sorted(faults, key=lambda fault: fault.line))
 
+    def _mapping(self) -> dict[str, str]:
+        """What the tools seem to call the fields that none of them has."""
+        lacking = [
+            field
+            for field, keys in (("name", ("name", "function")), ("description", ("description", "function")))
+            if not any(key in tool for tool in self.tools for key in keys)
+        ]
+        if not any(key in tool for tool in self.tools for key in (*SCHEMA_KEYS, "function")):
+            lacking.append("schema")
+        return suggested(self.tools, lacking)
+
+    def _nameless(self) -> Fault:
+        fields = list(dict.fromkeys(name for tool in self.tools for name in tool))
+        shown = ", ".join(map(repr, fields[:12])) + (", ..." if len(fields) > 12 else "")
+        names = {**self.names, "name": "FIELD", **self._mapping()}
+        what = f"no tool has a field 'name'; they have {shown or 'no field at all'}"
+        return Fault(f"{what}; say which of them it is: {as_option(names)}", self.path)
+
     def notes(self) -> Iterator[str]:
         """What was odd but did not stand in the way."""
         if self.hosted:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.hosted.items()))
             yield f"left out, because the model's provider runs them and they have no definition: {kinds}"
+        if mapping := self._mapping():
+            fields = " and ".join(f"{other!r} is not read as the {field}" for field, other in mapping.items())
+            yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
         if self.pages:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
 

@@ -76,7 +76,7 @@ def test_a_folder_with_something_else_is_refused_before_anything_is_started(conf
 
 
 def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
-    assert import_tools(tools, out=Path("kept"), server=None, as_json=False) == 0
+    assert import_tools(tools, out=Path("kept"), server=None, names=None, as_json=False) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[:4] == [
         "tools.json  2 items",
@@ -91,7 +91,7 @@ def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capf
 
 def test_a_folder_must_be_named(tools: Path) -> None:
     with pytest.raises(ParameterError, match="--out FOLDER"):
-        import_tools(tools, out=None, server=None, as_json=False)
+        import_tools(tools, out=None, server=None, names=None, as_json=False)
 
 
 def test_rules_and_references_join_the_servers(config: Path, place: Path, cli) -> None:  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ from ctxbench.data.datasets.labels import Label
 from ctxbench.data.datasets.reading import read_dataset
 from ctxbench.fileio import atomic_folder, read_bytes, write_atomic
 from ctxbench.jsonio import dump_jsonl
-from ctxbench.sources.catalogs import CORPUS
+from ctxbench.sources.catalogs import CORPUS, corpus_rows
 from ctxbench.yamlio import dump_yaml, load_yaml
 
 
@@ -67,7 +67,7 @@ def write_files(dataset: Dataset, folder: Path) -> None:
     if missing:
         raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
     write_atomic(folder / CARD, dump_yaml(dataset.card))
-    write_atomic(folder / CORPUS, dump_jsonl(item.as_row() for item in dataset.catalog))
+    write_atomic(folder / CORPUS, dump_jsonl(corpus_rows(dataset.catalog)))
     write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
     used = [any(getattr(label, name, True) for label in dataset.labels) for name in QRELS_HEADER]
     columns = [place for place, name in enumerate(QRELS_HEADER) if used[place] or name not in ("source", "quote")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from ctxbench.fileio import iter_lines
 from ctxbench.jsonio import iter_jsonl, read_json
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row, read_key
+from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS
 
 DUPLICATES = "label rows that repeat another"
 NO_QUERY = "labels for queries that are not there"
@@ -103,7 +105,8 @@ def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> tuple
     """The items of a corpus in JSON lines or tab-separated lines, and the key by published id.
 
     JSON lines have an id (`_id`, `id`, `docno`, `docid` or `doc_id`), a `text` (`contents`, `body`) and may have a
-    `title`; other fields are passed over. Lines of a `.tsv` file are `id text` or `id title text`.
+    `title`; of tools their server and input schema are read, other fields are passed over. Lines of a `.tsv` file are
+    `id text` or `id title text`.
 
     Raises:
         StorageError: the file cannot be read.
@@ -124,13 +127,19 @@ def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> tuple
 
 
 def _documents(path: Path, settings: Settings, faults: list[Fault]) -> Iterator[tuple[Document, Item]]:
-    for line, data in _rows(path, faults, ("title", "text")):
-        row = Row(data, faults, path, line)
-        document = Document(id=_id(row), title=row.take("title", str, ""), text=_text(row), place=(path, line))
+    wrong: list[Fault] = []
+    rows = [Row(data, wrong, path, line) for line, data in _rows(path, wrong, ("title", "text"))]
+    documents = [_document(row) for row in rows]
+    named = Counter((one.server, name) for one in documents for name in {one.title, one.id})
+    for row, document in zip(rows, documents, strict=True):
         ours = _ours(row)
         if not document.id:
             continue
-        item = item_of(document, settings.type) if ours is None else read_item(_with(row, {"_id": document.id, **ours}))
+        if ours is None:
+            alone = bool(document.title) and named[document.server, document.title] == 1
+            item: Item | None = item_of(document, settings.type, by_title=alone)
+        else:
+            item = read_item(_with(row, {"_id": document.id, **ours}))
         if item is None:
             continue
         if ours is not None and item.search_text != document.text:
@@ -139,6 +148,20 @@ def _documents(path: Path, settings: Settings, faults: list[Fault]) -> Iterator[
                 "or take it out"
             )
         yield document, item
+    faults += sorted(wrong, key=lambda fault: fault.line)
+
+
+def _document(row: Row) -> Document:
+    schemas = [row.data[name] for name in ("schema", *SCHEMA_KEYS) if isinstance(row.data.get(name), dict)]
+    servers = [row.data[name] for name in SERVER_KEYS if isinstance(row.data.get(name), str)]
+    return Document(
+        id=_id(row),
+        title=row.take("title", str, ""),
+        text=_text(row),
+        place=(row.path, row.line),
+        server=servers[0] if servers and servers[0] else None,
+        schema=schemas[0] if schemas else None,
+    )
 
 
 def read_queries(path: Path, faults: list[Fault]) -> list[PublishedQuery]:

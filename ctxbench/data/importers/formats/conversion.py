@@ -1,8 +1,8 @@
 """What the importers of general formats share: ids, grades, splits, what is counted, and the card.
 
 * A document's id, any text, becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes
-  the description, so that it is searched, and the text stays the text. (A tool's text is not searched: there, title
-  and text together become the description.)
+  the description, so that it is searched, and the text stays the text. A tool's title becomes its name, if no other
+  document has it, and its text the description; in BEIR's layout its server and input schema are kept.
 * `train`, `training`, `dev`, `valid` and `validation` become `tuning`, `test` stays, any other name stays as it is.
 * One positive score in all the files is binary, and means required (2). Several need a mapping: which of them is
   required is a decision of whoever imports. Scores of 0 and below mean irrelevant (0) unless they are mapped.
@@ -125,12 +125,14 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document as published; `place` is where it stands."""
+    """A document as published; `place` is where it stands, `server` and `schema` are a tool's."""
 
     id: str
     title: str
     text: str
     place: tuple[Path, int]
+    server: str | None = None
+    schema: Mapping[str, Any] | None = None
 
 
 def key_of(doc_id: str, item_type: str) -> ItemKey:
@@ -138,11 +140,18 @@ def key_of(doc_id: str, item_type: str) -> ItemKey:
     return ItemKey(item_type, None, doc_id)
 
 
-def item_of(document: Document, item_type: str) -> Item:
-    """The item that a document becomes."""
+def item_of(document: Document, item_type: str, *, by_title: bool = False) -> Item:
+    """The item that a document becomes; a tool is called by its title, if that is asked for."""
     if item_type == "tool":
-        text = ": ".join(part for part in (document.title, document.text) if part)
-        return Item(type="tool", name=document.id, title=document.title, description=text)
+        head = "" if by_title else document.title
+        return Item(
+            type="tool",
+            server=document.server,
+            name=document.title if by_title else document.id,
+            title=head,
+            description=": ".join(part for part in (head, document.text) if part),
+            schema=document.schema,
+        )
     return Item(type=item_type, name=document.id, title=document.title, description=document.title, text=document.text)
 
 

@@ -14,6 +14,7 @@ from ctxbench.data.importers.formats.beir import import_beir
 from ctxbench.data.importers.formats.conversion import Settings, read_grades
 
 TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
+TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
 HEADER = "query-id\tcorpus-id\tscore\n"
 
 
@@ -68,10 +69,37 @@ def test_documents_become_items_and_one_score_means_required(folder, tmp_path):
     assert read_dataset(tmp_path / "out").hash == data.hash
 
 
-def test_a_tool_is_searched_by_title_and_text(folder):
+def test_a_tool_is_called_by_its_title_and_searched_by_title_and_text(folder):
     data = import_beir(folder(), Settings(type="tool")).dataset
-    assert data.catalog[0].search_text == "MED-10: Statins: Lower the risk."
-    assert data.catalog.ids[0] == "tool:MED-10"
+    assert data.catalog[0].search_text == "Statins: Lower the risk."
+    assert data.catalog.ids == ("tool:Statins", "tool:doc%202%2F%C3%BC", "tool:7")
+    assert [label.item.id for label in data.labels] == ["tool:Statins"]
+
+
+def test_a_tool_keeps_its_server_and_schema_and_its_id_where_titles_repeat(folder):
+    schema = {"type": "object", "properties": {"q": {}}}
+    rows = [
+        {"_id": "MED-10", "title": "search", "text": "Pages.", "server": "wiki", "inputSchema": schema},
+        {"_id": "2", "title": "search", "text": "People.", "server": "crm", "schema": schema},
+        {"_id": "3", "title": "find", "text": "A."},
+        {"_id": "4", "title": "find", "text": "B."},
+        {"_id": "5", "title": "3", "text": "C."},
+    ]
+    catalog = import_beir(folder(corpus=rows), Settings(type="tool")).dataset.catalog
+    assert catalog.ids == ("tool:wiki:search", "tool:crm:search", "tool:3", "tool:4", "tool:5")
+    assert [item.schema for item in catalog[:3]] == [schema, schema, None]
+    assert catalog[2].search_text == "3: find: A."
+
+
+def test_a_corpus_of_tools_reads_alike_in_another_program(tmp_path):
+    """Title and text of every line are what we search: name and description."""
+    data = read_dataset(TINY)
+    write_dataset(data, tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text("utf-8").splitlines()]
+    tools = [(row, item) for row, item in zip(rows, data.catalog, strict=True) if item.type == "tool"]
+    assert tools
+    assert all((row["title"], row["text"]) == (item.title or item.name, item.description) for row, item in tools)
+    assert read_dataset(tmp_path / "out").hash == data.hash
 
 
 def test_train_and_dev_are_tuning_and_other_splits_keep_their_names(folder):

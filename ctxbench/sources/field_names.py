@@ -1,0 +1,87 @@
+"""Other names of a tool's fields: a mapping to the names that are read, and the one that a list seems to need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ctxbench.core.errors import ParameterError, suggest
+
+OTHER_NAMES = {
+    "name": ("tool_name", "toolName", "function_name", "functionName", "operationId", "slug", "key", "id", "title"),
+    "description": ("desc", "summary", "doc", "docstring", "about", "help", "text", "content"),
+    "schema": (
+        "args_schema",
+        "argsSchema",
+        "json_schema",
+        "jsonSchema",
+        "schema",
+        "args",
+        "arguments",
+        "params",
+        "input",
+    ),
+    "server": ("server_id", "mcp", "namespace", "provider", "toolkit", "app"),
+    "title": ("display_name", "displayName", "label"),
+}
+"""The fields of a tool that can be mapped, and what others call them, likeliest first."""
+
+
+def read_field_names(text: str) -> dict[str, str]:
+    """Read a mapping such as `name=tool_name,schema=spec.args`: field to what the list calls it, dots inwards.
+
+    Raises:
+        ParameterError: it is none, a field is not known, or one is mapped twice.
+    """
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        field, sign, other = (piece.strip() for piece in part.partition("="))
+        if not sign or not field or not other:
+            raise ParameterError(
+                f"fields are mapped as field=theirs, with commas between (name=tool_name,schema=args); got {text!r}"
+            )
+        if field not in OTHER_NAMES:
+            raise ParameterError(f"{field!r} is no field of a tool{suggest(field, OTHER_NAMES)}")
+        if field in found:
+            raise ParameterError(f"field {field!r} is mapped twice: {found[field]} and {other}")
+        found[field] = other
+    return found
+
+
+def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    """A tool with its fields called as they are read; those of the list that are not there are left as they are."""
+    out = dict(data)
+    for field, theirs in names.items():
+        value = _inner(data, theirs.split("."))
+        if value is not None:
+            out.pop(theirs, None)
+            out["inputSchema" if field == "schema" else field] = value
+    return out
+
+
+def _inner(data: Any, path: list[str]) -> Any:
+    for part in path:
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data
+
+
+def suggested(tools: Iterable[Mapping[str, Any]], lacking: Iterable[str]) -> dict[str, str]:
+    """Which of the tools' fields, each in most of the tools, the lacking ones may be; empty if none looks like it."""
+    listed = list(tools)
+    found: dict[str, str] = {}
+    for field in lacking:
+        for other in OTHER_NAMES[field]:
+            has = sum(_fits(field, tool.get(other)) for tool in listed)
+            if 2 * has > len(listed) and other not in found.values():
+                found[field] = other
+                break
+    return found
+
+
+def _fits(field: str, value: Any) -> bool:
+    return isinstance(value, Mapping) if field == "schema" else isinstance(value, str) and bool(value)
+
+
+def as_option(names: Mapping[str, str]) -> str:
+    """A mapping as it is written on the command line."""
+    return "--map " + ",".join(f"{field}={other}" for field, other in names.items())
