@@ -228,6 +228,9 @@ def check(
     latency: Annotated[
         bool, typer.Option("--latency", help="Time requests of both sides in turns, too, and judge that with the rest.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print metrics, and items lost, gained and repriced, each with its cause.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Tell whether selection got worse than a baseline.
@@ -250,7 +253,7 @@ def check(
         allow_removed=allow_removed,
         latency=latency,
     )
-    run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, json=json_))
+    run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 
 
 @app.command(cls=Command)

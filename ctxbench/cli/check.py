@@ -67,12 +67,14 @@ class Outputs:
         markdown: the file of a summary; None = none.
         junit: the file of JUnit XML; None = none.
         annotations: print workflow commands, too.
+        verbose: print all that a console shows, not only verdicts, causes and what to do.
         json: print JSON instead of text.
     """
 
     markdown: Path | None = None
     junit: Path | None = None
     annotations: bool = False
+    verbose: bool = False
     json: bool = False
 
 
@@ -302,7 +304,7 @@ def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
         from ctxbench.reporting.gate.annotations import workflow_commands
 
         commands = workflow_commands(found, places=what.places, strict=asked.strict)
-    _print(_console(told), commands=commands)
+    _print(_console(told if outputs.verbose else told.brief()), commands=commands)
 
 
 def _console(told: Document) -> list[str]:

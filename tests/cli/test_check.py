@@ -449,7 +449,7 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
     gate()
     cli("check", "--accept", "--no-text")
     offer_less(gate)
-    done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    done = cli("check", "--no-text", "--verbose", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
     told = [done.out, cli("check", "--no-text", "--json").out, (place / "s.md").read_text()]
     told += [(place / "j.xml").read_text(), *(path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))]
     for text in told:
@@ -457,7 +457,9 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
             assert words not in text
     assert "q03" in done.out
     assert "\n  ctxbench check --accept --no-text\n" in done.out  # and accepting again would write none
-    plain = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")  # as the workflow runs it
+    plain = cli(
+        "check", "--verbose", "--markdown", "s.md", "--junit", "j.xml", "--annotations"
+    )  # as the workflow runs it
     told = [plain.out, cli("check", "--json").out, (place / "s.md").read_text(), (place / "j.xml").read_text()]
     assert not any(words in text for text in told for words in ("code freeze date", "pull request 12", "Release 4.2"))
     again = cli("check", "--accept").out
@@ -467,7 +469,7 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
     cli("check", "--accept")
     assert any("code freeze date" in path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))
     gate(selector={"selector": "bm25", "name": "bm25", "set": {"n": 0}})
-    assert "code freeze date" in cli("check").out
+    assert "code freeze date" in cli("check", "--verbose").out
 
 
 def test_an_old_sentence_is_no_part_of_a_report_without_texts(cli, accepted, emptied, place):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
+
+BRIEF_ROWS = 3
+MORE = "Metrics, and every item lost and gained with its cause: --verbose, or --markdown FILE."
 
 
 class Quoted(str):
@@ -27,9 +31,10 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph."""
+    """A paragraph; a note explains what tables hold."""
 
     text: str
+    note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Table:
         key: so many columns say what a row is about; where a table is too wide, the others stand below them.
         stacked: too wide for any console.
         joined: where columns stand below each other, they share a paragraph.
+        brief: whether it stands in the short form, too: with its first rows.
     """
 
     title: str
@@ -71,6 +77,7 @@ class Table:
     key: int = 1
     stacked: bool = False
     joined: bool = False
+    brief: bool = False
 
 
 Block: TypeAlias = Text | Bullets | Code | Table
@@ -99,3 +106,20 @@ class Document:
     opening: tuple[Block, ...]
     sections: tuple[Section, ...]
     closing: tuple[Block, ...]
+
+    def brief(self) -> Document:
+        """The document without what only explains: of sections their sentences, and the first rows of brief tables."""
+        sections = tuple(Section(one.title, tuple(_brief(one.blocks))) for one in self.sections)
+        sections = tuple(one for one in sections if one.blocks)
+        if sections == self.sections:
+            return self
+        kept = (one for one in self.closing if not (isinstance(one, Text) and one.note))
+        return replace(self, sections=sections, closing=(Text(MORE), *kept))
+
+
+def _brief(blocks: tuple[Block, ...]) -> Iterator[Block]:
+    for block in blocks:
+        if not isinstance(block, Table):
+            yield block
+        elif block.brief:
+            yield replace(block, shown=min(block.shown or BRIEF_ROWS, BRIEF_ROWS))

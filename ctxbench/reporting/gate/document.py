@@ -200,6 +200,7 @@ def _latency(check: SelectorCheck) -> Table:
         weight=Weight.VERDICT,
         key=2,
         joined=True,
+        brief=True,
     )
 
 
@@ -219,6 +220,7 @@ def _pins(check: SelectorCheck) -> Table:
         rows=tuple(rows),
         shown=_SHOWN,
         stacked=True,
+        brief=True,
     )
 
 
@@ -240,6 +242,7 @@ def _unmet(check: SelectorCheck, places: Places) -> Table:
             shown=_SHOWN,
             stacked=True,
             joined=True,
+            brief=True,
         )
     )
 
@@ -334,13 +337,14 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
             shown=_SHOWN,
             stacked=True,
             joined=True,
+            brief=True,
         )
     )
 
 
 def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Block]:
     if judged := [one for one in check.selectors if one.metrics]:
-        yield Text(_LEGEND if all(one.deterministic for one in judged) else f"{_P} {_LEGEND}")
+        yield Text(_LEGEND if all(one.deterministic for one in judged) else f"{_P} {_LEGEND}", note=True)
     if any(one.latency is not None for one in check.selectors):
         yield Text(texts.LATENCY)
     how = f"{first}, then accept it" if first else "accept it"

@@ -115,3 +115,33 @@ def test_it_ends_with_what_to_do_next(made):
         "(gate.yaml, line 12), or mend the selection. Mend the rest as said above, or, if it is meant, accept it: "
         "ctxbench check gate.yaml --accept"
     )
+
+
+def test_in_brief_stand_reasons_causes_and_what_to_do(made):
+    check = made.check(made.worse())
+    whole = document(check, accept="ctxbench check --accept")
+    text = console_text(whole.brief())
+    for kept in (
+        "worse: gate.yaml",
+        "verdict  dataset",
+        "Causes, most costly first: ",
+        "mend: pin it",
+        "Pins that do not",
+    ):
+        assert kept in " ".join(text.split()).replace("verdict dataset", "verdict  dataset"), kept
+    for left in ("  Metrics\n", "Required items lost", "Other items", "Detectable is"):
+        assert left in console_text(whole), left
+        assert left not in text, left
+    assert "Metrics, and every item lost and gained with its cause: --verbose, or --markdown FILE." in text
+    assert text.endswith("\n  ctxbench check --accept\n")
+    assert all(reason in " ".join(text.split()) for one in check.selectors for reason in one.reasons)
+
+
+def test_in_brief_three_causes_stand_and_how_many_more(made):
+    text = console_text(document(made.many(30)).brief())
+    assert "    and 27 more (all of them: --json or --markdown FILE)" in text
+
+
+def test_what_has_nothing_to_leave_out_is_the_same_in_brief(made):
+    bare = replace(document(made.check(made.same())), sections=())
+    assert bare.brief() == bare
