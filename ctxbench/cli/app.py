@@ -17,6 +17,8 @@ from ctxbench.console import drop_output, guarded, say
 from ctxbench.core.errors import UserError
 from ctxbench.visible import message_lines
 
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]
+
 app = typer.Typer(
     name="ctxbench",
     cls=Group,
@@ -51,6 +53,13 @@ def run_command(
     experiment: Annotated[Path, typer.Argument(help="An experiment in YAML.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    csv: CsvFile = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this selector of the experiment only; repeatable.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Ask at most so many queries a dataset, drawn by group.", min=1)
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute every answer again (vectors are kept).")] = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -58,15 +67,17 @@ def run_command(
 
     Every selector on every dataset, with a table and an HTML page.
 
-    Stopped at any point, the same command goes on.
+    Stopped at any point, the same command goes on. With --only or --limit the run folder is
+    runs/<experiment name>-part.
 
     For example:
 
     ctxbench run experiments/presets.yaml
     """
-    from ctxbench.cli.commands import run_experiment
+    from ctxbench.cli.commands import Told, run_experiment
 
-    run_experiment(experiment, out=out, markdown=markdown, fresh=fresh, as_json=json_)
+    told = Told(markdown=markdown, csv=csv, json=json_)
+    run_experiment(experiment, out=out, only=only or [], limit=limit, fresh=fresh, told=told)
 
 
 @app.command(cls=Command)
@@ -78,6 +89,7 @@ def score(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
     tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
+    csv: CsvFile = None,
     json_: JsonFlag = False,
 ) -> None:
     """Score a file of your own selector's answers.
@@ -86,9 +98,10 @@ def score(
 
     ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
     """
-    from ctxbench.cli.commands import score_answers
+    from ctxbench.cli.commands import Told, score_answers
 
-    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, as_json=json_)
+    told = Told(csv=csv, json=json_)
+    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
 
 
 @app.command(cls=Command)
@@ -260,6 +273,7 @@ def check(
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    csv: CsvFile = None,
     json_: JsonFlag = False,
 ) -> None:
     """Show a finished run and write its page again.
@@ -268,9 +282,9 @@ def report(
 
     ctxbench report runs/presets
     """
-    from ctxbench.cli.commands import report_run
+    from ctxbench.cli.commands import Told, report_run
 
-    report_run(folder, markdown=markdown, as_json=json_)
+    report_run(folder, Told(markdown=markdown, csv=csv, json=json_))
 
 
 @app.command(cls=Command)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
 from ctxbench.console import say, show_json
-from ctxbench.core.errors import ParameterError, SelectorError, StorageError
+from ctxbench.core.errors import ParameterError, SelectorError, StorageError, UnknownNameError
 from ctxbench.fileio import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
+    from ctxbench.bench.config import Experiment
     from ctxbench.bench.preparing import Prepared
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.summary import RunSummary
@@ -23,18 +25,57 @@ if TYPE_CHECKING:
     from ctxbench.tokens import TokenCounter
 
 
-def run_experiment(path: Path, *, out: Path | None, markdown: Path | None, fresh: bool, as_json: bool) -> None:
-    """Run an experiment, print its table, write its page, and if asked its report in Markdown."""
-    from ctxbench.bench.preparing import open_experiment
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """Where a run is told of, beside its page: a Markdown file, a CSV file, and JSON in place of the table."""
+
+    markdown: Path | None = None
+    csv: Path | None = None
+    json: bool = False
+
+
+def run_experiment(
+    path: Path, *, out: Path | None, only: Sequence[str], limit: int | None, fresh: bool, told: Told
+) -> None:
+    """Run an experiment or a part of it, print its table, write its page and what else is asked for.
+
+    Args:
+        path: the experiment's file.
+        out: the run folder; None = `runs/<name>`, of a part `runs/<name>-part`.
+        only: names of selectors; empty = all.
+        limit: of queries a dataset; None = as the experiment says.
+        fresh: compute every answer again.
+        told: where it is told.
+
+    Raises:
+        UnknownNameError: the experiment has no such selector.
+    """
+    from ctxbench.bench.config import examine
+    from ctxbench.bench.preparing import prepare
 
     with progress() as shown:
-        prepared = open_experiment(path, notify=shown.say)
-    _run(prepared, out or Path("runs") / prepared.experiment.name, markdown=markdown, fresh=fresh, as_json=as_json)
+        experiment, faults = examine(path)
+        prepared = prepare(_part_of(experiment, only, limit), faults=faults, notify=shown.say)
+    name = f"{experiment.name}-part" if only or limit is not None else experiment.name
+    _run(prepared, out or Path("runs") / name, fresh=fresh, told=told)
 
 
-def score_answers(
-    answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, as_json: bool
-) -> None:
+def _part_of(experiment: Experiment, only: Sequence[str], limit: int | None) -> Experiment:
+    """The experiment with some of its selectors, those that they take sizes from, and fewer queries."""
+    specs = {spec.name: spec for spec in experiment.selectors}
+    if unknown := [name for name in only if name not in specs]:
+        raise UnknownNameError("selector of the experiment", unknown[0], specs)
+    if only:
+        kept = {*only, *(specs[name].like for name in only)}
+        chosen = tuple(spec for spec in experiment.selectors if spec.name in kept)
+        base = experiment.compare_to if experiment.compare_to in kept else chosen[0].name
+        experiment = replace(experiment, selectors=chosen, compare_to=base)
+    if limit is not None:
+        experiment = replace(experiment, sample=min(limit, experiment.sample or limit))
+    return experiment
+
+
+def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, told: Told) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
     from ctxbench.bench.config import scoring
     from ctxbench.bench.preparing import prepare
@@ -42,17 +83,17 @@ def score_answers(
     with progress() as shown:
         prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)
     if out is not None:
-        _run(prepared, out, fresh=False, as_json=as_json)
+        _run(prepared, out, fresh=False, told=told)
         return
     with ExitStack() as end:
         try:
             folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench")))
         except OSError as error:
             raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
-        _run(prepared, folder, fresh=False, as_json=as_json, page=False)
+        _run(prepared, folder, fresh=False, told=told, page=False)
 
 
-def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
+def report_run(path: Path, told: Told) -> None:
     """Show a finished run again.
 
     Raises:
@@ -80,12 +121,10 @@ def report_run(path: Path, *, markdown: Path | None, as_json: bool) -> None:
                 f"{wanted[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
     counter = open_counter(manifest["tokens"], cache=cache_dir())
-    _report(folder, datasets, counter, markdown=markdown, as_json=as_json)
+    _report(folder, datasets, counter, told=told)
 
 
-def _run(
-    prepared: Prepared, path: Path, *, fresh: bool, as_json: bool, page: bool = True, markdown: Path | None = None
-) -> None:
+def _run(prepared: Prepared, path: Path, *, fresh: bool, told: Told, page: bool = True) -> None:
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.runner import run
 
@@ -96,7 +135,7 @@ def _run(
                 shown.say(line)
             made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
             shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
-        _report(RunFolder(path), prepared.datasets, prepared.counter, markdown=markdown, as_json=as_json, page=page)
+        _report(RunFolder(path), prepared.datasets, prepared.counter, told=told, page=page)
     _refuse_silence(prepared, RunFolder(path))
 
 
@@ -155,8 +194,7 @@ def _report(
     datasets: Mapping[str, Dataset],
     counter: TokenCounter,
     *,
-    markdown: Path | None,
-    as_json: bool,
+    told: Told,
     page: bool = True,
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
@@ -165,12 +203,16 @@ def _report(
 
     summary = summarise_run(folder)
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
-    if markdown is not None:
+    if told.csv is not None:
+        from ctxbench.reporting.figures_csv import figures_csv
+
+        write_atomic(told.csv, figures_csv(summary))
+    if told.markdown is not None:
         from ctxbench.reporting.markdown import markdown_report
         from ctxbench.reporting.pages import titles, write_parted
 
         text = markdown_report(summary, datasets)
-        for path in write_parted(markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
+        for path in write_parted(told.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
             say(f"report: {path}", err=True)
     where = None
     if page:
@@ -182,7 +224,7 @@ def _report(
         }
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
-        _print(summary, as_json=as_json)
+        _print(summary, as_json=told.json)
     finally:
         if where is not None:
             say(f"report: {where} (open it in a browser)", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import subprocess
@@ -206,3 +207,56 @@ def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch):
         clock[0] += 1
         shown("two", 2, 2)
     assert terminal.getvalue() == "\rten: 10 of 10\rtwo: 2 of 2  \r           \r"
+
+
+def test_a_part_of_an_experiment_is_a_run_of_its_own(cli, experiment, place):
+    whole = cli("run", experiment(), "--json").json
+    done = cli("run", "small.yaml", "--only", "bm25", "--json")
+    part = done.json
+    assert list(part["datasets"]["tiny"]["selectors"]) == ["bm25"]
+    assert part["experiment"]["compare_to"] == "bm25"
+    bm25 = {
+        name: data["tiny"]["selectors"]["bm25"]["metrics"]
+        for name, data in (("whole", whole["datasets"]), ("part", part["datasets"]))
+    }
+    assert bm25["part"] == bm25["whole"]
+    assert (place / "runs" / "small-part" / "report.html").is_file()
+    assert set((place / "runs").iterdir()) == {place / "runs" / "small", place / "runs" / "small-part"}
+    few = cli("run", "small.yaml", "--limit", "3", "--out", "few", "--json").json
+    assert few["datasets"]["tiny"]["queries"] <= 3
+    assert list(few["datasets"]["tiny"]["selectors"]) == ["semantic/documents", "bm25"]
+
+
+def test_a_selector_that_takes_the_sizes_of_another_brings_it(cli, place, tiny):
+    (place / "sizes.yaml").write_text(
+        f"datasets: [{tiny}]\nembedder: hashing\nselectors: [bm25, everything, {{selector: random, like: bm25}}]\n"
+    )
+    part = cli("run", "sizes.yaml", "--only", "random", "--json").json
+    assert list(next(iter(part["datasets"].values()))["selectors"]) == ["bm25", "random"]
+
+
+def test_a_part_that_is_none_is_one_error(cli, experiment):
+    done = cli("run", experiment(), "--only", "bm52")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: unknown selector of the experiment 'bm52'; did you mean 'bm25'?")
+    assert cli("run", "small.yaml", "--limit", "0").code == 2
+
+
+def test_figures_as_csv_are_those_of_the_summary(cli, experiment, place):
+    done = cli("run", experiment(), "--csv", "figures.csv", "--json")
+    rows = list(csv.DictReader((place / "figures.csv").read_text("utf-8").splitlines()))
+    assert {row["selector"] for row in rows} == {"semantic/documents", "bm25"}
+    for row in rows:
+        one = done.json["datasets"][row["dataset"]]["selectors"][row["selector"]]["metrics"].get(row["metric"])
+        if one is not None and one["value"] is not None:
+            assert float(row["mean"]) == pytest.approx(one["value"], rel=1e-9)
+            assert (int(row["n"]), int(row["left_out"])) == (one["n"], one["left_out"])
+    (told,) = [row for row in rows if row["selector"] == "bm25" and row["metric"] == "completeness"]
+    assert told["baseline"] == "semantic/documents"
+    assert float(told["difference"]) == pytest.approx(
+        float(told["mean"])
+        - next(float(row["mean"]) for row in rows if row["metric"] == "completeness" and row["selector"] != "bm25")
+    )
+    again = cli("report", "runs/small", "--csv", "again.csv")
+    assert again.code == 0
+    assert (place / "again.csv").read_bytes() == (place / "figures.csv").read_bytes()
