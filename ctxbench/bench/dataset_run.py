@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
-from ctxbench.bench.preparing import Prepared
+from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import MEANING, Part, RunFolder, content_key

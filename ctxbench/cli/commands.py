@@ -16,7 +16,7 @@ from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.fileio import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
-    from ctxbench.bench.preparing import Prepared
+    from ctxbench.bench.prepared import Prepared
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.summary import RunSummary
     from ctxbench.data.datasets.dataset import Dataset
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def run_experiment(path: Path, *, out: Path | None, markdown: Path | None, fresh: bool, as_json: bool) -> None:
     """Run an experiment, print its table, write its page, and if asked its report in Markdown."""
-    from ctxbench.bench.preparing import open_experiment
+    from ctxbench.bench.prepared import open_experiment
 
     with progress() as shown:
         prepared = open_experiment(path, notify=shown.say)
@@ -37,7 +37,7 @@ def score_answers(
 ) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
     from ctxbench.bench.config import scoring
-    from ctxbench.bench.preparing import prepare
+    from ctxbench.bench.prepared import prepare
 
     with progress() as shown:
         prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)

@@ -16,10 +16,10 @@ import numpy as np
 
 from ctxbench.bench.config import SelectorSpec
 from ctxbench.bench.dataset_run import SLICE, Sized, answered, measured
-from ctxbench.bench.evidence import Labels, enough_shown
+from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
-from ctxbench.bench.preparing import Prepared, count_tokens
+from ctxbench.bench.prepared import Prepared, count_tokens
 from ctxbench.bench.progress import Progress, silent
 from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import RunFolder

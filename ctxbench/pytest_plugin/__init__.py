@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ctxbench.core.errors import UserError
-from ctxbench.pytest_plugin.asserting import AssertOffers
-from ctxbench.pytest_plugin.opening import Opened, Setup, open_setup
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.assertions import AssertOffers
+from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.setup import Opened, Setup, open_setup
 from ctxbench.visible import joined, message_lines
 
 __all__ = ["AssertOffers", "Setup"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.core.errors import UserError
-from ctxbench.pytest_plugin.asking import Asked
+from ctxbench.pytest_plugin.answer import Asked
 from ctxbench.selectors.explain import Explained
 from ctxbench.visible import joined, message_lines
 

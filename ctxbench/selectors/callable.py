@@ -23,8 +23,8 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
 from ctxbench.fileio import read_bytes
-from ctxbench.selectors.foreign import EndedError, confined
 from ctxbench.selectors.protocol import Reply, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.user_code import EndedError, confined
 
 
 class CallableSource:

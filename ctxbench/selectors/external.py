@@ -40,8 +40,8 @@ class External:
     """A selector outside ctxbench.
 
     A failure, a time-out or an answer that is none is an error of its query (`Answers.errors`) and never stops the
-    rest; where several queries in a row get no answer at all, the rest is not asked (`Patience`). Use it in a `with`
-    block, or `close` it, to end processes and connections.
+    rest; where several queries in a row get no answer at all, the rest is not asked (`CircuitBreaker`). Use it in a
+    `with` block, or `close` it, to end processes and connections.
 
     Attributes:
         name: what tables call it.

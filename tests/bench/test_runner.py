@@ -20,7 +20,7 @@ import pytest
 
 from ctxbench.bench import dataset_run, results
 from ctxbench.bench.config import examine
-from ctxbench.bench.preparing import open_experiment, prepare
+from ctxbench.bench.prepared import open_experiment, prepare
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import summarise_run

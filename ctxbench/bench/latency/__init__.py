@@ -5,7 +5,7 @@ several rounds of all configurations in turns, and keeps every sample.
 """
 
 from ctxbench.bench.latency.catalogs import grown, requests_like
-from ctxbench.bench.latency.measuring import LatencySettings, Progress, measure
+from ctxbench.bench.latency.measurement import LatencySettings, Progress, measure
 from ctxbench.bench.latency.results import (
     PARTS_OF_A_STEP,
     STATES,

@@ -12,7 +12,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Selection, selections
 from ctxbench.gate.snapshots import content_hash
-from ctxbench.pytest_plugin.opening import Opened
+from ctxbench.pytest_plugin.setup import Opened
 from ctxbench.selectors.explain import Explained, explain
 from ctxbench.selectors.pipelines import PipelineSelector
 

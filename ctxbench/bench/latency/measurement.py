@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ctxbench.bench.latency.catalogs import grown, requests_like
-from ctxbench.bench.latency.children import run_child
+from ctxbench.bench.latency.child_process import run_child
 from ctxbench.bench.latency.jobs import Job, spec_of, write_items
 from ctxbench.bench.latency.results import STATES, LatencyResult, Timings, Trial
 from ctxbench.bench.machine import machine

@@ -9,8 +9,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.gate.swaps import margin_of, still, tied_pairs
 from ctxbench.pytest_plugin import messages
 from ctxbench.pytest_plugin.accepted_file import DIGITS, Accepted, Key
-from ctxbench.pytest_plugin.asking import Asked
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.answer import Asked
+from ctxbench.pytest_plugin.recorder import Place, Recorder
 
 
 def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
