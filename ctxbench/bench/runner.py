@@ -75,7 +75,8 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
         for name in prepared.datasets:
             work = DatasetRun(prepared, resources, store, name=name, commit=commit)
             for selector in work.selectors.values():  # those outside are the same objects for every dataset
-                end.callback(getattr(selector, "close", _nothing))
+                if hasattr(selector, "close"):
+                    end.callback(selector.close)
             wanted = work.unfinished(fresh=fresh)
             reused += len(work.selectors) - len(wanted)
             made += len(wanted)
@@ -101,10 +102,6 @@ def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
             f"{store.path} holds a run of experiment {other!r}, not of {prepared.experiment.name!r}; "
             "name another folder, or delete it"
         )
-
-
-def _nothing() -> None:
-    """What ends a selector that holds nothing."""
 
 
 class _Timings:

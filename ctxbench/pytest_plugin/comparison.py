@@ -25,7 +25,7 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
     """
     path = recorder.path(place)
     key = Key(place.test, f"{asked.opened.label} on {asked.opened.place}", asked.request.text)
-    offered = _offered(asked)
+    offered = {one.offered.id: one.offered.score for one in asked.chosen}
     now = Accepted(key=key, decided_by=asked.decided_by(offered), offered=offered)
     accepted = recorder.accepted(place).get(key)
     lost, gained = ([], []) if accepted is None else differences(accepted, now, asked)
@@ -88,10 +88,6 @@ def _moved(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> bool
 def _margin(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> float:
     known = (*accepted.offered.values(), *now.offered.values(), *also.values())
     return margin_of(score for score in known if score is not None)
-
-
-def _offered(asked: Asked) -> dict[str, float | None]:
-    return {one.offered.id: one.offered.score for one in asked.chosen}
 
 
 def _gone(item: str, accepted: Accepted, asked: Asked) -> list[str]:

@@ -23,11 +23,11 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
 from ctxbench.fileio import read_bytes
-from ctxbench.selectors.protocol import Reply, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.protocol import Reply, Source, catalog_items, check_send, quoted, shown_path
 from ctxbench.selectors.user_code import EndedError, confined
 
 
-class CallableSource:
+class CallableSource(Source):
     """Calls `function(request, items)` once a request, or `function(requests, items)` once a batch.
 
     `request` is a fresh dict (`Request.as_dict`). `items` is the same list at every call over one catalog, so that
@@ -81,10 +81,6 @@ class CallableSource:
         """
         return {**self._description, "send": self._send, "batch": self._batch}
 
-    def kept_under(self) -> str | None:
-        """None: no build id is known before it is asked."""
-        return None
-
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
         """Call the function; what it raises is an error of the query."""
         if self._catalog != batch.catalog.hash:
@@ -128,17 +124,8 @@ class CallableSource:
             error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
-            return Reply(error=f"the callable raised {_raised(error, self._source, self._base)}")
-
-    def notes(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def forget_notes(self) -> None:
-        """There are none."""
-
-    def close(self) -> None:
-        """Nothing to end."""
+            where = "" if isinstance(error, SyntaxError) else _place(error, self._source, self._base)
+            return Reply(error=f"the callable raised {_message(error)}{where}")
 
 
 _PREFIX = "ctxbench_selector_"
@@ -370,11 +357,6 @@ def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
     if len(result) != len(ids):
         raise _NotAnAnswerError(f"the callable returned {len(result)} answers to {len(ids)} requests; expected as many")
     return [Reply(answer=_answer(query, one)) for query, one in zip(ids, result, strict=True)]
-
-
-def _raised(error: BaseException, source: Path | None, base: Path) -> str:
-    """Type, message, and the deepest line of the user's own file that led to it."""
-    return f"{_message(error)}{'' if isinstance(error, SyntaxError) else _place(error, source, base)}"
 
 
 def _message(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from ctxbench.selectors.process import Event, LineProcess
 from ctxbench.selectors.protocol import (
     MalformedError,
     Reply,
+    Source,
     catalog_message,
     check_send,
     dumps,
@@ -104,7 +105,7 @@ class _Slot:
         self.given_up.clear()
 
 
-class CommandSource:
+class CommandSource(Source):
     """Asks a command over its standard input and output.
 
     A process is started at the first request and kept. Requests in flight are answered in any order; an answer
@@ -147,10 +148,6 @@ class CommandSource:
             "timeout": self._options.timeout,
             "start_timeout": self._options.start_timeout,
         }
-
-    def kept_under(self) -> str | None:
-        """None: no build id is known before it is asked."""
-        return None
 
     def notes(self) -> dict[str, Any]:
         """Processes started again, answers that came after their query had become an error, lines of nobody."""

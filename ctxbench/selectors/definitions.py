@@ -20,7 +20,8 @@ from ctxbench.selectors.parameters import (
     set_values,
     shown,
 )
-from ctxbench.yamlio import line_of, load_yaml
+from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import load_yaml
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _FILES = ("calibration", "graph")  # parameters of steps that are paths
@@ -320,7 +321,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
-    reader = _Reader(path, lines)
+    reader = _Reader(path, lines, [])
     for key in data:
         if key not in known:
             reader.fault(f"a selector has no {key!r}{suggest(str(key), known)}", key)
@@ -348,16 +349,8 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     return replace(made, presets=presets)
 
 
-class _Reader:
+class _Reader(YamlForm):
     """Reads the parts of a definition and collects what is wrong in them."""
-
-    def __init__(self, path: Path, lines: dict[tuple[str | int, ...], int]) -> None:
-        self._path = path
-        self._lines = lines
-        self.faults: list[Fault] = []
-
-    def fault(self, message: str, *where: str | int) -> None:
-        self.faults.append(Fault(message, self._path, line_of(self._lines, where)))
 
     def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
         """The mappings under a key, by name."""

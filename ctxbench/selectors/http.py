@@ -36,6 +36,7 @@ from ctxbench.selectors.protocol import (
     VERSION,
     MalformedError,
     Reply,
+    Source,
     catalog_message,
     check_send,
     dumps,
@@ -98,7 +99,7 @@ class _SilentError(_FailedError):
     """Nothing came back that the selector said."""
 
 
-class HttpSource:
+class HttpSource(Source):
     """Posts requests to a URL and reads answers.
 
     Redirects are not followed and no other URL is contacted; proxies of the environment are used, but not for this
