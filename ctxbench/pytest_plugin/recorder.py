@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,17 +140,17 @@ class Recorder:
     def _finish(self) -> bool:
         """Write what is accepted, or look for what nobody asks for; returns whether a file could not be used."""
         failed = False
-        for module in sorted({*self._collected, *(place.module for place in self._asked)}):
+        modules = sorted({*self._collected, *(place.module for place in self._asked)})
+        last: list[Callable[[], None]] = [
+            *(partial(self._settle, module) for module in modules),
+            self._settle_left_behind,
+        ]
+        for settle in last:
             try:
-                self._settle(module)
+                settle()
             except UserError as error:
                 self.lines.append(f"error: {error}")
                 failed = True
-        try:
-            self._settle_left_behind()
-        except UserError as error:
-            self.lines.append(f"error: {error}")
-            failed = True
         return failed
 
     def _settle(self, module: str) -> None:

@@ -373,17 +373,14 @@ def _place(error: BaseException, source: Path | None, base: Path, *, imported: b
         base: what paths are shown relative to.
         imported: it was raised by an import, so that any file of the user's is as good as the one that is named.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _of_python_or_ours(frame.filename)]
+    skipped = (str(Path(__file__).parent), "<frozen")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(skipped)]
     if imported:
         own = [frame for frame in frames if not _installed(frame.filename)]
     else:
         own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
     found = own or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
     return f" ({shown_path(Path(found[-1].filename), base)}, line {found[-1].lineno})" if found else ""
-
-
-def _of_python_or_ours(file: str) -> bool:
-    return file.startswith((str(Path(__file__).parent), "<frozen"))
 
 
 def _installed(file: str) -> bool:

@@ -15,7 +15,8 @@ from ctxbench.selectors.parameters import (
     Parameter,
     Value,
     any_of,
-    faults_between,
+    choice_faults,
+    need_faults,
     read_parameter,
     set_values,
     shown,
@@ -373,7 +374,7 @@ class _Reader(YamlForm):
                 self.fault(str(error), "parameters", name)
         before = len(self.faults)
         for name, one in made.items():
-            for fault in faults_between(one, made):
+            for fault in (*need_faults(one, made), *choice_faults(one, made)):
                 self.fault(fault, "parameters", name)
         return set_values(made) if len(self.faults) == before else made
 
