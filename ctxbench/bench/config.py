@@ -329,12 +329,12 @@ class _Reader(YamlForm):
             return []
         found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
         if preset:
-            self._try(lambda: found.values(preset), *where, "preset")
+            self.attempt(lambda: found.values(preset), *where, "preset")
         for key, value in given.items():
-            self._try(partial(found.checked, key, value), *where, "set", key)
+            self.attempt(partial(found.checked, key, value), *where, "set", key)
         for key, several in lists.items():
             for place, value in enumerate(several):
-                self._try(partial(found.checked, key, value), *where, "vary", key, place)
+                self.attempt(partial(found.checked, key, value), *where, "vary", key, place)
             if not several or key in given:
                 why = "set gives it a value already" if several else "it names no value"
                 self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
@@ -386,13 +386,6 @@ class _Reader(YamlForm):
         if values is not None and not isinstance(values, Mapping):
             self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
         return values if isinstance(values, Mapping) else {}
-
-    def _try(self, check: Callable[[], object], *where: str | int) -> None:
-        """Note what a check raises as a fault."""
-        try:
-            check()
-        except UserError as error:
-            self.fault(str(error), *where)
 
     def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
         before = len(self.faults)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ctxbench.bench.config import Experiment, examine
 from ctxbench.bench.metrics import Metric, parse_metric, parse_metrics
@@ -32,9 +32,7 @@ from ctxbench.jsonio import dump_json
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.text import js_trim
 from ctxbench.tokens import TokenCounter, open_counter
-from ctxbench.yamlio import line_of
-
-T = TypeVar("T")
+from ctxbench.yaml_form import YamlForm
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,7 +105,7 @@ def prepare(
         InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
             not suit a dataset; all faults at once.
     """
-    reading = _Opening(experiment, list(faults))
+    reading = _Opening(experiment.path, experiment.lines, list(faults), experiment)
     open_one = partial(opening, base=experiment.base, notify=notify)
     opened: dict[str, _Opened] = {}
     for place, name in enumerate(experiment.datasets):
@@ -165,30 +163,14 @@ class _Opened:
 
 
 @dataclass
-class _Opening:
+class _Opening(YamlForm):
     """Opens what an experiment names, and collects what is wrong.
 
     Attributes:
         experiment: as read.
-        faults: found so far.
     """
 
     experiment: Experiment
-    faults: list[Fault]
-
-    def fault(self, message: str, *where: str | int) -> None:
-        """Note what is wrong at a place of the file."""
-        self.faults.append(Fault(message, self.experiment.path, line_of(self.experiment.lines, where)))
-
-    def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:
-        """What a call returns; None if it raises what is the user's fault, which is noted."""
-        try:
-            return what()
-        except InputError as error:
-            self.faults.extend(error.faults)
-        except UserError as error:
-            self.fault(str(error), *where)
-        return None
 
     def dataset(self, place: int, name: str, opening: Callable[[str], Dataset]) -> _Opened | None:
         """One of the datasets, cut to the split and the sample."""

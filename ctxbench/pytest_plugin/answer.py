@@ -8,7 +8,6 @@ from functools import cached_property
 
 from ctxbench.bench.provenance import code_hash
 from ctxbench.core.errors import SelectorError
-from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Selection, selections
 from ctxbench.gate.snapshots import content_hash
@@ -78,7 +77,10 @@ class Asked:
     def _decisive(self) -> str:
         """Hash of all that decides the answer but for ties: selector, model, code, items in any order, request."""
         catalog = self.opened.catalog
-        items = self.opened.resources.kept(("items in any order", catalog.hash), lambda: _in_any_order(catalog))
+        items = self.opened.resources.kept(
+            ("items in any order", catalog.hash),
+            lambda: content_hash(sorted(content_hash(item.as_row()) for item in catalog)),
+        )
         about = [self.opened.selector.describe(), self.opened.embedder, code_hash(), items]
         return content_hash([*about, self.request.as_dict()])
 
@@ -115,10 +117,6 @@ def _without_scores(selection: Selection) -> Selection:
         tuple([replace(one, score=None) for one in rows]) for rows in (selection.chosen, selection.left_out)
     )
     return replace(selection, chosen=chosen, left_out=left_out)
-
-
-def _in_any_order(catalog: Catalog) -> str:
-    return content_hash(sorted(content_hash(item.as_row()) for item in catalog))
 
 
 def _with_items(opened: Opened, rows: Sequence[Offered]) -> tuple[Explained, ...]:

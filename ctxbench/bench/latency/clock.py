@@ -154,20 +154,9 @@ class _TimedStep:
     label: str
     clock: Clock
 
-    @property
-    def name(self) -> str:
-        return str(self.inner.name)
-
-    @property
-    def off(self) -> bool:
-        return bool(self.inner.off)
-
-    def describe(self) -> dict[str, Any]:
-        return dict(self.inner.describe())
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        return tuple(self.inner.uses)
+    def __getattr__(self, name: str) -> Any:
+        """What the step itself says."""
+        return getattr(self.inner, name)
 
     def call(self, *arguments: Any) -> Any:
         self.clock.step = self.label
@@ -175,12 +164,12 @@ class _TimedStep:
         try:
             made = self.inner.call(*arguments)
         finally:
-            self._note(time.perf_counter() - begin)
+            self._add(time.perf_counter() - begin)
         if isinstance(made, Query):
             self.clock.query_texts = frozenset(made.text)
         return made
 
-    def _note(self, seconds: float) -> None:
+    def _add(self, seconds: float) -> None:
         self.clock.add(self.label, seconds)
         inside = [part for part in self.clock.seconds if part.startswith(f"{self.label} / ")]
         if inside:
