@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ctxbench.core.errors import Fault, InputError, UserError
+from ctxbench.core.errors import Fault, InputError, UserError, suggest
 from ctxbench.yamlio import YamlPath, line_of
 
 T = TypeVar("T")
@@ -39,6 +39,12 @@ class YamlForm:
     def fault(self, message: str, *where: str | int) -> None:
         """Add a fault at a path of the file."""
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
+
+    def refuse_unknown(self, data: Iterable[Any], known: Collection[str], what: str, *where: str | int) -> None:
+        """Add a fault for each key that is not known; `what` is what has no such key."""
+        for key in data:
+            if key not in known:
+                self.fault(f"{what} has no {key!r}{suggest(str(key), known)}", *where, key)
 
     def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:
         """What a call returns; None if it raises what is the user's fault, which is noted."""

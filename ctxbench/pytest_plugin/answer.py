@@ -11,13 +11,13 @@ from ctxbench.core.errors import SelectorError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Selection, selections
 from ctxbench.gate.snapshots import content_hash
-from ctxbench.pytest_plugin.setup import Opened
+from ctxbench.pytest_plugin.setup import OpenSetup
 from ctxbench.selectors.explain import Explained, explain
 from ctxbench.selectors.pipelines import PipelineSelector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Asked:
+class ExplainedAnswer:
     """What a request was offered, and why.
 
     Attributes:
@@ -28,7 +28,7 @@ class Asked:
         batch: the request alone.
     """
 
-    opened: Opened
+    opened: OpenSetup
     request: Request
     selection: Selection
     chosen: tuple[Explained, ...]
@@ -89,7 +89,7 @@ class Asked:
         return content_hash([self._decisive, sorted(offered)])
 
 
-def ask(opened: Opened, request: Request) -> Asked:
+def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     """Ask for one request.
 
     Raises:
@@ -109,7 +109,9 @@ def ask(opened: Opened, request: Request) -> Asked:
         if not answers.scored:  # those of the table are made up of the order
             selection = _without_scores(selection)
         chosen, left_out = _with_items(opened, selection.chosen), _with_items(opened, selection.left_out)
-    return Asked(opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch)
+    return ExplainedAnswer(
+        opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch
+    )
 
 
 def _without_scores(selection: Selection) -> Selection:
@@ -119,7 +121,7 @@ def _without_scores(selection: Selection) -> Selection:
     return replace(selection, chosen=chosen, left_out=left_out)
 
 
-def _with_items(opened: Opened, rows: Sequence[Offered]) -> tuple[Explained, ...]:
+def _with_items(opened: OpenSetup, rows: Sequence[Offered]) -> tuple[Explained, ...]:
     tokens = opened.resources.tokens(opened.catalog).tolist()
     places = [opened.catalog.position(one.id) for one in rows]
     return tuple(

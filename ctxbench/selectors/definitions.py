@@ -323,9 +323,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
     reader = _Reader(path, lines, [])
-    for key in data:
-        if key not in known:
-            reader.fault(f"a selector has no {key!r}{suggest(str(key), known)}", key)
+    reader.refuse_unknown(data, known, "a selector")
     parameters = reader.parameters(data)
     blocks = reader.presets(data)
     made = Definition(

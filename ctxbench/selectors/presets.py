@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
@@ -235,9 +235,7 @@ class _Reader(YamlForm):
         if data["format"] != FORMAT or isinstance(data["format"], bool):
             what = f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
             raise InputError([Fault(what, self.path, line_of(self.lines, ("format",)))])
-        for key in data:
-            if key not in _KEYS:
-                self.fault(f"a presets file has no {key!r}{suggest(str(key), _KEYS)}", key)
+        self.refuse_unknown(data, _KEYS, "a presets file")
         if not isinstance(self.mapping(data, "tuned").get("dataset"), str):
             self.fault("tuned must say the dataset that was tuned on", "tuned")
         if not isinstance(data.get("test_split", ""), str):
@@ -266,9 +264,7 @@ class _Reader(YamlForm):
             self.fault(f"{name} must be a mapping, got {block!r}", *where)
             return None
         before = len(self.faults)
-        for key in block:
-            if key not in _PRESET_KEYS:
-                self.fault(f"a tuned preset has no {key!r}{suggest(str(key), _PRESET_KEYS)}", *where, key)
+        self.refuse_unknown(block, _PRESET_KEYS, "a tuned preset", *where)
         texts = {key: self.text_at(block, *where, key) for key in ("about", "selector", "definition", "answers")}
         maps = {key: self.mapping(block, *where, key) for key in ("set", "policy")}
         means = {key: self.metrics(block, *where, key) for key in ("tuning", "test")}
