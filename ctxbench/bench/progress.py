@@ -13,8 +13,8 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 def silent(text: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore how far a run is."""
 
 
 def nothing_said(_message: str) -> None:
-    """Say nothing."""
+    """Ignore a message."""

@@ -61,7 +61,7 @@ class Recorder:
         return module.with_name(f"{module.stem}{_SUFFIX}")
 
     def shown(self, path: Path) -> str:
-        """A path as messages have it."""
+        """A path relative to the root folder of the test run, for messages."""
         root = self._config.rootpath
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
@@ -154,7 +154,7 @@ class Recorder:
         return failed
 
     def _settle(self, module: str) -> None:
-        """One module."""
+        """Write or check the accepted selections of one test module."""
         path = self.path(Place(module, ""))
         mine = {place: found for place, found in self._asked.items() if place.module == module}
         if not path.is_file() and not (mine and self.accept):

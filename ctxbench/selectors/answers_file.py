@@ -44,7 +44,7 @@ class FileSource(Source):
         return {"answers": self._shown, "sha256": self._sha256}
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        """Look the answers up."""
+        """The answers that the file holds for some requests."""
         replies = []
         for row in rows:
             query = batch.requests[row].id
@@ -67,7 +67,7 @@ class FileSource(Source):
         return {"answers_not_asked_for": len(left), "first_not_asked_for": list(left[:10])} if left else {}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Forget which answers were asked for."""
         self._asked.clear()
 
 

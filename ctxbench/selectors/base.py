@@ -42,7 +42,7 @@ class Selector(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name of the selector in tables."""
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides its answers, as JSON: steps and parameters, or command, URL and build id.

@@ -39,12 +39,12 @@ class CircuitBreaker:
                 self._catalog, self._failures, self._refusal = catalog, 0, ""
 
     def succeeded(self) -> None:
-        """Something came back."""
+        """Count an answer, whatever it says."""
         with self._lock:
             self._failures = 0
 
     def failed(self, why: str) -> None:
-        """Nothing came back."""
+        """Count a question without an answer; `why` says what happened."""
         with self._lock:
             self._failures += 1
             if self._failures >= self._most and not self._refusal:
@@ -56,5 +56,5 @@ class CircuitBreaker:
         return self._refusal
 
     def reset(self) -> None:
-        """Count anew."""
+        """Set the count back to 0."""
         self.begin("")

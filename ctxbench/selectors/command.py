@@ -154,7 +154,7 @@ class CommandSource(Source):
         return {name: count for name, count in self._counts.items() if count}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Set what `notes` says back to nothing."""
         self._counts = dict.fromkeys(self._counts, 0)
 
     def close(self) -> None:

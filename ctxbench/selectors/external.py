@@ -74,7 +74,7 @@ class External:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name of the selector in tables."""
         return self._name
 
     def describe(self) -> dict[str, Any]:

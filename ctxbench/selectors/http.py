@@ -191,7 +191,7 @@ class HttpSource(Source):
         return {"tried_again": self._tried_again} if self._tried_again else {}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Set what `notes` says back to nothing."""
         self._tried_again = 0
 
     def close(self) -> None:

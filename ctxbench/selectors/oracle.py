@@ -47,7 +47,7 @@ class Oracle:
     required: Required | None = None
 
     def knowing(self, required: Required) -> Oracle:
-        """The same with labels."""
+        """The same oracle, with the required items of each query."""
         return replace(self, required=required)
 
     def describe(self) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class AsManyAs:
     like: Selector
 
     def describe(self) -> dict[str, Any]:
-        """Both selectors."""
+        """The descriptions of both selectors."""
         return {"ranking": self.ranking.describe(), "as many as": self.like.describe()}
 
     def select(self, batch: Batch) -> Answers:
@@ -144,7 +144,7 @@ class HasCandidates(Protocol):
 
     @property
     def candidates(self) -> Candidates:
-        """Rows by request."""
+        """The candidates, by request."""
 
 
 def offered_sizes(answers: HasCandidates) -> IntArray:

@@ -295,7 +295,7 @@ class _Reader(YamlForm):
         return preset
 
     def metrics(self, block: Mapping[str, Any], *where: str) -> Metrics:
-        """Means by metric."""
+        """The means under the last key, by metric."""
         found = self.mapping(block, *where)
         for key, mean in found.items():
             if not isinstance(mean, Mapping):

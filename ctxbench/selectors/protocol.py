@@ -74,7 +74,7 @@ class Source:
         return {}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Set what `notes` says back to nothing."""
 
     def close(self) -> None:
         """End processes and connections; may be called twice."""

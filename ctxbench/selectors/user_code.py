@@ -1,4 +1,4 @@
-"""Code of others that runs in this process: it must neither end it nor write where our data go."""
+"""Running a user's Python code in this process: it cannot end the process, and prints to standard error only."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class _StreamProxy:
         return self.buffer
 
     def flush(self) -> None:
-        """Write what waits in either."""
+        """Flush the stream, and the buffer of its own."""
         self._stream.flush()
         if self._bytes is not None and not self._bytes.closed:
             self._bytes.flush()

@@ -45,7 +45,7 @@ class TimedEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """That of the embedder."""
+        """The identity of the wrapped embedder."""
         return self._inner.identity
 
     def load(self) -> None:
@@ -121,11 +121,11 @@ class TimedResources(Resources):
         return self._vectors if name == "embedder" else self._inner.get(name)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under `key`."""
+        """The value that the wrapped resources keep under `key`."""
         return self._inner.kept(key, make)
 
     def identity(self, name: str) -> str:
-        """What a resource is."""
+        """The identity of a resource of the wrapped ones."""
         return self._inner.identity(name)
 
     def _vectors(self, texts: Sequence[str]) -> Float32Array:
@@ -155,7 +155,7 @@ class _TimedStep:
     clock: Clock
 
     def __getattr__(self, name: str) -> Any:
-        """What the step itself says."""
+        """An attribute of the wrapped step."""
         return getattr(self.inner, name)
 
     def call(self, *arguments: Any) -> Any:
