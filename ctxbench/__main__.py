@@ -34,7 +34,7 @@ def _run(run: "Callable[[], None]") -> None:
     try:
         run()
     finally:
-        foreign = sys.modules.get("ctxbench.selectors.foreign")
+        foreign = sys.modules.get("ctxbench.selectors.user_code")
         if foreign is not None:
             foreign.leave()
 

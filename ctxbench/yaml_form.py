@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ctxbench.core.errors import Fault
+from ctxbench.core.errors import Fault, InputError, UserError, suggest
 from ctxbench.yamlio import YamlPath, line_of
+
+T = TypeVar("T")
 
 
 def is_file_name(name: str) -> bool:
@@ -37,6 +39,22 @@ class YamlForm:
     def fault(self, message: str, *where: str | int) -> None:
         """Add a fault at a path of the file."""
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
+
+    def refuse_unknown(self, data: Iterable[Any], known: Collection[str], what: str, *where: str | int) -> None:
+        """Add a fault for each key that is not known; `what` is what has no such key."""
+        for key in data:
+            if key not in known:
+                self.fault(f"{what} has no {key!r}{suggest(str(key), known)}", *where, key)
+
+    def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:
+        """What a call returns; None if it raises what is the user's fault, which is noted."""
+        try:
+            return what()
+        except InputError as error:
+            self.faults.extend(error.faults)
+        except UserError as error:
+            self.fault(str(error), *where)
+        return None
 
     def text(self, data: Mapping[str, Any], key: str, default: str) -> str:
         """A text; `default` if nothing is said."""

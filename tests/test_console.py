@@ -31,7 +31,7 @@ from ctxbench.console import (
 
 ROOT = Path(__file__).parents[1] / "ctxbench"
 DOOR = "console.py"
-LENDING = "selectors/foreign.py"  # lends the streams to code of others, which must not close them
+LENDING = "selectors/user_code.py"  # lends the streams to code of others, which must not close them
 OSC = "\x1b]52;c;eA==\x07"
 PROPERTY = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

@@ -37,7 +37,7 @@ LAYERS = (
         "data.datasets.reading data.datasets.writing data.importers data.datasets.store data.datasets "
         "data.fetching data.labelling.exposure data.labelling.weights data.labelling.regrading "
         "data.labelling.answers data.traces data.usage bench.provenance bench.slices bench.stored_answers "
-        "bench.evidence bench.results data.curation bench.preparing bench.summary bench.dataset_run bench.runner "
+        "bench.labels bench.results data.curation bench.prepared bench.summary bench.dataset_run bench.runner "
         "bench.latency data.labelling data tuning.sweep bench tuning gate"
     ),
     "reporting",

@@ -162,9 +162,7 @@ def experiment_of(
         keys: those that it may have at its top; who passes more than an experiment's reads the rest.
     """
     reader = _Reader(path, lines, [])
-    for key in data:
-        if key not in keys:
-            reader.fault(f"{what} has no {key!r}{suggest(str(key), keys)}", key)
+    reader.refuse_unknown(data, keys, what)
     data = {key: value for key, value in data.items() if key in keys}
     selectors = reader.selectors(data.get("selectors"))
     experiment = Experiment(
@@ -303,23 +301,14 @@ class _Reader(YamlForm):
             self.fault(str(error), *where)
         return []
 
-    def _check_keys(self, entry: Mapping[str, Any], known: Sequence[str], where: YamlPath) -> None:
-        for key in entry:
-            if key not in known:
-                self.fault(f"a selector has no {key!r}{suggest(str(key), known)}", *where, key)
-
-    def _oracle(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
-        """The oracle: it has no parameters, and nothing else takes what it knows."""
-        self._check_keys(entry, ("selector", "name"), where)
-        return [_oracle_spec(_named(entry))]
-
     def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
         """A shipped selector, one from a file, or a tuned preset."""
         if entry.get("selector") == ORACLE and "presets" not in entry:
-            return self._oracle(entry, where)
+            self.refuse_unknown(entry, ("selector", "name"), "a selector", *where)  # it has no parameters
+            return [_oracle_spec(_named(entry))]
         before = len(self.faults)
         names = ("selector", "presets", "preset", "like", "name")
-        self._check_keys(entry, (*names, "set", "vary"), where)
+        self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
         for key in names:
             if key in entry and not (isinstance(entry[key], str) and entry[key]):
                 self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
@@ -329,12 +318,12 @@ class _Reader(YamlForm):
             return []
         found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
         if preset:
-            self._try(lambda: found.values(preset), *where, "preset")
+            self.attempt(lambda: found.values(preset), *where, "preset")
         for key, value in given.items():
-            self._try(partial(found.checked, key, value), *where, "set", key)
+            self.attempt(partial(found.checked, key, value), *where, "set", key)
         for key, several in lists.items():
             for place, value in enumerate(several):
-                self._try(partial(found.checked, key, value), *where, "vary", key, place)
+                self.attempt(partial(found.checked, key, value), *where, "vary", key, place)
             if not several or key in given:
                 why = "set gives it a value already" if several else "it names no value"
                 self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
@@ -387,16 +376,9 @@ class _Reader(YamlForm):
             self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
         return values if isinstance(values, Mapping) else {}
 
-    def _try(self, check: Callable[[], object], *where: str | int) -> None:
-        """Note what a check raises as a fault."""
-        try:
-            check()
-        except UserError as error:
-            self.fault(str(error), *where)
-
     def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
         before = len(self.faults)
-        self._check_keys(entry, ("pipeline", "name"), where)
+        self.refuse_unknown(entry, ("pipeline", "name"), "a selector", *where)
         name = entry.get("name")
         if not (isinstance(name, str) and name):
             self.fault("an inline pipeline needs a name", *where)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
-from ctxbench.bench.preparing import Prepared
+from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import MEANING, Part, RunFolder, content_key
@@ -23,7 +23,7 @@ from ctxbench.core.errors import StorageError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.base import Answers, Selector
+from ctxbench.selectors.base import Selector
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
 
@@ -108,7 +108,7 @@ class DatasetRun:
             for name, (start, size) in ((name, one) for name, slices in missing.items() for one in slices):
                 several = requests[start : start + size]
                 few = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
-                answers = answered(self._select(name, few, made), few)
+                answers = self._answered(name, few, made)
                 self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
                 if name in likes:
                     made.setdefault(name, []).append(answers)
@@ -148,7 +148,7 @@ class DatasetRun:
             if failed:
                 kept = told.only([place for place, query in enumerate(block.queries) if query not in block.errors])
                 batch = Batch.of(self.dataset.catalog, [request[query] for query in failed])
-                told = among([kept, answered(self._select(name, batch, {}), batch)], block.queries) or told
+                told = among([kept, self._answered(name, batch, {})], block.queries) or told
                 self.memo.clear()
             self.store.add_slice(self.name, name, key, number=number, answers=told)
         return self.store.slices(self.name, name)
@@ -156,8 +156,8 @@ class DatasetRun:
     def _takes_sizes(self, name: str) -> bool:
         return isinstance(self.selectors[name], AsManyAs)
 
-    def _select(self, name: str, batch: Batch, made: Mapping[str, Sequence[Slice]]) -> Selector:
-        """The selector for a batch. Where it takes another's sizes, that one is not asked a second time.
+    def _answered(self, name: str, batch: Batch, made: Mapping[str, Sequence[Slice]]) -> Slice:
+        """The answers of a selector. Where it takes another's sizes, that one is not asked a second time.
 
         Args:
             name: of the selector.
@@ -166,7 +166,7 @@ class DatasetRun:
         """
         selector = self.selectors[name]
         if not isinstance(selector, AsManyAs):
-            return selector
+            return answered(selector, batch)
         like = selector.like.name
         stored = among(made.get(like, ()), batch.ids)
         if stored is None:
@@ -174,7 +174,7 @@ class DatasetRun:
             stored = None if known is None else known.only(batch.ids)
             if known is not None and known.stamp is not None:  # an unfinished part still grows
                 self._offered_by[like] = known
-        return selector if stored is None else Sized(selector, stored)
+        return answered(selector, batch, like=stored)
 
     @cached_property
     def labels(self) -> Labels:
@@ -220,29 +220,6 @@ class DatasetRun:
         return {key: value for key, value in notes.items() if value}
 
 
-@dataclass(frozen=True, eq=False)
-class Sized:
-    """`AsManyAs` over answers of the other selector that are there."""
-
-    selector: AsManyAs
-    like: Slice
-
-    @property
-    def name(self) -> str:
-        """That of the selector."""
-        return self.selector.name
-
-    def describe(self) -> dict[str, Any]:
-        """That of the selector."""
-        return self.selector.describe()
-
-    def select(self, batch: Batch) -> Answers:
-        """As many items for each request as the other selector offered."""
-        row = {query: place for place, query in enumerate(self.like.queries)}
-        errors = {row[query]: text for query, text in self.like.errors.items()}
-        return self.selector.sized(batch, offered_sizes(self.like), errors)
-
-
 def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> dict[Metric, FloatArray]:
     """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
     values = evaluate(metrics, evidence)
@@ -253,10 +230,20 @@ def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> d
     return values
 
 
-def answered(selector: Selector, batch: Batch) -> Slice:
-    """Ask a selector; where it does not time requests itself, each takes its share of the batch."""
+def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> Slice:
+    """Ask a selector; where it does not time requests itself, each takes its share of the batch.
+
+    Args:
+        selector: what is asked.
+        batch: the requests.
+        like: to the same requests, the answers of the selector whose sizes an `AsManyAs` takes; None = it is asked.
+    """
     begin = time.perf_counter()
-    answers = selector.select(batch)
+    if like is not None and isinstance(selector, AsManyAs):
+        errors = {row: like.errors[query] for row, query in enumerate(batch.ids) if query in like.errors}
+        answers = selector.sized(batch, offered_sizes(like), errors)
+    else:
+        answers = selector.select(batch)
     seconds = time.perf_counter() - begin
     share = np.full(len(batch), seconds / max(len(batch), 1))
     take_notes = getattr(selector, "take_notes", dict)

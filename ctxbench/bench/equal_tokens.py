@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Comparison, compare, difference_interval, sign_flip

@@ -16,7 +16,7 @@ def machine() -> dict[str, Any]:
     """
     affinity = getattr(os, "sched_getaffinity", None)  # where the system has it
     return {
-        "processor": _processor(),
+        "processor": _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or None,
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
@@ -49,10 +49,6 @@ def peak_mib() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others KiB
-
-
-def _processor() -> str | None:
-    return _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or None
 
 
 def _load() -> float | None:

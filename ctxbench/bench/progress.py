@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 Notify: TypeAlias = Callable[[str], None]
 
 
-class Progress(Protocol):
-    """Told how far a run is; on a terminal a progress bar."""
-
-    def __call__(self, text: str, done: int, total: int) -> None:
-        """`done` of `total` queries of the dataset and selector in `text` are answered."""
-        ...
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told how far a run is: (text, done, total), where `done` of `total` parts of what is in `text` are done."""
 
 
 def silent(text: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore how far a run is."""
 
 
 def nothing_said(_message: str) -> None:
-    """Say nothing."""
+    """Ignore a message."""

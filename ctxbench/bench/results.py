@@ -197,7 +197,7 @@ class RunFolder:
             names = marker["metrics"]
             answers = _undamaged(folder, marker)
             content = read_bytes(folder / "metrics.jsonl")
-            if _sha256(content) != marker["files"]["metrics.jsonl"]:
+            if hashlib.sha256(content).hexdigest() != marker["files"]["metrics.jsonl"]:
                 raise _changed(folder / "metrics.jsonl")
             rows = [json.loads(line) for line in content.split(b"\n") if line]
             values = np.array([[row["values"][name] for name in names] for row in rows], dtype=np.float64)
@@ -342,10 +342,6 @@ def _sha256_of(path: Path) -> str:
         raise StorageError(f"cannot read {path}: {error.strerror or error}; run the experiment again") from error
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
 def _write_checked(path: Path, value: Mapping[str, Any]) -> None:
     plain = json.loads(dump_json(value))
     write_atomic(path, dump_json({**plain, "checksum": content_key(plain)}, indent=2))
@@ -365,7 +361,7 @@ def _read_checked(path: Path) -> dict[str, Any]:
     if value.get("format", FORMAT) not in _READ:
         raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
     if found != content_key(value):
-        raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+        raise _changed(path)
     return value
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.bench.dataset_run import DatasetRun
 from ctxbench.bench.machine import machine
-from ctxbench.bench.preparing import Prepared
+from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress import Progress, silent
 from ctxbench.bench.provenance import described, git_commit, versions
 from ctxbench.bench.results import FORMAT, RunFolder
@@ -64,7 +64,7 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     store = RunFolder(folder)
     _refuse_foreign(store, prepared)
     resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
-    timings = _Timings(store, experiment_folder=prepared.experiment.base)
+    timings: dict[str, dict[str, Any]] = {}
     commit = git_commit(prepared.experiment.base)
     made = reused = 0
     errors: dict[str, int] = {}
@@ -75,14 +75,16 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
         for name in prepared.datasets:
             work = DatasetRun(prepared, resources, store, name=name, commit=commit)
             for selector in work.selectors.values():  # those outside are the same objects for every dataset
-                end.callback(getattr(selector, "close", _nothing))
+                if hasattr(selector, "close"):
+                    end.callback(selector.close)
             wanted = work.unfinished(fresh=fresh)
             reused += len(work.selectors) - len(wanted)
             made += len(wanted)
             for made_now, answers in work.finish(wanted, progress, fresh=fresh):
-                timings.add(name, made_now, answers)
+                if row := _timing(answers):
+                    timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
-        timings.save()
+        _save_timings(store, timings, experiment_folder=prepared.experiment.base)
         store.write("manifest.json", manifest(prepared, resources, commit=commit))
     return RunReport(folder=folder, made=made, reused=reused, embedded=resources.stats.embedded, errors=errors)
 
@@ -103,38 +105,28 @@ def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
         )
 
 
-def _nothing() -> None:
-    """What ends a selector that holds nothing."""
+def _timing(answers: StoredAnswers) -> dict[str, Any]:
+    """The times of a part; empty where no query was timed."""
+    seconds = answers.seconds[~np.isnan(answers.seconds)]
+    if not len(seconds):
+        return {}
+    p50, p95 = np.percentile(seconds, [50, 95]).tolist()
+    row = {"queries": len(seconds), "seconds": float(seconds.sum()), "p50_s": p50, "p95_s": p95}
+    return {**row, "processor": machine()["processor"]}  # a row may be of an earlier call, on another machine
 
 
-class _Timings:
-    """Times of parts, beside those of earlier calls; in a file of their own, since they never repeat."""
-
-    def __init__(self, store: RunFolder, *, experiment_folder: Path) -> None:
-        self._store = store
-        self._folder = os.path.relpath(experiment_folder, store.path)
-        self._parts: dict[str, Any] = {}
-
-    def add(self, dataset: str, selector: str, answers: StoredAnswers) -> None:
-        seconds = answers.seconds[~np.isnan(answers.seconds)]
-        if len(seconds):
-            p50, p95 = np.percentile(seconds, [50, 95]).tolist()
-            row = {"queries": len(seconds), "seconds": float(seconds.sum()), "p50_s": p50, "p95_s": p95}
-            row["processor"] = machine()["processor"]  # a row may be of an earlier call, on another machine
-            self._parts.setdefault(dataset, {})[selector] = row
-
-    def save(self) -> None:
-        try:
-            known = self._store.read("timings.json")["parts"]
-        except (UserError, KeyError) as error:
-            known = {}
-            if (self._store.path / "timings.json").exists():
-                _log.warning("times of earlier runs are lost: %s", error)
-        parts = {name: {**known.get(name, {}), **self._parts.get(name, {})} for name in {**known, **self._parts}}
-        note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
-        self._store.write(
-            "timings.json", {"machine": machine(), "experiment_folder": self._folder, "note": note, "parts": parts}
-        )
+def _save_timings(store: RunFolder, made: Mapping[str, Mapping[str, Any]], *, experiment_folder: Path) -> None:
+    """Write times of parts beside those of earlier calls; in a file of their own, since they never repeat."""
+    try:
+        known = store.read("timings.json")["parts"]
+    except (UserError, KeyError) as error:
+        known = {}
+        if (store.path / "timings.json").exists():
+            _log.warning("times of earlier runs are lost: %s", error)
+    parts = {name: {**known.get(name, {}), **made.get(name, {})} for name in {**known, **made}}
+    folder = os.path.relpath(experiment_folder, store.path)
+    note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
+    store.write("timings.json", {"machine": machine(), "experiment_folder": folder, "note": note, "parts": parts})
 
 
 def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Slice:
         yield self
 
     def joined(self) -> Slice:
-        """All answers at once."""
+        """All answers as one slice, which is this one."""
         return self
 
     def only(self, places: Sequence[int]) -> Slice:

@@ -18,7 +18,7 @@ from ctxbench.fileio import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
     from ctxbench.bench.config import Experiment
-    from ctxbench.bench.preparing import Prepared
+    from ctxbench.bench.prepared import Prepared
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.summary import RunSummary
     from ctxbench.data.datasets.dataset import Dataset
@@ -51,7 +51,7 @@ def run_experiment(
         UnknownNameError: the experiment has no such selector.
     """
     from ctxbench.bench.config import examine
-    from ctxbench.bench.preparing import prepare
+    from ctxbench.bench.prepared import prepare
 
     with progress() as shown:
         experiment, faults = examine(path)
@@ -78,7 +78,7 @@ def _part_of(experiment: Experiment, only: Sequence[str], limit: int | None) -> 
 def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, told: Told) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
     from ctxbench.bench.config import scoring
-    from ctxbench.bench.preparing import prepare
+    from ctxbench.bench.prepared import prepare
 
     with progress() as shown:
         prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.prepared import prepare
 from ctxbench.bench.progress import Notify, Progress
 from ctxbench.core.errors import Fault
 from ctxbench.gate.edited import open_edited

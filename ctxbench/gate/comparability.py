@@ -18,7 +18,7 @@ from ctxbench.gate.questions import Questions, named, scopes_of
 from ctxbench.gate.settings import PRICES, Settings
 from ctxbench.gate.snapshots import ItemFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers, failures
-from ctxbench.selectors.patience import NOT_ASKED
+from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 

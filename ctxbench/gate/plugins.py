@@ -8,7 +8,7 @@ from typing import Any
 
 from ctxbench.core.errors import CtxbenchError, SelectorError
 from ctxbench.core.stored_pipelines import pipelines_in
-from ctxbench.selectors.foreign import EndedError, confined, exit_held
+from ctxbench.selectors.user_code import EndedError, confined, exit_held
 
 
 def foreign_steps(description: Any) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from ctxbench.bench.preparing import Prepared  # slow to import
+    from ctxbench.bench.prepared import Prepared  # slow to import
 
 
 class LayeredStore:

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ctxbench.bench.config import SelectorSpec
-from ctxbench.bench.dataset_run import SLICE, Sized, answered, measured
-from ctxbench.bench.evidence import Labels, enough_shown
+from ctxbench.bench.dataset_run import SLICE, answered, measured
+from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
-from ctxbench.bench.preparing import Prepared, count_tokens
+from ctxbench.bench.prepared import Prepared, count_tokens
 from ctxbench.bench.progress import Progress, silent
 from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import RunFolder
@@ -112,9 +112,10 @@ class _Taking:
             batch = Batch.of(self.dataset.there, requests[first : first + SLICE])
             for name in in_turn:
                 for time, slices in enumerate(found[name]):
-                    selector, foreign = self._select(name, time, found), foreign_steps(self.described[name])
+                    selector, foreign = self._select(name, time), foreign_steps(self.described[name])
+                    like = found[selector.like.name][time][-1] if isinstance(selector, AsManyAs) else None
                     with held_to_account(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
-                        slices.append(answered(selector, batch))
+                        slices.append(answered(selector, batch, like=like))
             self.memo.clear()
             progress(self.name, min(first + SLICE, len(requests)), len(requests))
         return {name: [joined_slices(slices) for slices in times] for name, times in found.items()}
@@ -131,11 +132,9 @@ class _Taking:
             return self._times(selector.like.name, repeats)
         return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
 
-    def _select(self, name: str, time: int, found: Mapping[str, list[list[Slice]]]) -> Selector:
-        """The selector for a batch. One that takes another's sizes takes those of the answers just given."""
+    def _select(self, name: str, time: int) -> Selector:
+        """The selector as it is asked for the first time, or once more."""
         selector = self.selectors[name]
-        if isinstance(selector, AsManyAs):
-            return Sized(selector, found[selector.like.name][time][-1])
         return _Again(selector, time) if isinstance(selector, External) and time else selector
 
     def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> Snapshot:

@@ -15,7 +15,7 @@ import numpy as np
 from ctxbench.bench import runner
 from ctxbench.bench.config import DEFAULT_METRICS, Experiment
 from ctxbench.bench.metrics import Grade, parse_metric
-from ctxbench.bench.preparing import Prepared, open_experiment, prepare
+from ctxbench.bench.prepared import Prepared, open_experiment, prepare
 from ctxbench.bench.progress import Progress, nothing_said, silent
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.stats import Comparison, compare_metric, correct

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ctxbench.core.errors import UserError
-from ctxbench.pytest_plugin.asserting import AssertOffers
-from ctxbench.pytest_plugin.opening import Opened, Setup, open_setup
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.assertions import AssertOffers
+from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.setup import OpenSetup, Setup, open_setup
 from ctxbench.visible import joined, message_lines
 
 __all__ = ["AssertOffers", "Setup"]
@@ -49,11 +49,11 @@ def ctxbench_setup(pytestconfig: pytest.Config) -> Setup:
 
 
 @pytest.fixture(scope="session")
-def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], Opened]]:
+def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], OpenSetup]]:
     """Opens each setup once a session; closes them at its end."""
-    opened: dict[Setup, Opened] = {}
+    opened: dict[Setup, OpenSetup] = {}
 
-    def once(setup: Setup) -> Opened:
+    def once(setup: Setup) -> OpenSetup:
         if setup not in opened:
             opened[setup] = open_setup(setup, pytestconfig.rootpath)
         return opened[setup]
@@ -65,7 +65,7 @@ def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], Op
 
 @pytest.fixture
 def assert_offers(
-    request: pytest.FixtureRequest, ctxbench_setup: Setup, _ctxbench_open: Callable[[Setup], Opened]
+    request: pytest.FixtureRequest, ctxbench_setup: Setup, _ctxbench_open: Callable[[Setup], OpenSetup]
 ) -> AssertOffers:
     """Assert what a selector offers: `assert_offers("a request", include=[...], exclude=[...], max_items=8)`.
 

@@ -44,7 +44,7 @@ class Accepted:
     offered: Mapping[str, float | None]
 
     def as_row(self) -> dict[str, Any]:
-        """As it stands in the file."""
+        """The selection as a row of the file."""
         offered = {one: None if score is None else round(score, DIGITS) + 0.0 for one, score in self.offered.items()}
         return {**self.key._asdict(), "decided_by": self.decided_by, "offered": offered}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.core.errors import UserError
-from ctxbench.pytest_plugin.asking import Asked
+from ctxbench.pytest_plugin.answer import ExplainedAnswer
 from ctxbench.selectors.explain import Explained
 from ctxbench.visible import joined, message_lines
 
@@ -14,7 +14,7 @@ _IN_FRONT = 5  # items that are named of those that stand in front of a missing 
 _NEAR = 3  # candidates that stayed out that are shown
 
 
-def report(head: str, asked: Asked, findings: Iterable[Sequence[str]], *, end: str = "") -> str:
+def report(head: str, asked: ExplainedAnswer, findings: Iterable[Sequence[str]], *, end: str = "") -> str:
     """A message: what was asked of whom, each finding with its lines, and all that was offered."""
     text = " ".join(asked.request.text.split())
     lines = [f"{head}: {asked.opened.label} on {asked.opened.place}, asked “{text}”"]
@@ -37,7 +37,7 @@ def fit_to_print(error: UserError) -> UserError:
     return error.with_traceback(None)
 
 
-def out(what: str, item: str, asked: Asked) -> list[str]:
+def out(what: str, item: str, asked: ExplainedAnswer) -> list[str]:
     """Why an item is not offered: its rank, score, rule, by how much it misses, what is in front, what would mend it.
 
     Args:
@@ -66,7 +66,7 @@ def out(what: str, item: str, asked: Asked) -> list[str]:
     return lines
 
 
-def into(what: str, item: str, asked: Asked) -> list[str]:
+def into(what: str, item: str, asked: ExplainedAnswer) -> list[str]:
     """Why an item is offered: its rank, score, and the pair that brought it in.
 
     Args:
@@ -86,7 +86,7 @@ def into(what: str, item: str, asked: Asked) -> list[str]:
     return lines
 
 
-def too_many(asked: Asked, at_most: int) -> list[str]:
+def too_many(asked: ExplainedAnswer, at_most: int) -> list[str]:
     """That more items were added than wanted, and which come last."""
     last = [one.offered.id for one in asked.added[at_most:]]
     return [
@@ -96,7 +96,7 @@ def too_many(asked: Asked, at_most: int) -> list[str]:
     ]
 
 
-def too_long(asked: Asked, at_most: int) -> list[str]:
+def too_long(asked: ExplainedAnswer, at_most: int) -> list[str]:
     """That what was added has more tokens than wanted, and which items cost most."""
     total = sum(one.tokens for one in asked.added)
     costly = sorted(asked.added, key=lambda one: -one.tokens)[:_IN_FRONT]
@@ -109,7 +109,7 @@ def too_long(asked: Asked, at_most: int) -> list[str]:
     ]
 
 
-def _standing(one: Explained, asked: Asked) -> str:
+def _standing(one: Explained, asked: ExplainedAnswer) -> str:
     if one not in asked.ranking:
         return f"no score ({one.offered.mode})"
     by = "" if one.offered.origin == "search" else f", by {one.offered.origin}"
@@ -125,7 +125,7 @@ def _words_of(one: Explained) -> str:
     return "its description" if one.item.type == "tool" else "its description or text"
 
 
-def _no_candidate(item: str, asked: Asked) -> list[str]:
+def _no_candidate(item: str, asked: ExplainedAnswer) -> list[str]:
     """Why an item of the catalog is no candidate, and what would mend it."""
     place = asked.opened.catalog.position(item)
     if not asked.batch.visible[0, place]:  # whose it is, and what else is so of it, is not said

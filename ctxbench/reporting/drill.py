@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import enough_shown
+from ctxbench.bench.labels import enough_shown
 from ctxbench.bench.metrics import Grade
 from ctxbench.bench.results import Part
 from ctxbench.chunking.items import DOCUMENTS, ItemChunking

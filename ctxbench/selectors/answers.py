@@ -13,7 +13,6 @@ import numpy as np
 
 from ctxbench.core.candidates import Candidates, concatenated
 from ctxbench.core.errors import SelectorError, suggest
-from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import session_rows
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import NOT_CHOSEN, Rule
@@ -50,7 +49,7 @@ class AnswerReader:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._names = _Names(batch.catalog)
+        self._position = {name: position for position, name in enumerate(batch.catalog.ids)}
 
     def read(self, row: int, reply: Reply) -> Answer:
         """Check what came back for one request of the batch.
@@ -69,15 +68,15 @@ class AnswerReader:
             raise SelectorError(reply.error)
         answer = reply.answer
         self._check_shape(row, answer)
-        held = self._held(row)
-        may = _May(self._batch, row, held)
-        items = _Rows.read("items", answer["items"], self._names, may)
+        start = self._batch.session_start
+        held = frozenset(self._batch.session_item[start[row] : start[row + 1]].tolist())
+        items = self._rows("items", answer["items"], row, held)
         ranking = answer.get("ranking")
         if ranking is None:
             rows = items.without(held)
             chosen = rows.item
         else:
-            ranked = _Rows.read("ranking", ranking, self._names, may)
+            ranked = self._rows("ranking", ranking, row, held)
             rows = ranked.without(held)
             chosen = items.without(held).item
             self._check_chosen(items.without(held), rows)
@@ -126,27 +125,51 @@ class AnswerReader:
                     "ranking; expected the same"
                 )
 
-    def _held(self, row: int) -> frozenset[int]:
-        start = self._batch.session_start
-        return frozenset(self._batch.session_item[start[row] : start[row + 1]].tolist())
+    def _rows(self, what: str, rows: Any, row: int, held: frozenset[int]) -> _Rows:
+        """Check the rows of `items` or `ranking` of one request."""
+        if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+            raise SelectorError(f"{what} must be a list of {{id, score}}, got {quoted(rows)}")
+        if len(rows) > len(self._batch.catalog):
+            raise SelectorError(f"{what} has {len(rows)} rows, but the catalog has {len(self._batch.catalog)} items")
+        seen: dict[int, int] = {}
+        scores: list[float] = []
+        for place, named in enumerate(rows):
+            where = f"{what}[{place}]"
+            position = self._position_of(where, named)
+            if not self._batch.eligible[row, position] and position not in held:
+                raise SelectorError(f"{where} names {self._why_not(row, position)}")
+            first = seen.setdefault(position, place)
+            if first != place:
+                raise SelectorError(f"{what}[{first}] and {where} are the same item {named['id']!r}; name an item once")
+            if "score" in named:
+                scores.append(_score(f"{where} ({named['id']!r})", named["score"]))
+            if len(scores) not in (0, place + 1):
+                raise SelectorError(
+                    f"{what} mixes rows with and without a score ({what}[0] and {where}); give all of them one, or none"
+                )
+        return _Rows(tuple(seen), tuple(scores) if scores else None)
 
+    def _position_of(self, where: str, row: Any) -> int:
+        """The position of the item that a row names."""
+        if not isinstance(row, Mapping):
+            raise SelectorError(f"{where} must be an object with id, and score if there is one, got {quoted(row)}")
+        unknown = [key for key in row if key not in ("id", "score")]
+        if unknown:
+            raise SelectorError(f"{where} has an unknown key{suggest(str(unknown[0]), ('id', 'score'))}")
+        name = row.get("id")
+        if not isinstance(name, str):
+            raise SelectorError(f"{where} needs the id of an item, got {quoted(name)}")
+        position = self._position.get(name)
+        if position is None:
+            raise SelectorError(f"{where} has id {quoted(name)}, which the catalog does not hold{self._hint(name)}")
+        return position
 
-@dataclass(frozen=True, slots=True)
-class _May:
-    """What may be named for one request of a batch."""
-
-    batch: Batch
-    row: int
-    held: frozenset[int]
-
-    def check(self, where: str, position: int) -> None:
-        """Raise a SelectorError that says why, if a row names an item that a search may not offer."""
-        if self.batch.eligible[self.row, position] or position in self.held:
-            return
-        item, request = self.batch.catalog[position], self.batch.requests[self.row]
-        if not self.batch.visible[self.row, position]:
-            raise SelectorError(f"{where} names {item.id!r}, which the catalog does not hold")
-        if not item.enabled:
+    def _why_not(self, row: int, position: int) -> str:
+        """The id of an item that a search may not offer to a request, and why."""
+        item, request = self._batch.catalog[position], self._batch.requests[row]
+        if not self._batch.visible[row, position]:
+            why = "which the catalog does not hold"
+        elif not item.enabled:
             why = "which is not enabled; it cannot be offered"
         elif request.available is not None and item.key not in request.available:
             why = (
@@ -155,7 +178,7 @@ class _May:
             )
         elif item.key in request.removed:
             why = "which the user removed from the session; no selector brings it back"
-        elif request.only is not None and not request.only.of(self.batch.catalog)[position]:
+        elif request.only is not None and not request.only.of(self._batch.catalog)[position]:
             why = "which is outside of what this request restricts its search to; offer only what its `only` leaves"
         elif item.include == "manual":
             why = "whose include mode is manual: it is added by hand only; offer items of include mode agent"
@@ -164,35 +187,23 @@ class _May:
                 f"whose include mode is {item.include}, and which this session does not hold; offer items of include "
                 "mode agent"
             )
-        raise SelectorError(f"{where} names {item.id!r}, {why}")
-
-
-class _Names:
-    """Positions by id, and the id that a wrong one probably means."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self.position = {name: position for position, name in enumerate(catalog.ids)}
-
-    def find(self, name: str, what: str) -> int:
-        position = self.position.get(name)
-        if position is None:
-            raise SelectorError(f"{what} has id {quoted(name)}, which the catalog does not hold{self._hint(name)}")
-        return position
+        return f"{item.id!r}, {why}"
 
     def _hint(self, name: str) -> str:
-        if self.catalog.facts.hidden:  # a name that is told may be of an item that this request may not see
+        """The id that a wrong one probably means, or what ids look like."""
+        catalog = self._batch.catalog
+        if catalog.facts.hidden:  # a name that is told may be of an item that this request may not see
             return ""
         meant = self._by_name.get(name.casefold())
         if meant:
             return f"; did you mean {meant!r}?"
-        return f"; ids look like {self.catalog.ids[0]!r}" if self.catalog.ids else "; it is empty"
+        return f"; ids look like {catalog.ids[0]!r}" if catalog.ids else "; it is empty"
 
     @cached_property
     def _by_name(self) -> dict[str, str]:
         """Ids by the forms that people write instead: the name, server:name, and the id not encoded."""
         forms: dict[str, str] = {}
-        for item in self.catalog:
+        for item in self._batch.catalog:
             plain = ":".join(part for part in item.key if part is not None)
             for form in (item.name, f"{item.server}:{item.name}", f"{item.server}.{item.name}", plain, item.id):
                 forms.setdefault(form.casefold(), item.id)
@@ -206,47 +217,12 @@ class _Rows:
     item: tuple[int, ...]
     score: tuple[float, ...] | None
 
-    @classmethod
-    def read(cls, what: str, rows: Any, names: _Names, may: _May) -> _Rows:
-        if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
-            raise SelectorError(f"{what} must be a list of {{id, score}}, got {quoted(rows)}")
-        if len(rows) > len(names.catalog):
-            raise SelectorError(f"{what} has {len(rows)} rows, but the catalog has {len(names.catalog)} items")
-        seen: dict[int, int] = {}
-        scores: list[float] = []
-        for place, row in enumerate(rows):
-            where = f"{what}[{place}]"
-            position = _position(where, row, names)
-            may.check(where, position)
-            first = seen.setdefault(position, place)
-            if first != place:
-                raise SelectorError(f"{what}[{first}] and {where} are the same item {row['id']!r}; name an item once")
-            if "score" in row:
-                scores.append(_score(f"{where} ({row['id']!r})", row["score"]))
-            if len(scores) not in (0, place + 1):
-                raise SelectorError(
-                    f"{what} mixes rows with and without a score ({what}[0] and {where}); give all of them one, or none"
-                )
-        return cls(tuple(seen), tuple(scores) if scores else None)
-
     def without(self, held: frozenset[int]) -> _Rows:
         if held.isdisjoint(self.item):
             return self
         keep = [row for row, item in enumerate(self.item) if item not in held]
         score = None if self.score is None else tuple(self.score[row] for row in keep)
         return _Rows(tuple(self.item[row] for row in keep), score or None)
-
-
-def _position(where: str, row: Any, names: _Names) -> int:
-    """The position of the item that a row names."""
-    if not isinstance(row, Mapping):
-        raise SelectorError(f"{where} must be an object with id, and score if there is one, got {quoted(row)}")
-    unknown = [key for key in row if key not in ("id", "score")]
-    if unknown:
-        raise SelectorError(f"{where} has an unknown key{suggest(str(unknown[0]), ('id', 'score'))}")
-    if not isinstance(row.get("id"), str):
-        raise SelectorError(f"{where} needs the id of an item, got {quoted(row.get('id'))}")
-    return names.find(row["id"], where)
 
 
 def _score(where: str, value: Any) -> float:

@@ -10,10 +10,10 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.requests import Batch
 from ctxbench.fileio import iter_lines, read_bytes, readable
-from ctxbench.selectors.protocol import MalformedError, Reply, loads, quoted, shown_path
+from ctxbench.selectors.protocol import MalformedError, Reply, Source, loads, quoted, shown_path
 
 
-class FileSource:
+class FileSource(Source):
     """Answers from a file, read whole when the object is made.
 
     Every query asked for must be answered in it; a query without an answer is an error of that query.
@@ -43,12 +43,8 @@ class FileSource:
         """The file and its SHA-256 (without a byte order mark)."""
         return {"answers": self._shown, "sha256": self._sha256}
 
-    def kept_under(self) -> str | None:
-        """None: a file need not be asked."""
-        return None
-
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        """Look the answers up."""
+        """The answers that the file holds for some requests."""
         replies = []
         for row in rows:
             query = batch.requests[row].id
@@ -71,11 +67,8 @@ class FileSource:
         return {"answers_not_asked_for": len(left), "first_not_asked_for": list(left[:10])} if left else {}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Forget which answers were asked for."""
         self._asked.clear()
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:

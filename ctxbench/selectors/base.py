@@ -42,8 +42,7 @@ class Selector(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables call it."""
-        ...
+        """The name of the selector in tables."""
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides its answers, as JSON: steps and parameters, or command, URL and build id.
@@ -51,8 +50,6 @@ class Selector(Protocol):
         Two selectors with equal descriptions answer alike; a run is resumed only where the description is equal.
         Never holds a secret.
         """
-        ...
 
     def select(self, batch: Batch) -> Answers:
         """Answer every request of the batch, each as if it stood alone."""
-        ...

@@ -23,11 +23,11 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
 from ctxbench.fileio import read_bytes
-from ctxbench.selectors.foreign import EndedError, confined
-from ctxbench.selectors.protocol import Reply, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.protocol import Reply, Source, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.user_code import EndedError, confined
 
 
-class CallableSource:
+class CallableSource(Source):
     """Calls `function(request, items)` once a request, or `function(requests, items)` once a batch.
 
     `request` is a fresh dict (`Request.as_dict`). `items` is the same list at every call over one catalog, so that
@@ -81,10 +81,6 @@ class CallableSource:
         """
         return {**self._description, "send": self._send, "batch": self._batch}
 
-    def kept_under(self) -> str | None:
-        """None: no build id is known before it is asked."""
-        return None
-
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
         """Call the function; what it raises is an error of the query."""
         if self._catalog != batch.catalog.hash:
@@ -128,17 +124,8 @@ class CallableSource:
             error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
-            return Reply(error=f"the callable raised {_raised(error, self._source, self._base)}")
-
-    def notes(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def forget_notes(self) -> None:
-        """There are none."""
-
-    def close(self) -> None:
-        """Nothing to end."""
+            where = "" if isinstance(error, SyntaxError) else _place(error, self._source, self._base)
+            return Reply(error=f"the callable raised {_message(error)}{where}")
 
 
 _PREFIX = "ctxbench_selector_"
@@ -372,11 +359,6 @@ def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
     return [Reply(answer=_answer(query, one)) for query, one in zip(ids, result, strict=True)]
 
 
-def _raised(error: BaseException, source: Path | None, base: Path) -> str:
-    """Type, message, and the deepest line of the user's own file that led to it."""
-    return f"{_message(error)}{'' if isinstance(error, SyntaxError) else _place(error, source, base)}"
-
-
 def _message(error: BaseException) -> str:
     message = str(error)
     return f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
@@ -391,17 +373,14 @@ def _place(error: BaseException, source: Path | None, base: Path, *, imported: b
         base: what paths are shown relative to.
         imported: it was raised by an import, so that any file of the user's is as good as the one that is named.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _of_python_or_ours(frame.filename)]
+    skipped = (str(Path(__file__).parent), "<frozen")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(skipped)]
     if imported:
         own = [frame for frame in frames if not _installed(frame.filename)]
     else:
         own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
     found = own or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
     return f" ({shown_path(Path(found[-1].filename), base)}, line {found[-1].lineno})" if found else ""
-
-
-def _of_python_or_ours(file: str) -> bool:
-    return file.startswith((str(Path(__file__).parent), "<frozen"))
 
 
 def _installed(file: str) -> bool:

@@ -18,11 +18,12 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
 from ctxbench.secrets import shown_arguments
-from ctxbench.selectors.patience import Patience
+from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.process import Event, LineProcess
 from ctxbench.selectors.protocol import (
     MalformedError,
     Reply,
+    Source,
     catalog_message,
     check_send,
     dumps,
@@ -104,7 +105,7 @@ class _Slot:
         self.given_up.clear()
 
 
-class CommandSource:
+class CommandSource(Source):
     """Asks a command over its standard input and output.
 
     A process is started at the first request and kept. Requests in flight are answered in any order; an answer
@@ -136,7 +137,7 @@ class CommandSource:
         self._slots = [_Slot() for _ in range(self._options.concurrency)]
         self._told: tuple[str, str] = ("", "")
         self._counts = {"restarts": 0, "late_answers": 0, "stray_lines": 0}
-        self._patience = Patience(at_a_time=self._options.concurrency)
+        self._breaker = CircuitBreaker(at_a_time=self._options.concurrency)
         self._finalizer = weakref.finalize(self, _kill, self._slots)
 
     def describe(self) -> dict[str, Any]:
@@ -148,16 +149,12 @@ class CommandSource:
             "start_timeout": self._options.start_timeout,
         }
 
-    def kept_under(self) -> str | None:
-        """None: no build id is known before it is asked."""
-        return None
-
     def notes(self) -> dict[str, Any]:
         """Processes started again, answers that came after their query had become an error, lines of nobody."""
         return {name: count for name, count in self._counts.items() if count}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Set what `notes` says back to nothing."""
         self._counts = dict.fromkeys(self._counts, 0)
 
     def close(self) -> None:
@@ -166,11 +163,11 @@ class CommandSource:
             if slot.process is not None:
                 slot.process.close()
             slot.forget()
-        self._patience.forget()
+        self._breaker.reset()
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        """Ask; interrupted, it ends all processes at once. Only an answer to a query breaks the row of `Patience`."""
-        self._patience.begin(batch.catalog.hash)
+        """Ask; interrupted, it ends all processes at once. An answer is a success of `CircuitBreaker`."""
+        self._breaker.begin(batch.catalog.hash)
         catalog = self._catalog_line(batch)
         pending = deque(
             _Asked(row, batch.requests[row].id, dumps(request_message(batch, row))) for row in dict.fromkeys(rows)
@@ -179,8 +176,8 @@ class CommandSource:
         wanted = len(pending)
         try:
             while len(replies) < wanted:
-                if self._patience.refusal:
-                    replies |= {asked.row: Reply(error=self._patience.refusal) for asked in pending}
+                if self._breaker.refusal:
+                    replies |= {asked.row: Reply(error=self._breaker.refusal) for asked in pending}
                     pending.clear()
                 for slot in self._slots:
                     self._fill(slot, pending, replies, catalog)
@@ -269,7 +266,7 @@ class CommandSource:
         elif query in slot.in_flight:
             asked = slot.in_flight.pop(query)
             slot.fresh = False
-            self._patience.heard()
+            self._breaker.succeeded()
             replies[asked.row] = Reply(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
         elif query in slot.given_up:
             slot.given_up.discard(query)
@@ -298,7 +295,7 @@ class CommandSource:
             if asked.ended < _ASKED_AT_MOST:
                 again.append(asked)
             else:
-                self._patience.silent(fate)
+                self._breaker.failed(fate)
                 replies[asked.row] = Reply(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
         pending.extendleft(reversed(again))
 
@@ -315,7 +312,7 @@ class CommandSource:
             slot.forget()
             for asked in late:
                 why = f"no answer within {asked.deadline - asked.sent:g} s (does it flush its output?)"
-                self._patience.silent(why)
+                self._breaker.failed(why)
                 replies[asked.row] = Reply(error=f"{why}; the process was ended{words}")
             pending.extendleft(reversed(others))
 

@@ -15,12 +15,14 @@ from ctxbench.selectors.parameters import (
     Parameter,
     Value,
     any_of,
-    faults_between,
+    choice_faults,
+    need_faults,
     read_parameter,
     set_values,
     shown,
 )
-from ctxbench.yamlio import line_of, load_yaml
+from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import load_yaml
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _FILES = ("calibration", "graph")  # parameters of steps that are paths
@@ -320,10 +322,8 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
-    reader = _Reader(path, lines)
-    for key in data:
-        if key not in known:
-            reader.fault(f"a selector has no {key!r}{suggest(str(key), known)}", key)
+    reader = _Reader(path, lines, [])
+    reader.refuse_unknown(data, known, "a selector")
     parameters = reader.parameters(data)
     blocks = reader.presets(data)
     made = Definition(
@@ -348,16 +348,8 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     return replace(made, presets=presets)
 
 
-class _Reader:
+class _Reader(YamlForm):
     """Reads the parts of a definition and collects what is wrong in them."""
-
-    def __init__(self, path: Path, lines: dict[tuple[str | int, ...], int]) -> None:
-        self._path = path
-        self._lines = lines
-        self.faults: list[Fault] = []
-
-    def fault(self, message: str, *where: str | int) -> None:
-        self.faults.append(Fault(message, self._path, line_of(self._lines, where)))
 
     def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
         """The mappings under a key, by name."""
@@ -380,7 +372,7 @@ class _Reader:
                 self.fault(str(error), "parameters", name)
         before = len(self.faults)
         for name, one in made.items():
-            for fault in faults_between(one, made):
+            for fault in (*need_faults(one, made), *choice_faults(one, made)):
                 self.fault(fault, "parameters", name)
         return set_values(made) if len(self.faults) == before else made
 

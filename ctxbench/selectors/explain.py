@@ -18,6 +18,7 @@ from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.pairs import Chunkings, refining_steps
+from ctxbench.selectors.pipelines import check_fits
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY
 from ctxbench.steps.retrieve import Nothing
@@ -120,10 +121,7 @@ def explain(
         UserError: the request names items that the catalog lacks, or the selection itself fails.
     """
     batch = Batch.of(catalog, [request])
-    if pipeline.fitted:
-        from ctxbench.calibrations import hold_to_fits
-
-        hold_to_fits(pipeline, catalog)
+    check_fits(pipeline, catalog)
     outcome = pipeline.run(batch, resources, live=live)
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,8 +39,8 @@ class External:
     """A selector outside ctxbench.
 
     A failure, a time-out or an answer that is none is an error of its query (`Answers.errors`) and never stops the
-    rest; where several queries in a row get no answer at all, the rest is not asked (`Patience`). Use it in a `with`
-    block, or `close` it, to end processes and connections.
+    rest; where several queries in a row get no answer at all, the rest is not asked (`CircuitBreaker`). Use it in a
+    `with` block, or `close` it, to end processes and connections.
 
     Attributes:
         name: what tables call it.
@@ -75,7 +74,7 @@ class External:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name of the selector in tables."""
         return self._name
 
     def describe(self) -> dict[str, Any]:
@@ -312,26 +311,22 @@ def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
 def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
     if kind == "answers":
         return FileSelector(given["answers"], name=_name(kind, given), base=base)
-    repeats = given.get("repeats", 1)
-    made = _settings(kind)
-    fields = {field.name for field in dataclasses.fields(made)} if made is not None else ()
-    settings = {key: value for key, value in given.items() if key in fields}
+    options = {key: value for key, value in given.items() if key not in (kind, "name", "repeats", "cache")}
     source: Source
     cache = None
     if kind == "callable":
         function = load_callable(given["callable"], base=base)
-        options = {key: given[key] for key in ("send", "batch") if key in given}
         source = CallableSource(function, spec=given["callable"], base=base, **options)
     elif kind == "command":
         from ctxbench.selectors.command import CommandOptions, CommandSource
 
-        source = CommandSource(given["command"], options=CommandOptions(**settings), base=base)
+        source = CommandSource(given["command"], options=CommandOptions(**options), base=base)
     else:
         from ctxbench.selectors.http import HttpOptions, HttpSource
 
-        source = HttpSource(given["url"], options=HttpOptions(**settings))
+        source = HttpSource(given["url"], options=HttpOptions(**options))
         cache = cache_dir() / "answers" if given.get("cache", True) else None
-    return External(source, name=_name(kind, given), repeats=repeats, cache=cache)
+    return External(source, name=_name(kind, given), repeats=given.get("repeats", 1), cache=cache)
 
 
 def _name(kind: str, given: Mapping[str, Any]) -> str:

@@ -30,12 +30,13 @@ from ctxbench.http_connection import (
 )
 from ctxbench.httpio import BODY_LIMIT
 from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
-from ctxbench.selectors.patience import Patience
+from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
     VERSION,
     MalformedError,
     Reply,
+    Source,
     catalog_message,
     check_send,
     dumps,
@@ -98,7 +99,7 @@ class _SilentError(_FailedError):
     """Nothing came back that the selector said."""
 
 
-class HttpSource:
+class HttpSource(Source):
     """Posts requests to a URL and reads answers.
 
     Redirects are not followed and no other URL is contacted; proxies of the environment are used, but not for this
@@ -140,7 +141,7 @@ class HttpSource:
         self._tried_again = 0
         self._lock = threading.Lock()
         what = "queries" if self._options.batch == 1 else "POSTs"
-        self._patience = Patience(what=what, at_a_time=self._options.concurrency)
+        self._breaker = CircuitBreaker(what=what, at_a_time=self._options.concurrency)
 
     def describe(self) -> dict[str, Any]:
         """The URL as it may be shown, the SHA-256 of what is not, the build id, and options that decide an answer.
@@ -190,7 +191,7 @@ class HttpSource:
         return {"tried_again": self._tried_again} if self._tried_again else {}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
+        """Set what `notes` says back to nothing."""
         self._tried_again = 0
 
     def close(self) -> None:
@@ -203,11 +204,11 @@ class HttpSource:
         for connection in connections:
             connection.close()
         self._pool = None
-        self._patience.forget()
+        self._breaker.reset()
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        """Post the requests; a POST that fails makes each of its queries an error, until `Patience` ends."""
-        self._patience.begin(batch.catalog.hash)
+        """Post the requests; a POST that fails makes each of its queries an error, until `CircuitBreaker` ends."""
+        self._breaker.begin(batch.catalog.hash)
         size = self._options.batch
         parts = [list(rows[first : first + size]) for first in range(0, len(rows), size)]
         if self._options.concurrency == 1:
@@ -223,8 +224,8 @@ class HttpSource:
         return [reply for part in replies for reply in part]
 
     def _post(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
-        if self._patience.refusal:
-            return [Reply(error=self._patience.refusal)] * len(rows)
+        if self._breaker.refusal:
+            return [Reply(error=self._breaker.refusal)] * len(rows)
         requests = [{"query": batch.requests[row].id, "request": batch.requests[row].as_dict()} for row in rows]
         message: dict[str, Any] = {"ctxbench": VERSION, "catalog": batch.catalog.hash, "requests": requests}
         try:
@@ -235,11 +236,11 @@ class HttpSource:
             answers = self._answers([batch.requests[row].id for row in rows], body)
         except _FailedError as error:
             if isinstance(error, _SilentError):
-                self._patience.silent(str(error))
+                self._breaker.failed(str(error))
             else:
-                self._patience.heard()
+                self._breaker.succeeded()
             return [Reply(error=str(error))] * len(rows)
-        self._patience.heard()
+        self._breaker.succeeded()
         timed = seconds if len(rows) == 1 else math.nan
         return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
 

@@ -47,7 +47,7 @@ class Oracle:
     required: Required | None = None
 
     def knowing(self, required: Required) -> Oracle:
-        """The same with labels."""
+        """The same oracle, with the required items of each query."""
         return replace(self, required=required)
 
     def describe(self) -> dict[str, Any]:
@@ -75,14 +75,11 @@ class Oracle:
                 if offered and not there & held:
                     request.append(row)
                     item.append(min(offered, key=lambda place: (tokens[place], place)))
+        rows, items = np.array(request, dtype=np.int64), np.array(item, dtype=np.int64)
+        found = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
         return Answers(
             query=Query.of_chunks(batch, [[one.text] if js_trim(one.text) else [] for one in batch.requests]),
-            candidates=concatenated([session_rows(batch), _found(len(batch), request, item)]),
+            candidates=concatenated([session_rows(batch), found]),
             ranked=True,
             scored=True,
         )
-
-
-def _found(n_requests: int, request: Sequence[int], item: Sequence[int]) -> Candidates:
-    rows, items = np.array(request, dtype=np.int64), np.array(item, dtype=np.int64)
-    return Candidates.build(n_requests, rows, items, score=np.ones(len(items)))

@@ -59,7 +59,7 @@ class Chunkings:
 
     @property
     def distinct(self) -> tuple[ItemChunking, ...]:
-        """Every chunking once."""
+        """Every different chunking, once."""
         return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
 
     def used(self, table: Candidates) -> IntArray:

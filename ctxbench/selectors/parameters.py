@@ -153,12 +153,6 @@ def any_of(values: Sequence[Value]) -> str:
     return f"one of {listed}" if len(values) > 1 else listed
 
 
-def faults_between(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
-    """What is wrong with a parameter beside the others of its selector: what it needs, and what its choices set."""
-    yield from _need_faults(one, others)
-    yield from _switch_faults(one, others)
-
-
 def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Parameters without a fault, the values that their choices set being of the type of what they set."""
 
@@ -171,7 +165,7 @@ def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     }
 
 
-def _need_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+def need_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with what a parameter needs."""
     for name, values in one.needs.items():
         if name not in others or name == one.name:
@@ -184,7 +178,7 @@ def _need_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[st
                 yield f"parameter {one.name} needs a value that {name} cannot have: {error}"
 
 
-def _switch_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+def choice_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
     setters = [other.name for other in others.values() if one.name in other.sets]
     if one.default is None and len(setters) != 1:

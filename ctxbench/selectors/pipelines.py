@@ -11,11 +11,24 @@ import numpy as np
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.errors import SelectorError
+from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule
 from ctxbench.core.stages import CHAT, FORMAT, Resources, kind_of
 from ctxbench.selectors.base import Answers, Selector
+
+
+def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+    """Check that the fitted steps of a pipeline suit it and a catalog; without any, nothing is imported for it.
+
+    Raises:
+        ParameterError: a step was fitted for another catalog, or behind other steps.
+    """
+    if pipeline.fitted:
+        from ctxbench.calibrations import hold_to_fits
+
+        hold_to_fits(pipeline, catalog)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +74,7 @@ class PipelineSelector:
         Raises:
             ParameterError: a step was fitted for another catalog, or behind other steps.
         """
-        if self.pipeline.fitted:
-            from ctxbench.calibrations import hold_to_fits
-
-            hold_to_fits(self.pipeline, batch.catalog)
+        check_fits(self.pipeline, batch.catalog)
         outcome = self.pipeline.run(batch, self.resources, memo=self.memo)
         return Answers(
             query=outcome.query,
@@ -91,7 +101,7 @@ class AsManyAs:
     like: Selector
 
     def describe(self) -> dict[str, Any]:
-        """Both selectors."""
+        """The descriptions of both selectors."""
         return {"ranking": self.ranking.describe(), "as many as": self.like.describe()}
 
     def select(self, batch: Batch) -> Answers:
@@ -134,8 +144,7 @@ class HasCandidates(Protocol):
 
     @property
     def candidates(self) -> Candidates:
-        """Rows by request."""
-        ...
+        """The candidates, by request."""
 
 
 def offered_sizes(answers: HasCandidates) -> IntArray:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.fileio import read_text, write_atomic
 from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
 from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
-from ctxbench.yamlio import YamlPath, dump_yaml, line_of, load_yaml
+from ctxbench.yaml_form import YamlForm
+from ctxbench.yamlio import dump_yaml, line_of, load_yaml
 
 FORMAT = 1
 _KEYS = ("format", "tuned", "test_split", "definitions", "presets")
@@ -216,16 +217,8 @@ def read_presets(path: Path) -> PresetsFile:
     return PresetsFile(path=path, tuned=data["tuned"], presets=made, test_split=data.get("test_split", ""))
 
 
-@dataclass
-class _Reader:
+class _Reader(YamlForm):
     """Reads the parts of a presets file and collects faults."""
-
-    path: Path
-    lines: Mapping[YamlPath, int]
-    faults: list[Fault]
-
-    def fault(self, message: str, *where: str | int) -> None:
-        self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
 
     def check_kind(self, data: Any) -> None:
         """Hold the file as a whole to the format.
@@ -242,9 +235,7 @@ class _Reader:
         if data["format"] != FORMAT or isinstance(data["format"], bool):
             what = f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
             raise InputError([Fault(what, self.path, line_of(self.lines, ("format",)))])
-        for key in data:
-            if key not in _KEYS:
-                self.fault(f"a presets file has no {key!r}{suggest(str(key), _KEYS)}", key)
+        self.refuse_unknown(data, _KEYS, "a presets file")
         if not isinstance(self.mapping(data, "tuned").get("dataset"), str):
             self.fault("tuned must say the dataset that was tuned on", "tuned")
         if not isinstance(data.get("test_split", ""), str):
@@ -258,7 +249,7 @@ class _Reader:
         self.fault(f"{where[-1]} must be a mapping, got {value!r}", *where)
         return {}
 
-    def text(self, block: Mapping[str, Any], *where: str) -> str:
+    def text_at(self, block: Mapping[str, Any], *where: str) -> str:
         """The text under the last key, empty where there is none."""
         value = block.get(where[-1], "")
         if isinstance(value, str):
@@ -273,10 +264,8 @@ class _Reader:
             self.fault(f"{name} must be a mapping, got {block!r}", *where)
             return None
         before = len(self.faults)
-        for key in block:
-            if key not in _PRESET_KEYS:
-                self.fault(f"a tuned preset has no {key!r}{suggest(str(key), _PRESET_KEYS)}", *where, key)
-        texts = {key: self.text(block, *where, key) for key in ("about", "selector", "definition", "answers")}
+        self.refuse_unknown(block, _PRESET_KEYS, "a tuned preset", *where)
+        texts = {key: self.text_at(block, *where, key) for key in ("about", "selector", "definition", "answers")}
         maps = {key: self.mapping(block, *where, key) for key in ("set", "policy")}
         means = {key: self.metrics(block, *where, key) for key in ("tuning", "test")}
         for key, value in maps["set"].items():
@@ -293,7 +282,7 @@ class _Reader:
         preset = TunedPreset(
             set=maps["set"],
             about=texts["about"],
-            selector=os.path.normpath(self.path.parent / selector) if is_file(selector) else selector,
+            selector=os.path.normpath(self.base / selector) if is_file(selector) else selector,
             definition=texts["definition"],
             parameters=recorded,
             answers=texts["answers"],
@@ -306,7 +295,7 @@ class _Reader:
         return preset
 
     def metrics(self, block: Mapping[str, Any], *where: str) -> Metrics:
-        """Means by metric."""
+        """The means under the last key, by metric."""
         found = self.mapping(block, *where)
         for key, mean in found.items():
             if not isinstance(mean, Mapping):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog
@@ -54,32 +54,30 @@ class Reply:
     where: str = ""
 
 
-class Source(Protocol):
+class Source:
     """A way in: asks a selector outside ctxbench. Processes and connections live until `close`."""
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides the answers, as JSON, without secrets and absolute paths."""
-        ...
+        raise NotImplementedError
 
     def kept_under(self) -> str | None:
         """What answers may be kept under: all that decides them, a build id among it; None if there is none."""
-        ...
+        return None
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
         """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
-        ...
+        raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:
         """What a person should know of the asking so far (restarts, late answers), as JSON; empty if nothing."""
-        ...
+        return {}
 
     def forget_notes(self) -> None:
-        """Begin the notes anew."""
-        ...
+        """Set what `notes` says back to nothing."""
 
     def close(self) -> None:
         """End processes and connections; may be called twice."""
-        ...
 
 
 def check_send(send: str) -> None:

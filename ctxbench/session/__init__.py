@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxbench.session.agent import Agent, tool_modes
-from ctxbench.session.comparing import Change, Comparison, Rebuilt, compare, rebuild
+from ctxbench.session.comparison import Change, Comparison, Rebuilt, compare, rebuild
 from ctxbench.session.exchange import Exchange
 from ctxbench.session.files import read_session, write_session
 from ctxbench.session.session import RequestContext, Session

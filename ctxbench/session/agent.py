@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -13,10 +13,6 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey
 from ctxbench.selectors.definitions import Definition, definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.format import Messages
-
-
-def _semantic() -> Definition:
-    return definition("semantic")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -34,7 +30,7 @@ class Agent:
     """
 
     catalog: Catalog
-    selector: Definition = field(default_factory=_semantic)
+    selector: Definition = field(default_factory=partial(definition, "semantic"))
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
 

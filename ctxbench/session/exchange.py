@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -136,7 +136,7 @@ class Exchange:
 
     @property
     def session_items(self) -> tuple[SessionItem, ...]:
-        """What the session held."""
+        """The items that the session held then."""
         return tuple(SessionItem(one.key, one.mode) for one in self.context if one.mode in ("always", "manual"))
 
     def as_row(self, known: Iterable[Message] = ()) -> dict[str, Any]:
@@ -304,8 +304,3 @@ def _read_result(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict) or set(value) != {"tool", "text"}:
         raise TypeError
     return read_text_value(value["tool"]), read_text_value(value["text"])
-
-
-def by_hash(messages: Sequence[Message]) -> dict[str, Message]:
-    """Messages by their hash."""
-    return {message_hash(message): message for message in messages}

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray
-from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.facts import LATEST
 from ctxbench.core.items import Catalog, Item, ItemKey
@@ -25,6 +24,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.selection import Prompt, Selection, selections
 from ctxbench.core.stages import Resources
+from ctxbench.selectors.pipelines import check_fits
 from ctxbench.session.agent import Agent, settled
 
 
@@ -214,7 +214,9 @@ class Session:
         failure: Exception | None = None
         if batch.eligible.any().any():
             try:
-                query, table = self._found(batch, resources)
+                check_fits(self.pipeline, batch.catalog)
+                outcome = self.pipeline.run(batch, resources, live=True)
+                query, table = outcome.query, outcome.candidates
             except Exception as error:  # noqa: BLE001 - whatever fails in a search must not cost the user the reply
                 failure = error
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -230,14 +232,6 @@ class Session:
             warnings=warnings,
             failure=failure,
         )
-
-    def _found(self, batch: Batch, resources: Resources) -> tuple[Query, Candidates]:
-        if self.pipeline.fitted:
-            from ctxbench.calibrations import hold_to_fits
-
-            hold_to_fits(self.pipeline, batch.catalog)
-        outcome = self.pipeline.run(batch, resources, live=True)
-        return outcome.query, outcome.candidates
 
     def as_dict(self) -> dict[str, Any]:
         """The session as JSON, for `read_session`: names only."""

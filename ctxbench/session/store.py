@@ -17,7 +17,7 @@ from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.core.requests import Message
 from ctxbench.fileio import exclusive, readable, write_atomic
 from ctxbench.jsonio import dump_json, parse_json
-from ctxbench.session.exchange import Exchange, by_hash, read_exchange
+from ctxbench.session.exchange import Exchange, message_hash, read_exchange
 from ctxbench.sources.rows import Row
 
 _BOM = b"\xef\xbb\xbf"
@@ -150,7 +150,7 @@ class ConversationStore:
             if exchange is not None:
                 self._rows.append((exchange, number))
                 known = self._messages.setdefault(exchange.conversation, {})
-                known.update(by_hash((*exchange.history, *exchange.messages)))
+                known |= {message_hash(message): message for message in (*exchange.history, *exchange.messages)}
         if faults:
             self._forget()
             raise InputError(faults)

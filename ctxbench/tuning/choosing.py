@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Offered, evaluate
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.limits import COMPLETENESS, measures_of

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ctxbench.bench.equal_tokens import LENGTHS, AtTokens, Curve, at_equal_tokens
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import correct
 from ctxbench.core.candidates import Candidates

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ctxbench.bench.preparing import StepChecks
+from ctxbench.bench.prepared import StepChecks
 from ctxbench.bench.progress import nothing_said
 from ctxbench.cache import cache_dir
 from ctxbench.core.errors import Fault, InputError, UserError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.bench.dataset_run import NOT_OF_FAILED, answered
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Grade, GroupMean, Metric, evaluate, group_means, parse_metric, worst_group
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.bench.slices import Slice

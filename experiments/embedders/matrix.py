@@ -21,9 +21,9 @@ import numpy as np
 from page import figure, page
 
 import ctxbench
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.machine import machine
-from ctxbench.bench.preparing import Prepared, open_experiment
+from ctxbench.bench.prepared import Prepared, open_experiment
 from ctxbench.chunking.items import DOCUMENTS
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.candidates import stacked

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 from ctxbench.bench.config import experiment_of
-from ctxbench.bench.preparing import Prepared, count_tokens, prepare
+from ctxbench.bench.prepared import Prepared, count_tokens, prepare
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate import causes, checking

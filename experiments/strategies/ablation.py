@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens, own_curve, standard_cut
-from ctxbench.bench.evidence import Labels
-from ctxbench.bench.preparing import Prepared
+from ctxbench.bench.labels import Labels
+from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.stats import correct
 from ctxbench.bench.summary import DatasetSummary, RunSummary, summarise_run

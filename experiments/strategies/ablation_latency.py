@@ -8,7 +8,7 @@ from typing import Any
 from ablation import Ablation
 
 from ctxbench.bench.latency import Summary
-from ctxbench.bench.latency.in_turns import InTurns
+from ctxbench.bench.latency.interleaved import InTurns
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.reporting import wording
 

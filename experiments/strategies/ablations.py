@@ -12,9 +12,9 @@ from ablation_latency import latency_report
 from ablation_report import ablation_report, long_sections
 from overview import overview
 
-from ctxbench.bench.latency.in_turns import warm_in_turns
+from ctxbench.bench.latency.interleaved import warm_in_turns
 from ctxbench.bench.machine import blas, machine
-from ctxbench.bench.preparing import Prepared, open_experiment
+from ctxbench.bench.prepared import Prepared, open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.cli.scripts import run_script
 from ctxbench.fileio import write_atomic

@@ -16,9 +16,9 @@ import numpy as np
 
 from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.preparing import count_tokens
+from ctxbench.bench.prepared import count_tokens
 from ctxbench.bench.stats import Comparison, compare, correct
 from ctxbench.cache import cache_dir
 from ctxbench.cli.scripts import run_script

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, estimate
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray

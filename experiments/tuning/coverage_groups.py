@@ -8,9 +8,9 @@ import numpy as np
 from coverage_drawn import REQUIRED
 
 from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.preparing import count_tokens
+from ctxbench.bench.prepared import count_tokens
 from ctxbench.bench.stats import by_group, grouped_compare, grouped_estimate, wilson_bounds, worth
 from ctxbench.bench.stats.intervals import hall_bounds
 from ctxbench.cache import cache_dir

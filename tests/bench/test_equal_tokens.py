@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.equal_tokens import LENGTHS, Curve, at_equal_tokens, own_curve, refining, standard_cut
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError

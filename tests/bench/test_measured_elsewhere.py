@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.bench.config import read_experiment
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.prepared import prepare
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import RunSummary, summarise_run

@@ -20,7 +20,7 @@ import pytest
 
 from ctxbench.bench import dataset_run, results
 from ctxbench.bench.config import examine
-from ctxbench.bench.preparing import open_experiment, prepare
+from ctxbench.bench.prepared import open_experiment, prepare
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import summarise_run
@@ -202,7 +202,7 @@ def test_what_offers_the_whole_catalog_is_asked_about_fewer_queries_at_once(tmp_
     monkeypatch.setattr(dataset_run, "ROWS", 2 * items)
     again = dataset_run.answered
     asked = []
-    monkeypatch.setattr(dataset_run, "answered", lambda s, b: asked.append((s.name, len(b))) or again(s, b))
+    monkeypatch.setattr(dataset_run, "answered", lambda s, b, **k: asked.append((s.name, len(b))) or again(s, b, **k))
     stopped = counted(dataset_run.answered, 9, KeyboardInterrupt(), after=True)
     assert interrupted(experiment(tmp_path), tmp_path / "run", monkeypatch.context(), dataset_run, "answered", stopped)
     run_file(experiment(tmp_path), tmp_path / "run")
@@ -533,7 +533,7 @@ def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tm
     assert not (tmp_path / "run" / "manifest.json").exists()
     asked = []
     again = dataset_run.answered
-    monkeypatch.setattr(dataset_run, "answered", lambda s, b: asked.append((s.name, b.ids)) or again(s, b))
+    monkeypatch.setattr(dataset_run, "answered", lambda s, b, **k: asked.append((s.name, b.ids)) or again(s, b, **k))
     run_file(path, tmp_path / "run", fresh=fresh)
     assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
     assert len(asked) == 20 if fresh else len(asked) == 20 - (stop_at - 1)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.prepared import prepare
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.gate.gate_file import read_gate

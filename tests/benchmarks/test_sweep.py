@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric, evaluate
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates

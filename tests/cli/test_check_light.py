@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.gate.taking import take

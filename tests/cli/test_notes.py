@@ -11,7 +11,7 @@ from ctxbench import testing
 from ctxbench.core import registry
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
-from ctxbench.pytest_plugin.asking import ask
+from ctxbench.pytest_plugin.answer import ask
 from ctxbench.pytest_plugin.messages import report
 from ctxbench.selectors.definitions import read_definition
 from ctxbench.session.agent import Agent
@@ -93,7 +93,7 @@ def test_a_session_warns_and_answers(down):
 
 def test_a_failed_assertion_says_what_fell_back(down):
     from ctxbench.pytest_plugin import Setup
-    from ctxbench.pytest_plugin.opening import open_setup
+    from ctxbench.pytest_plugin.setup import open_setup
 
     (down / "items.jsonl").write_text('{"_id": "rule:refunds", "description": "refund an order"}\n')
     opened = open_setup(Setup(catalog="items.jsonl", selector="plan.yaml", embedder="hashing"), down)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import Strategy, testing
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates, Origin, brought_in, concatenated, joined, stacked

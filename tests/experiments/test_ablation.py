@@ -17,7 +17,7 @@ from ablation_report import ablation_report, answer, change, long_sections, verd
 from overview import overview
 
 from ctxbench.bench.equal_tokens import AtTokens
-from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.stats import compare

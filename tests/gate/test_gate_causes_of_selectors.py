@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.preparing import count_tokens, open_experiment
+from ctxbench.bench.prepared import count_tokens, open_experiment
 from ctxbench.core.items import Catalog
 from ctxbench.gate.model import CauseKind
 from ctxbench.gate.taking import take

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.gate.checking import check, pair_up

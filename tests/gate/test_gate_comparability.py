@@ -12,7 +12,7 @@ from ctxbench.core.requests import SessionItem
 from ctxbench.gate.comparability import comparable, unasked
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import without_texts
-from ctxbench.selectors.patience import NOT_ASKED
+from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 SETTINGS = Settings()

@@ -14,7 +14,7 @@ import yaml
 
 from ctxbench.bench.config import examine
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.prepared import prepare
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog
 from ctxbench.data.curation.rebase import rebase_dataset

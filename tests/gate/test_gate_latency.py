@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.config import read_experiment
-from ctxbench.bench.latency import in_turns
-from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.latency import interleaved
+from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import latency
@@ -66,7 +66,7 @@ def asked(monkeypatch):
         clock.seconds["whole"] = 0.001 if len(catalog) == ask.size else 0.002
 
     ask.size = 0
-    monkeypatch.setattr(in_turns, "ask", ask)
+    monkeypatch.setattr(interleaved, "ask", ask)
     found.append(ask)
     return found
 
@@ -264,7 +264,7 @@ def test_a_step_of_a_plugin_that_raises_while_it_is_timed_is_named(taken, resour
     def ask(*_arguments, **_named):
         raise RuntimeError("no such index")
 
-    monkeypatch.setattr(in_turns, "ask", ask)
+    monkeypatch.setattr(interleaved, "ask", ask)
     head = taken["bm25"]
     with pytest.raises(RuntimeError, match="no such index"):  # a bug of ours keeps its traceback
         timed(head, head, resources)

@@ -12,7 +12,7 @@ import pytest
 
 from ctxbench.bench import dataset_run
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.core import registry

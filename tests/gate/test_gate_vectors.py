@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.prepared import prepare
 from ctxbench.core.errors import StorageError
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
@@ -435,7 +435,7 @@ from ctxbench.gate.baseline import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.stored_vectors import gate_resources, known_counts
 from ctxbench.gate.taking import take
-from ctxbench.bench.preparing import prepare
+from ctxbench.bench.prepared import prepare
 file = read_gate(Path(sys.argv[1]))
 prepared = prepare(file.experiment, counting=known_counts(read_baseline(file.baseline)))
 take(prepared, resources=gate_resources(prepared, file.baseline))

@@ -8,8 +8,8 @@ import types
 import pytest
 
 from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.opening import open_setup
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import FEW, INI, ONE, ROWS, SELECTOR, Team, put
 
 

@@ -61,7 +61,7 @@ def test_a_failure_explains_itself_at_the_line_of_the_test(team):
             "E           *agent *tool:mail:send",
         ]
     )
-    assert "asserting.py" not in text_of(done)  # our own frames are hidden
+    assert "assertions.py" not in text_of(done)  # our own frames are hidden
 
 
 def test_what_the_user_gave_wrong_is_no_failed_assertion(team):
@@ -94,7 +94,7 @@ def test_a_setup_that_cannot_be_opened_is_an_error_without_a_traceback(team):
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["assert_offers cannot be set up: unknown selector 'semantc'; did you mean 'semantic'*"])
     assert "Traceback" not in text_of(done)
-    assert "opening.py" not in text_of(done)
+    assert "setup.py" not in text_of(done)
     told, _, _ = text_of(done).partition("short test summary info")  # which has it whole again on CI
     assert told.count("assert_offers cannot be set up: unknown selector") == 1
     assert "During handling" not in text_of(done)
@@ -152,9 +152,7 @@ def test_a_run_that_does_not_use_it_loads_nothing_heavy(tmp_path):
         "ours = sorted(name for name in sys.modules if name.startswith('ctxbench.'))\n"
         "print('loaded:', ' '.join(ours), sorted(heavy & set(sys.modules)), int(code))\n"
     )
-    ours = (
-        "core core.errors pytest_plugin pytest_plugin.asserting pytest_plugin.opening pytest_plugin.recording visible"
-    )
+    ours = "core core.errors pytest_plugin pytest_plugin.assertions pytest_plugin.recorder pytest_plugin.setup visible"
     few = " ".join(f"ctxbench.{name}" for name in ours.split())
     for arguments in (["--collect-only"], []):
         command = [sys.executable, "-W", "error", "-c", code, *arguments]

@@ -11,9 +11,9 @@ from ctxbench.core.errors import UserError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Only, Request
 from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.asking import ask
-from ctxbench.pytest_plugin.opening import open_setup
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.answer import ask
+from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import put
 
 

@@ -69,7 +69,9 @@ def open_page(browser: Any, report: Path) -> Iterator[Any]:
 
 def test_the_page_opens_from_disk_and_shows_comparison_scores_and_queries(open_page: Any) -> None:
     one = open_page()
-    assert one.texts("h2") == ["Datasets", "Selectors", "Comparison", "Scores and thresholds", "Queries", "Made from"]
+    assert one.texts("h2") == [
+        *("Comparison", "Scores and thresholds", "Queries", "What was measured", "Datasets", "Selectors", "Made from")
+    ]
     assert one.page.locator("#comparison table.comparison").count() == 2
     assert one.page.locator("#comparison svg.chart").first.is_visible()
     said = one.page.locator("#scores svg.chart text").all_text_contents()

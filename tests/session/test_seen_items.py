@@ -11,7 +11,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.selectors.definitions import read_definition
 from ctxbench.session.agent import Agent
-from ctxbench.session.comparing import compare, rebuild
+from ctxbench.session.comparison import compare, rebuild
 from ctxbench.session.exchange import Exchange, read_exchange
 from ctxbench.session.files import read_session, write_session
 from ctxbench.session.session import Session

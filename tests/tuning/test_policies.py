@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import METRICS, Metric
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.core.items import Catalog, Item

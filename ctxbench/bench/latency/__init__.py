@@ -5,7 +5,7 @@ several rounds of all configurations in turns, and keeps every sample.
 """
 
 from ctxbench.bench.latency.catalogs import grown, requests_like
-from ctxbench.bench.latency.measuring import LatencySettings, Progress, measure
+from ctxbench.bench.latency.measurement import LatencySettings, measure
 from ctxbench.bench.latency.results import (
     PARTS_OF_A_STEP,
     STATES,
@@ -26,7 +26,6 @@ __all__ = [
     "Beside",
     "LatencyResult",
     "LatencySettings",
-    "Progress",
     "Summary",
     "Timings",
     "Trial",

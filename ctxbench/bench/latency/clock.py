@@ -45,7 +45,7 @@ class TimedEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """That of the embedder."""
+        """The identity of the wrapped embedder."""
         return self._inner.identity
 
     def load(self) -> None:
@@ -121,11 +121,11 @@ class TimedResources(Resources):
         return self._vectors if name == "embedder" else self._inner.get(name)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under `key`."""
+        """The value that the wrapped resources keep under `key`."""
         return self._inner.kept(key, make)
 
     def identity(self, name: str) -> str:
-        """What a resource is."""
+        """The identity of a resource of the wrapped ones."""
         return self._inner.identity(name)
 
     def _vectors(self, texts: Sequence[str]) -> Float32Array:
@@ -154,20 +154,9 @@ class _TimedStep:
     label: str
     clock: Clock
 
-    @property
-    def name(self) -> str:
-        return str(self.inner.name)
-
-    @property
-    def off(self) -> bool:
-        return bool(self.inner.off)
-
-    def describe(self) -> dict[str, Any]:
-        return dict(self.inner.describe())
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        return tuple(self.inner.uses)
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the wrapped step."""
+        return getattr(self.inner, name)
 
     def call(self, *arguments: Any) -> Any:
         self.clock.step = self.label
@@ -175,12 +164,12 @@ class _TimedStep:
         try:
             made = self.inner.call(*arguments)
         finally:
-            self._note(time.perf_counter() - begin)
+            self._add(time.perf_counter() - begin)
         if isinstance(made, Query):
             self.clock.query_texts = frozenset(made.text)
         return made
 
-    def _note(self, seconds: float) -> None:
+    def _add(self, seconds: float) -> None:
         self.clock.add(self.label, seconds)
         inside = [part for part in self.clock.seconds if part.startswith(f"{self.label} / ")]
         if inside:

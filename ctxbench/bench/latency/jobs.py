@@ -94,29 +94,20 @@ def read_request(row: Mapping[str, Any]) -> Request:
 def spec_of(pipeline: Pipeline) -> dict[str, Any]:
     """The specification that `Pipeline.of` builds an equal pipeline from, by the registered names of its steps."""
     return {
-        "analyse": _analyse(pipeline.analyse),
-        "retrieve": _retrieve(pipeline.retrieve),
-        "refine": [_refine(step) for step in pipeline.refine],
-        "format": _step(pipeline.format),
+        "analyse": _spec(pipeline.analyse),
+        "retrieve": _spec(pipeline.retrieve),
+        "refine": [_spec(step) for step in pipeline.refine],
+        "format": _spec(pipeline.format),
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
-    return {step.name: registry.parameters(step.call)}
-
-
-def _analyse(step: Step | Analyses) -> dict[str, Any] | list[dict[str, Any]]:
-    return [_step(one) for one in step.steps] if isinstance(step, Analyses) else _step(step)
-
-
-def _retrieve(step: Step | Merge) -> dict[str, Any]:
+def _spec(step: Step | Analyses | Merge | ByDomain) -> Any:
+    """The specification of a step, or of a combinator and the steps in it."""
+    if isinstance(step, Analyses):
+        return [_spec(one) for one in step.steps]
     if isinstance(step, Merge):
-        return {"merge": {name: _step(source) for name, source in step.sources.items()}}
-    return _step(step)
-
-
-def _refine(step: Step | ByDomain) -> dict[str, Any]:
+        return {"merge": {name: _spec(source) for name, source in step.sources.items()}}
     if isinstance(step, ByDomain):
-        domains = {", ".join(types): [_refine(one) for one in steps] for types, steps in step.domains.items()}
+        domains = {", ".join(types): [_spec(one) for one in steps] for types, steps in step.domains.items()}
         return {"by_domain": domains}
-    return _step(step)
+    return {step.name: registry.parameters(step.call)}

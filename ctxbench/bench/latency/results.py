@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,11 +204,8 @@ class LatencyResult:
             size: items of the catalog; None = `reference`.
         """
         size = self.reference if size is None else size
-        found: dict[int, list[float]] = {}
-        for trial in self.trials:
-            if trial.size == size and state in trial.states:
-                found.setdefault(trial.round, []).extend(trial.states[state].seconds.get(part, ()))
-        return summarise(list(found.values()))
+        trials = [trial for trial in self.trials if trial.size == size and state in trial.states]
+        return _by_round(trials, lambda trial: trial.states[state].seconds.get(part, ()))
 
     def of_process(self, state: str) -> Summary | None:
         """From the start of a process to its first answer, for the states of a new process, at `reference`."""
@@ -234,18 +231,12 @@ class LatencyResult:
 
     def model_load(self) -> Summary | None:
         """Seconds until the model gave its first vector, over all trials that loaded it."""
-        by_round: dict[int, list[float]] = {}
-        for trial in self.trials:
-            if trial.model_load_s is not None:
-                by_round.setdefault(trial.round, []).append(trial.model_load_s)
-        return summarise(list(by_round.values()))
+        loaded = [trial for trial in self.trials if trial.model_load_s is not None]
+        return _by_round(loaded, lambda trial: (trial.model_load_s or 0.0,))
 
     def ready(self) -> Summary | None:
         """Seconds from the start of a process until it could take a request, over all trials."""
-        by_round: dict[int, list[float]] = {}
-        for trial in self.trials:
-            by_round.setdefault(trial.round, []).append(trial.ready_s)
-        return summarise(list(by_round.values()))
+        return _by_round(self.trials, lambda trial: (trial.ready_s,))
 
     def indexing(self, size: int) -> Summary | None:
         """Seconds a chunk to index an empty store, at one size; None where nothing was embedded."""
@@ -326,6 +317,14 @@ class LatencyResult:
             "documents": [dataclasses.asdict(row) for row in self.beside()],
             "trials": [trial.as_dict() for trial in self.trials],
         }
+
+
+def _by_round(trials: Iterable[Trial], samples: Callable[[Trial], Iterable[float]]) -> Summary | None:
+    """Sum up the samples of trials, those of one round together."""
+    found: dict[int, list[float]] = {}
+    for trial in trials:
+        found.setdefault(trial.round, []).extend(samples(trial))
+    return summarise(list(found.values()))
 
 
 def _scaled(summary: Summary, factor: float) -> Summary:

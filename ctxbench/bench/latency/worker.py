@@ -46,17 +46,17 @@ def work(job: Job, *, spawned_ns: int) -> dict[str, Any]:
     pipeline = timed(Pipeline.of(job.pipeline), clock)
     first, others = read_request(job.first), [read_request(row) for row in job.others]
     ready_s = (time.monotonic_ns() - spawned_ns) / 1e9 - catalog_s
-    asking = _Asking(pipeline, catalog, resources, clock)
-    asking.one(_FIRST[job.job], first)
+    samples = _Samples(pipeline, catalog, resources, clock)
+    samples.one(_FIRST[job.job], first)
     index_s, indexed = resources.index_s, resources.indexed
     if others:
         embeds = any("embedder" in step.uses for step in (pipeline.retrieve, *pipeline.refine))
         if embeds:
             embedder.load()
         for request in others:
-            asking.one("new", request, only_embedded=embeds)
+            samples.one("new", request, only_embedded=embeds)
         for request in others:
-            asking.one("cached", request)
+            samples.one("cached", request)
     store.close()
     return {
         "ready_s": ready_s,
@@ -65,12 +65,12 @@ def work(job: Job, *, spawned_ns: int) -> dict[str, Any]:
         "index_s": index_s if indexed else None,
         "indexed": indexed,
         "peak_mib": peak_mib(),
-        "states": asking.as_dict(),
+        "states": samples.as_dict(),
         "blas": blas(),
     }
 
 
-class _Asking:
+class _Samples:
     """Asks requests and keeps their timings by state, a column a part."""
 
     def __init__(self, pipeline: Pipeline, catalog: Catalog, resources: TimedResources, clock: Clock) -> None:

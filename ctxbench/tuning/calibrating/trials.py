@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric, evaluate, parse_metric
 from ctxbench.calibrations import ABSTENTION, PROBABILITY
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Grade
 from ctxbench.core.arrays import BoolArray
 from ctxbench.core.candidates import Candidates, Origin

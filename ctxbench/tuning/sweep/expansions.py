@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
 from ctxbench.core.errors import ParameterError

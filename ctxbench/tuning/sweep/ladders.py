@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ctxbench.bench.dataset_run import NOT_OF_FAILED
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates

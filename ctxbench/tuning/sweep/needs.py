@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Grade, Metric
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric, evaluate
 from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import FloatArray

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.bench.evidence import Labels, enough_shown
+from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import SESSION, Evidence, Grade, Judgments, Metric, Offered, evaluate
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.metrics import DEPTH, parse_metrics
-from ctxbench.bench.preparing import open_experiment
+from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import summarise_run

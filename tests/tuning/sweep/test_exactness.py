@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import METRICS, Metric, evaluate
 from ctxbench.bench.slices import Slice
 from ctxbench.core import registry

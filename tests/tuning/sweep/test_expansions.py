@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric, parse_metrics
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.bench.evidence import Labels
+from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError

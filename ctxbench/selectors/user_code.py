@@ -1,4 +1,4 @@
-"""Code of others that runs in this process: it must neither end it nor write where our data go."""
+"""Running a user's Python code in this process: it cannot end the process, and prints to standard error only."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def confined() -> Iterator[None]:
         EndedError: as `exit_held`.
         KeyboardInterrupt: Ctrl-C was pressed inside, also if it was caught there; the second ends the process.
     """
-    _END.others = True
-    with _Stop(), exit_held(), stdout_to_stderr():
+    _EXIT.others = True
+    with _InterruptGuard(), exit_held(), stdout_to_stderr():
         yield
 
 
@@ -39,9 +39,9 @@ def leave() -> None:
     Threads of theirs, and what they registered to run at the end, run on: they may have processes and folders to clean
     up. But from now on `os._exit` is held, and what they print goes to standard error.
     """
-    if not _END.others:
+    if not _EXIT.others:
         return
-    _END.hold()
+    _EXIT.hold()
     to = 2
     try:
         if sys.stdout is not None:
@@ -63,7 +63,7 @@ def exit_held() -> Iterator[None]:
     Raises:
         EndedError: `os._exit` was called, in whatever thread, also if whoever called it went on.
     """
-    with _END.held():
+    with _EXIT.held():
         yield
 
 
@@ -78,7 +78,7 @@ def stdout_to_stderr() -> Iterator[None]:
     for stream in filter(None, (sys.stdout, sys.stderr)):  # a program without a console has none
         stream.flush()
     kept = {place: copy for place in (1, 2) if (copy := _copied(place)) is not None}
-    lent = None if sys.stderr is None else _Lent(sys.stderr)
+    lent = None if sys.stderr is None else _StreamProxy(sys.stderr)
     try:
         if len(kept) == 2:
             os.dup2(2, 1)
@@ -103,7 +103,7 @@ def _copied(place: int) -> int | None:
         return None
 
 
-class _Lent:
+class _StreamProxy:
     """A stream, lent to code of others, which may write to it; what else they do to it does nothing to the stream."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -128,7 +128,7 @@ class _Lent:
         return self.buffer
 
     def flush(self) -> None:
-        """Write what waits in either."""
+        """Flush the stream, and the buffer of its own."""
         self._stream.flush()
         if self._bytes is not None and not self._bytes.closed:
             self._bytes.flush()
@@ -138,7 +138,7 @@ class _Lent:
         self.flush()
 
 
-class _End:
+class _ExitGuard:
     """Stands for `os._exit` of this process while code of others runs; once they have called it, until `leave`.
 
     Attributes:
@@ -201,7 +201,7 @@ class _End:
         raise EndedError(self._called)
 
 
-class _Stop:
+class _InterruptGuard:
     """Notes Ctrl-C while code of others runs, which may catch the KeyboardInterrupt and go on.
 
     On leaving it is raised again, with the lines where it came; at a second Ctrl-C the process ends at once, with 130.
@@ -234,7 +234,7 @@ class _Stop:
         if os.getpid() != self._process:  # a child does as it always does
             raise KeyboardInterrupt
         if self._noted is not None:
-            _END.now(130, "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n")
+            _EXIT.now(130, "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n")
         self._noted = KeyboardInterrupt()
         raise self._noted
 
@@ -250,4 +250,4 @@ def _place(frame: FrameType | None) -> str:
     return "" if frame is None else f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
 
 
-_END = _End()
+_EXIT = _ExitGuard()

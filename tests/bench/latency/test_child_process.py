@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.latency import children
+from ctxbench.bench.latency import child_process
 from ctxbench.bench.latency.jobs import Job, spec_of, write_items
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog, Item
@@ -34,7 +34,7 @@ def job(**values: object) -> Job:
 def test_a_childs_own_message_reaches_the_user(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.jsonl")
     with pytest.raises(UserError, match=r"^measuring it failed: cannot read .*missing\.jsonl: No such file"):
-        children.run_child(job(items=missing), tmp_path, what="it", limit_s=60)
+        child_process.run_child(job(items=missing), tmp_path, what="it", limit_s=60)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,17 @@ def test_a_childs_own_message_reaches_the_user(tmp_path: Path) -> None:
 def test_a_child_that_dies_is_an_error(
     code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "_command", lambda _: [sys.executable, "-c", code])
+    monkeypatch.setattr(child_process, "_command", lambda _: [sys.executable, "-c", code])
     with pytest.raises(UserError, match=message):
-        children.run_child(job(), tmp_path, what="it", limit_s=60)
+        child_process.run_child(job(), tmp_path, what="it", limit_s=60)
 
 
 def test_a_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "pid"
     code = f"import os; open({str(told)!r}, 'w').write(str(os.getpid())); import time; time.sleep(600)"
-    monkeypatch.setattr(children, "_command", lambda _: [sys.executable, "-c", code])
+    monkeypatch.setattr(child_process, "_command", lambda _: [sys.executable, "-c", code])
     with pytest.raises(UserError, match="measuring it took more than 3 s and was ended"):
-        children.run_child(job(), tmp_path, what="it", limit_s=3)
+        child_process.run_child(job(), tmp_path, what="it", limit_s=3)
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
 

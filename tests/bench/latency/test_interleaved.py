@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ctxbench.bench.latency.in_turns import Contender, seconds_in_turns, warm_in_turns
+from ctxbench.bench.latency.interleaved import Contender, seconds_in_turns, warm_in_turns
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item

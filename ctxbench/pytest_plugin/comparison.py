@@ -9,11 +9,11 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.gate.swaps import margin_of, still, tied_pairs
 from ctxbench.pytest_plugin import messages
 from ctxbench.pytest_plugin.accepted_file import DIGITS, Accepted, Key
-from ctxbench.pytest_plugin.asking import Asked
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.answer import ExplainedAnswer
+from ctxbench.pytest_plugin.recorder import Place, Recorder
 
 
-def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
+def against_accepted(asked: ExplainedAnswer, place: Place, recorder: Recorder) -> str:
     """Record an answer, and compare it with the accepted one unless it is to be accepted itself.
 
     Returns:
@@ -25,7 +25,7 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
     """
     path = recorder.path(place)
     key = Key(place.test, f"{asked.opened.label} on {asked.opened.place}", asked.request.text)
-    offered = _offered(asked)
+    offered = {one.offered.id: one.offered.score for one in asked.chosen}
     now = Accepted(key=key, decided_by=asked.decided_by(offered), offered=offered)
     accepted = recorder.accepted(place).get(key)
     lost, gained = ([], []) if accepted is None else differences(accepted, now, asked)
@@ -50,7 +50,7 @@ def against_accepted(asked: Asked, place: Place, recorder: Recorder) -> str:
     return messages.report("not as accepted", asked, findings, end=end)
 
 
-def differences(accepted: Accepted, now: Accepted, asked: Asked) -> tuple[list[str], list[str]]:
+def differences(accepted: Accepted, now: Accepted, asked: ExplainedAnswer) -> tuple[list[str], list[str]]:
     """What went out and what came in, by id, each in the one order; nothing where noise explains it.
 
     Noise explains something only if nothing that decides the answer was changed, nor the accepted ids by hand. Items
@@ -90,11 +90,7 @@ def _margin(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> flo
     return margin_of(score for score in known if score is not None)
 
 
-def _offered(asked: Asked) -> dict[str, float | None]:
-    return {one.offered.id: one.offered.score for one in asked.chosen}
-
-
-def _gone(item: str, accepted: Accepted, asked: Asked) -> list[str]:
+def _gone(item: str, accepted: Accepted, asked: ExplainedAnswer) -> list[str]:
     """Why an accepted item is not offered any more."""
     before = accepted.offered[item]
     what = "went out" if before is None else f"went out (accepted with {before:.3f})"

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from ctxbench.bench.latency.catalogs import grown, requests_like
-from ctxbench.bench.latency.children import run_child
+from ctxbench.bench.latency.child_process import run_child
 from ctxbench.bench.latency.jobs import Job, spec_of, write_items
 from ctxbench.bench.latency.results import STATES, LatencyResult, Timings, Trial
 from ctxbench.bench.machine import machine
+from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.provenance import versions
 from ctxbench.cache import cache_dir
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
@@ -28,14 +30,8 @@ from ctxbench.fileio import temporary_folder
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.tokens import open_counter
 
-Progress: TypeAlias = Callable[[str, int, int], None]
-
 _MAX_SIZE = 1_000_000
 _SAID = {"cold": "an empty store", "restart": "a new process", "warm": "a warm process"}
-
-
-def silent(_text: str, _done: int, _total: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +135,7 @@ def measure(
         sizes=bench.sizes,
         settings=dataclasses.asdict(settings),
         requests={"from": "items" if requests is None else "given", "n": len(asked)},
-        machine={**host, "blas": bench.blas, "versions": _versions()},
+        machine={**host, "blas": bench.blas, "versions": versions()},
         started=started,
         trials=tuple(bench.trials),
     )
@@ -153,12 +149,6 @@ def named_pipeline(name: str) -> Pipeline:
     """
     found, preset = find_definition(name)
     return found.pipeline(found.values(preset))
-
-
-def _versions() -> dict[str, str]:
-    from ctxbench.bench.provenance import versions
-
-    return versions()
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ctxbench.bench.latency.clock import Clock, ask
 from ctxbench.bench.latency.results import WHOLE, Summary, summarise
+from ctxbench.bench.progress import Progress, silent
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
@@ -66,7 +67,7 @@ def seconds_in_turns(
     *,
     rounds: int,
     paired: bool = False,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> dict[str, list[list[float]]]:
     """Ask every contender its requests, one at a time, in several rounds.
 
@@ -94,10 +95,9 @@ def seconds_in_turns(
         raise ParameterError("latency in turns needs one request and one round at least")
     if paired and len(counts) > 1:
         raise ParameterError(f"contenders that are paired need as many requests each, got {sorted(counts)}")
-    tell = progress or (lambda _what, _done, _all: None)
     steps = (rounds + 1) * len(contenders)
     for done, (name, one) in enumerate(contenders.items()):
-        tell(f"latency, {name}", done, steps)
+        progress(f"latency, {name}", done, steps)
         for place in range(len(one.requests)):
             one.seconds(place)
     taken: dict[str, list[list[float]]] = {name: [[] for _ in range(rounds)] for name in contenders}
@@ -106,11 +106,11 @@ def seconds_in_turns(
         for number, block in enumerate(blocks):
             for place, name in enumerate(contenders if (turn + number) % 2 == 0 else reversed(list(contenders))):
                 if not number:
-                    tell(f"latency, {name}", (turn + 1) * len(contenders) + place, steps)
+                    progress(f"latency, {name}", (turn + 1) * len(contenders) + place, steps)
                 one = contenders[name]
                 places = range(len(one.requests)) if block is None else block
                 taken[name][turn] += [one.seconds(asked) for asked in places]
-    tell("latency", steps, steps)
+    progress("latency", steps, steps)
     return taken
 
 
@@ -122,7 +122,7 @@ def warm_in_turns(
     embedder: Embedder,
     counter: TokenCounter,
     rounds: int = 5,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> InTurns:
     """Time pipelines over one catalog and the same requests by `seconds_in_turns`.
 

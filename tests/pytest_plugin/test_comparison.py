@@ -6,7 +6,7 @@ import pytest
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.pytest_plugin.accepted_file import Accepted, Key
-from ctxbench.pytest_plugin.accepting import differences
+from ctxbench.pytest_plugin.comparison import differences
 
 
 class Answered:

@@ -8,17 +8,16 @@ from functools import cached_property
 
 from ctxbench.bench.provenance import code_hash
 from ctxbench.core.errors import SelectorError
-from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Selection, selections
 from ctxbench.gate.snapshots import content_hash
-from ctxbench.pytest_plugin.opening import Opened
+from ctxbench.pytest_plugin.setup import OpenSetup
 from ctxbench.selectors.explain import Explained, explain
 from ctxbench.selectors.pipelines import PipelineSelector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Asked:
+class ExplainedAnswer:
     """What a request was offered, and why.
 
     Attributes:
@@ -29,7 +28,7 @@ class Asked:
         batch: the request alone.
     """
 
-    opened: Opened
+    opened: OpenSetup
     request: Request
     selection: Selection
     chosen: tuple[Explained, ...]
@@ -78,7 +77,10 @@ class Asked:
     def _decisive(self) -> str:
         """Hash of all that decides the answer but for ties: selector, model, code, items in any order, request."""
         catalog = self.opened.catalog
-        items = self.opened.resources.kept(("items in any order", catalog.hash), lambda: _in_any_order(catalog))
+        items = self.opened.resources.kept(
+            ("items in any order", catalog.hash),
+            lambda: content_hash(sorted(content_hash(item.as_row()) for item in catalog)),
+        )
         about = [self.opened.selector.describe(), self.opened.embedder, code_hash(), items]
         return content_hash([*about, self.request.as_dict()])
 
@@ -87,7 +89,7 @@ class Asked:
         return content_hash([self._decisive, sorted(offered)])
 
 
-def ask(opened: Opened, request: Request) -> Asked:
+def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     """Ask for one request.
 
     Raises:
@@ -107,7 +109,9 @@ def ask(opened: Opened, request: Request) -> Asked:
         if not answers.scored:  # those of the table are made up of the order
             selection = _without_scores(selection)
         chosen, left_out = _with_items(opened, selection.chosen), _with_items(opened, selection.left_out)
-    return Asked(opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch)
+    return ExplainedAnswer(
+        opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch
+    )
 
 
 def _without_scores(selection: Selection) -> Selection:
@@ -117,11 +121,7 @@ def _without_scores(selection: Selection) -> Selection:
     return replace(selection, chosen=chosen, left_out=left_out)
 
 
-def _in_any_order(catalog: Catalog) -> str:
-    return content_hash(sorted(content_hash(item.as_row()) for item in catalog))
-
-
-def _with_items(opened: Opened, rows: Sequence[Offered]) -> tuple[Explained, ...]:
+def _with_items(opened: OpenSetup, rows: Sequence[Offered]) -> tuple[Explained, ...]:
     tokens = opened.resources.tokens(opened.catalog).tolist()
     places = [opened.catalog.position(one.id) for one in rows]
     return tuple(

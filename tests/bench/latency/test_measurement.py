@@ -12,9 +12,9 @@ from ctxbench.bench.latency import (
     STATES,
     LatencyResult,
     LatencySettings,
-    children,
+    child_process,
     measure,
-    measuring,
+    measurement,
 )
 from ctxbench.cache import cache_dir
 from ctxbench.core.errors import ParameterError, UnknownNameError
@@ -172,7 +172,7 @@ def test_the_full_profile_goes_to_ten_thousand_items() -> None:
 
 
 def test_names_and_inputs_are_checked_before_a_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "run_child", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(measurement, "run_child", lambda *_, **__: pytest.fail("a process was started"))
     with pytest.raises(UnknownNameError, match="did you mean 'semantic'"):
         measure("semantc", CATALOG, REQUESTS, settings=TINY)
     with pytest.raises(UnknownNameError, match="unknown preset 'nomal'"):
@@ -188,7 +188,7 @@ def test_names_and_inputs_are_checked_before_a_process_starts(monkeypatch: pytes
 def test_ctrl_c_ends_the_child_and_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "pid"
     code = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(children, "_command", lambda _: [sys.executable, "-c", code])
+    monkeypatch.setattr(child_process, "_command", lambda _: [sys.executable, "-c", code])
 
     def interrupt(*_: object) -> None:
         if told.exists() and told.read_text():

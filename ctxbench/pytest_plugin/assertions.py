@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
-from ctxbench.pytest_plugin.opening import Opened, Setup
-from ctxbench.pytest_plugin.recording import Place, Recorder
+from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.setup import OpenSetup, Setup
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
     from ctxbench.core.requests import Request
     from ctxbench.core.selection import Selection
-    from ctxbench.pytest_plugin.asking import Asked
+    from ctxbench.pytest_plugin.answer import ExplainedAnswer
 
 
 class AssertOffers:
@@ -24,7 +24,7 @@ class AssertOffers:
     """
 
     def __init__(
-        self, setup: Setup, open_setup: Callable[[Setup], Opened], *, place: Place, recorder: Recorder
+        self, setup: Setup, open_setup: Callable[[Setup], OpenSetup], *, place: Place, recorder: Recorder
     ) -> None:
         """Assert on the answers of a setup.
 
@@ -103,7 +103,7 @@ class AssertOffers:
         """
         __tracebackhide__ = True
         try:
-            from ctxbench.pytest_plugin.accepting import against_accepted
+            from ctxbench.pytest_plugin.comparison import against_accepted
 
             asked = self._ask(self._open(self._setup), text, session)
             message = against_accepted(asked, self._place, self._recorder)
@@ -121,10 +121,10 @@ class AssertOffers:
         setup = replace(self._setup, **{name: value for name, value in given.items() if value})
         return AssertOffers(setup, self._open, place=self._place, recorder=self._recorder)
 
-    def _ask(self, opened: Opened, text: str | Request, session: Iterable[str] | None) -> Asked:
+    def _ask(self, opened: OpenSetup, text: str | Request, session: Iterable[str] | None) -> ExplainedAnswer:
         from ctxbench.core.items import ItemKey
         from ctxbench.core.requests import Request, SessionItem
-        from ctxbench.pytest_plugin.asking import ask
+        from ctxbench.pytest_plugin.answer import ask
 
         if isinstance(text, Request):
             if session is not None:
@@ -203,7 +203,12 @@ def _check_demands(
 
 
 def _unmet(
-    asked: Asked, include: Sequence[str], exclude: Sequence[str], *, max_items: int | None, max_tokens: int | None
+    asked: ExplainedAnswer,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    *,
+    max_items: int | None,
+    max_tokens: int | None,
 ) -> str:
     """What is said of demands that are not met; empty if all are."""
     from ctxbench.pytest_plugin import messages

@@ -1,4 +1,4 @@
-"""When a selector outside is asked no more: several times in a row nothing came back."""
+"""A circuit breaker: a selector outside is asked no more once several times in a row nothing came back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SILENT_AT_MOST = 5
 NOT_ASKED = "not asked: "  # how the error of a query begins that was given up on
 
 
-class Patience:
+class CircuitBreaker:
     """Counts what was asked in a row, in the order that it ended in, without an answer.
 
     Where several are asked at a time, as many times as many may be lost, so that to give up takes as long. Once given
@@ -29,32 +29,32 @@ class Patience:
         self._most = SILENT_AT_MOST * at_a_time
         self._lock = threading.Lock()
         self._catalog = ""
-        self._silent = 0
+        self._failures = 0
         self._refusal = ""
 
     def begin(self, catalog: str) -> None:
         """Requests over the catalog of this hash come next; over another catalog it is counted anew."""
         with self._lock:
             if catalog != self._catalog:
-                self._catalog, self._silent, self._refusal = catalog, 0, ""
+                self._catalog, self._failures, self._refusal = catalog, 0, ""
 
-    def heard(self) -> None:
-        """Something came back."""
+    def succeeded(self) -> None:
+        """Count an answer, whatever it says."""
         with self._lock:
-            self._silent = 0
+            self._failures = 0
 
-    def silent(self, why: str) -> None:
-        """Nothing came back."""
+    def failed(self, why: str) -> None:
+        """Count a question without an answer; `why` says what happened."""
         with self._lock:
-            self._silent += 1
-            if self._silent >= self._most and not self._refusal:
-                self._refusal = f"{NOT_ASKED}{self._silent} {self._what} in a row had no answer; the last: {why}"
+            self._failures += 1
+            if self._failures >= self._most and not self._refusal:
+                self._refusal = f"{NOT_ASKED}{self._failures} {self._what} in a row had no answer; the last: {why}"
 
     @property
     def refusal(self) -> str:
         """Why nothing more is asked; empty while it is."""
         return self._refusal
 
-    def forget(self) -> None:
-        """Count anew."""
+    def reset(self) -> None:
+        """Set the count back to 0."""
         self.begin("")

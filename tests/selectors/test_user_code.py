@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from ctxbench.selectors.foreign import EndedError, confined, exit_held, stdout_to_stderr
+from ctxbench.selectors.user_code import EndedError, confined, exit_held, stdout_to_stderr
 
 REAL = os._exit
 
@@ -24,7 +24,7 @@ def all_is_put_back():
 
 
 def test_the_way_out_raises_where_it_was_called():
-    said = r"^os\._exit\(0\) was called \(test_foreign\.py, line \d+\), which would have ended ctxbench$"
+    said = r"^os\._exit\(0\) was called \(test_user_code\.py, line \d+\), which would have ended ctxbench$"
     with pytest.raises(EndedError, match=said), confined():
         os._exit(0)
 
@@ -76,7 +76,7 @@ def run(text):
     """A program that prints before, does something inside, and prints after; its output and what it said else."""
     program = f"""
 import io, logging, os, sys
-from ctxbench.selectors.foreign import confined
+from ctxbench.selectors.user_code import confined
 print("before")
 with confined():
 {textwrap.indent(textwrap.dedent(text), "    ")}
@@ -115,7 +115,7 @@ def test_a_log_that_was_opened_inside_goes_on_afterwards():
 
 
 def test_without_standard_streams_nothing_fails():
-    program = "from ctxbench.selectors.foreign import confined\nwith confined(): print('x')"
+    program = "from ctxbench.selectors.user_code import confined\nwith confined(): print('x')"
     done = subprocess.run(
         ["sh", "-c", '"$0" -c "$1" >&- 2>&-', sys.executable, program], capture_output=True, check=False, timeout=60
     )

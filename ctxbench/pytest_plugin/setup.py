@@ -42,7 +42,7 @@ class Setup:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Opened:
+class OpenSetup:
     """A setup whose files are read. The model is loaded when a text is first embedded.
 
     Attributes:
@@ -66,7 +66,7 @@ class Opened:
     close: Callable[[], None]
 
 
-def open_setup(setup: Setup, root: Path) -> Opened:
+def open_setup(setup: Setup, root: Path) -> OpenSetup:
     """Read what a setup names.
 
     Args:
@@ -91,7 +91,7 @@ def open_setup(setup: Setup, root: Path) -> Opened:
     definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
     resources, embedder = _resources(setup.embedder, setup.tokens)
     selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
-    return Opened(
+    return OpenSetup(
         label=label,
         place=setup.catalog,
         catalog=catalog,
@@ -139,7 +139,7 @@ def _refuse_outside(path: Path, selector: str) -> None:
         )
 
 
-def _of_gate(setup: Setup, path: Path) -> Opened:
+def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     """One selector of a gate file on the catalog of one of its datasets."""
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.gate.baseline_layout import VECTORS
@@ -160,7 +160,7 @@ def _of_gate(setup: Setup, path: Path) -> Opened:
     dataset = open_dataset(datasets[named], base=experiment.base)
     memo: dict[str, Any] = {}
     made = experiment.make_selectors(resources, memo)
-    return Opened(
+    return OpenSetup(
         label=label,
         place=dataset.name,
         catalog=dataset.catalog,

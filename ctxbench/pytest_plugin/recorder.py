@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class Recorder:
         return module.with_name(f"{module.stem}{_SUFFIX}")
 
     def shown(self, path: Path) -> str:
-        """A path as messages have it."""
+        """A path relative to the root folder of the test run, for messages."""
         root = self._config.rootpath
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
@@ -139,21 +140,21 @@ class Recorder:
     def _finish(self) -> bool:
         """Write what is accepted, or look for what nobody asks for; returns whether a file could not be used."""
         failed = False
-        for module in sorted({*self._collected, *(place.module for place in self._asked)}):
+        modules = sorted({*self._collected, *(place.module for place in self._asked)})
+        last: list[Callable[[], None]] = [
+            *(partial(self._settle, module) for module in modules),
+            self._settle_left_behind,
+        ]
+        for settle in last:
             try:
-                self._settle(module)
+                settle()
             except UserError as error:
                 self.lines.append(f"error: {error}")
                 failed = True
-        try:
-            self._settle_left_behind()
-        except UserError as error:
-            self.lines.append(f"error: {error}")
-            failed = True
         return failed
 
     def _settle(self, module: str) -> None:
-        """One module."""
+        """Write or check the accepted selections of one test module."""
         path = self.path(Place(module, ""))
         mine = {place: found for place, found in self._asked.items() if place.module == module}
         if not path.is_file() and not (mine and self.accept):

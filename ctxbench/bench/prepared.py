@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ctxbench.bench.config import Experiment, examine
 from ctxbench.bench.metrics import Metric, parse_metric, parse_metrics
@@ -32,9 +32,7 @@ from ctxbench.jsonio import dump_json
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.text import js_trim
 from ctxbench.tokens import TokenCounter, open_counter
-from ctxbench.yamlio import line_of
-
-T = TypeVar("T")
+from ctxbench.yaml_form import YamlForm
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +80,7 @@ def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said)
 
 
 def as_it_is(counter: TokenCounter) -> TokenCounter:
-    """The counter itself."""
+    """Return the token counter unchanged."""
     return counter
 
 
@@ -107,30 +105,30 @@ def prepare(
         InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
             not suit a dataset; all faults at once.
     """
-    reading = _Opening(experiment, list(faults))
+    form = _ExperimentForm(experiment.path, experiment.lines, list(faults), experiment)
     open_one = partial(opening, base=experiment.base, notify=notify)
-    opened: dict[str, _Opened] = {}
+    opened: dict[str, _OpenDataset] = {}
     for place, name in enumerate(experiment.datasets):
-        one = reading.dataset(place, name, open_one)
+        one = form.dataset(place, name, open_one)
         if one is not None and one.asked.name in opened:
-            reading.fault(f"two datasets are called {one.asked.name!r}; rename one", "datasets", place)
+            form.fault(f"two datasets are called {one.asked.name!r}; rename one", "datasets", place)
         elif one is not None:
             opened[one.asked.name] = one
     datasets = {name: one.asked for name, one in opened.items()}
     for place, text in enumerate(experiment.metrics):
-        reading.attempt(partial(parse_metric, text), "metrics", place)
-    embedder = reading.attempt(lambda: open_embedder(experiment.embedder), "embedder")
-    counter = reading.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
+        form.attempt(partial(parse_metric, text), "metrics", place)
+    embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
-        name: reading.attempt(partial(count_tokens, counter, one.there), "tokens")
+        name: form.attempt(partial(count_tokens, counter, one.there), "tokens")
         for name, one in datasets.items()
         if counter is not None
     }
-    reading.check_names()
+    form.check_names()
     if embedder is not None and counter is not None:
-        reading.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
-    if reading.faults or embedder is None or counter is None:
-        raise InputError(reading.in_order())
+        form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
+    if form.faults or embedder is None or counter is None:
+        raise InputError(form.in_order())
     for notice in _notices(experiment, datasets, local_resources(embedder, counter)):
         notify(f"notice: {notice}")
     return Prepared(
@@ -148,7 +146,7 @@ def prepare(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Opened:
+class _OpenDataset:
     """A dataset of an experiment; the fields are those of `Prepared`, of one.
 
     Attributes:
@@ -165,32 +163,16 @@ class _Opened:
 
 
 @dataclass
-class _Opening:
+class _ExperimentForm(YamlForm):
     """Opens what an experiment names, and collects what is wrong.
 
     Attributes:
         experiment: as read.
-        faults: found so far.
     """
 
     experiment: Experiment
-    faults: list[Fault]
 
-    def fault(self, message: str, *where: str | int) -> None:
-        """Note what is wrong at a place of the file."""
-        self.faults.append(Fault(message, self.experiment.path, line_of(self.experiment.lines, where)))
-
-    def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:
-        """What a call returns; None if it raises what is the user's fault, which is noted."""
-        try:
-            return what()
-        except InputError as error:
-            self.faults.extend(error.faults)
-        except UserError as error:
-            self.fault(str(error), *where)
-        return None
-
-    def dataset(self, place: int, name: str, opening: Callable[[str], Dataset]) -> _Opened | None:
+    def dataset(self, place: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
         """One of the datasets, cut to the split and the sample."""
         experiment, where = self.experiment, ("datasets", place)
         whole = found = self.attempt(partial(opening, name), *where)
@@ -204,7 +186,7 @@ class _Opening:
         if not len(found.judged()):
             what = f"dataset {found.name} has no query that is labelled or needs nothing; nothing can be measured"
             self.fault(what, *where)
-        return _Opened(
+        return _OpenDataset(
             asked=found,
             whole=whole,
             reference=dataset_reference(name, experiment.base),
