@@ -13,7 +13,10 @@ PACKAGE = ROOT / "ctxbench"
 NO_ROOMS = {"templates", "shipped", "__pycache__"}  # folders of data, told of in the README beside them
 ANSWERS = ROOT / "reports" / "README.md"
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PACKAGE.rglob("*.md"), *(ROOT / "reports").glob("*.md")],
+    [
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md", *PACKAGE.rglob("*.md")),
+        *(page for folder in ("reports", "datasets") for page in (ROOT / folder).glob("*.md")),
+    ],
     key=str,
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*([^)\s]+)\s*\)")

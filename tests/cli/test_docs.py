@@ -16,6 +16,8 @@ from ctxbench.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+DATASETS = (ROOT / "datasets" / "README.md").read_text("utf-8")
+EXPERIMENTS = (ROOT / "experiments" / "README.md").read_text("utf-8")
 OWN = (ROOT / "experiments" / "own-selector" / "README.md").read_text("utf-8")
 GROUP = typer.main.get_command(app)
 
@@ -80,7 +82,7 @@ def test_every_command_has_a_place_in_the_readme(path):
     assert re.search(rf"^\| (.* )?`(ctxbench )?{' '.join(path)}[ `]", table, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [README, OWN], ids=["README", "own-selector"])
+@pytest.mark.parametrize("page", [README, EXPERIMENTS, OWN], ids=["README", "experiments", "own-selector"])
 def test_every_command_that_is_shown_parses(page):
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for words in shown(page):
@@ -94,16 +96,16 @@ def test_every_command_that_is_shown_parses(page):
 
 def test_commands_in_running_text_parse():
     texts = re.findall(r"`(ctxbench [^`]*)`", README.split("\n## Commands\n")[0])
-    texts += re.findall(r"`(ctxbench [^`]*)`", README.split("\n## An experiment\n")[1])
+    texts += re.findall(r"`(ctxbench [^`]*)`", README.split("\n## More\n")[1] + EXPERIMENTS)
     assert len(texts) >= 3
     for text in texts:
         parse(shlex.split(text))
-    for target in re.findall(r"`make (\w+)`", README):
+    for target in re.findall(r"`make (\w+)`", README + EXPERIMENTS):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 
 
-def test_the_experiment_of_the_readme_is_sound(place):
-    (block,) = [block for block in fenced(README, "yaml") if block.startswith("name:")]
+def test_the_experiment_that_is_shown_is_sound(place):
+    (block,) = [block for block in fenced(EXPERIMENTS, "yaml") if block.startswith("name:")]
     (place / "e.yaml").write_text(block, "utf-8")
     _, faults = examine(place / "e.yaml")
     assert faults == []
@@ -152,9 +154,16 @@ def test_the_commands_of_own_selector_work_as_written(cli, place):
     assert ran >= 1
 
 
-def test_the_readme_names_every_shipped_selector_and_dataset():
+def test_pages_name_every_shipped_selector_and_dataset():
     from ctxbench.data.datasets.store import importers
     from ctxbench.selectors.definitions import shipped
 
     for name in (*shipped(), *importers()):
-        assert f"`{name}`" in README
+        assert f"`{name}`" in EXPERIMENTS + DATASETS
+
+
+def test_the_readme_is_short_and_its_pictures_are_there():
+    assert len(README.splitlines()) <= 250
+    for name in ("run-chart.png", "run-page.png"):
+        assert f"(reports/{name})" in README
+        assert (ROOT / "reports" / name).is_file()
