@@ -55,9 +55,9 @@ class Turn:
 def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> Iterator[list[Turn]]:
     """The turns of each conversation, in order; conversations as the log first names them.
 
-    A record without a conversation is one of its own, and conversations of two workspaces are two, whatever they are
-    called: nothing crosses a workspace. Several users may talk in one. Conversations without any message of a user's
-    are counted and left out.
+    A record without a conversation is of that whose messages it goes on from, else one of its own; conversations of two
+    workspaces are two, whatever they are called: nothing crosses a workspace. Several users may talk in one.
+    Conversations without any message of a user's are counted and left out.
 
     Args:
         records: of all files, in any order.
@@ -65,8 +65,9 @@ def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> I
         history: how many earlier messages a turn has at most.
     """
     grouped: dict[str | tuple[None, int], list[Record]] = {}
+    unnamed = _Unnamed()
     for record in records:
-        grouped.setdefault(record.conversation or (None, record.place), []).append(record)
+        grouped.setdefault(record.conversation or (None, unnamed.place(record)), []).append(record)
     apart = [part for members in grouped.values() for part in _by_workspace(members)]
     for members in sorted(apart, key=lambda members: min(record.place for record in members)):
         turns = _turns(members, tally)
@@ -75,6 +76,35 @@ def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> I
             _number(turns, tally)
             _follow(turns, tally, history=history)
             yield turns
+
+
+class _Unnamed:
+    """Conversations of a log that names none: each request holds all that was said before."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, ...], list[tuple[int, Record]]] = {}  # by what the user said: who may go on
+
+    def place(self, record: Record) -> int:
+        """The place of the first record of the conversation that a record goes on with; its own where it begins one."""
+        who, asked = (record.workspace, record.user), record.asked
+        if not asked:
+            return record.place
+        place = record.place
+        for known in range(len(asked), 0, -1):
+            found = self._open.get((*who, *asked[:known]), [])
+            last = next((one for one in reversed(found) if known < len(asked) or _calls_on(record, one[1])), None)
+            if last is not None:
+                place = last[0]
+                found.remove(last)  # it goes on from here, and nothing else does
+                break
+        self._open.setdefault((*who, *asked), []).append((place, record))
+        return place
+
+
+def _calls_on(record: Record, before: Record) -> bool:
+    """Whether a model call is one more of the same turn: its messages hold the calls of the one before it."""
+    first, now = ([(call.id, call.name) for call in one.calls] for one in (before, record))
+    return now[: len(first)] == first and (len(now) > len(first) or any(call_id for call_id, _ in first))
 
 
 def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:

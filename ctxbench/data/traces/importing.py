@@ -19,7 +19,7 @@ from ctxbench.data.labelling.answers import FOLDER, LOG
 from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.building import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
-from ctxbench.data.traces.reading import Notify, read_records, silent
+from ctxbench.data.traces.reading import Notify, read_records, silent, together
 from ctxbench.data.traces.records import Tally
 from ctxbench.data.traces.report import TraceReport
 from ctxbench.data.traces.settings import TraceSettings
@@ -98,7 +98,7 @@ def import_traces(
     grouped = list(conversations(records, tally, history=settings.history))
     if not grouped:
         if tally.faults:
-            raise InputError(tally.faults, subject="traces")
+            raise InputError(together(tally.faults), subject="traces")
         raise ParameterError(
             f"no turn in {', '.join(map(str, source.logs))}: expected a message of a user's in a line with messages, "
             "or in a span of a model call with gen_ai.input.messages"
@@ -292,7 +292,7 @@ def _report(builder: Builder) -> TraceReport:
         skew=tally.skew,
         ignored={clean(name): n for name, n in tally.ignored.most_common(_FIELDS)},
         redaction=None if builder.redactor is None else builder.redactor.counts,
-        examples=tuple(str(fault) for fault in tally.faults[:_EXAMPLES]),
+        examples=tuple(str(fault) for fault in together(tally.faults)[:_EXAMPLES]),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.data.traces.bodies import as_turn
 from ctxbench.data.traces.lines import TURN_FIELDS, TurnReader
 from ctxbench.data.traces.otlp import SAID, holds_spans, read_spans
 from ctxbench.data.traces.records import Record, Shared, Tally
@@ -55,6 +57,7 @@ def read_records(paths: Sequence[Path], tally: Tally, *, history: int, notify: N
             if data is None:
                 continue
             before = len(tally.faults)
+            data = as_turn(data) or data
             if holds_spans(data):
                 _take_spans(data, spans, place, tally, Fault("", path, line))
             elif any(name in data for name in SAID):
@@ -69,9 +72,20 @@ def read_records(paths: Sequence[Path], tally: Tally, *, history: int, notify: N
     wrong = len({(fault.path, fault.line) for fault in tally.faults})
     tally.counts["lines_unreadable"] = wrong
     if tally.faults and wrong > readable:
-        raise InputError(tally.faults, subject=f"traces: {wrong} lines cannot be read, {readable} can")
+        raise InputError(together(tally.faults), subject=f"traces: {wrong} lines cannot be read, {readable} can")
     records += spans.records()
     return records
+
+
+def together(faults: Sequence[Fault]) -> list[Fault]:
+    """Faults with those of equal words as one, at the first place, with how many more lines have it."""
+    same: dict[tuple[str, Path | str | None], list[Fault]] = {}
+    for fault in faults:
+        same.setdefault((fault.message, fault.path), []).append(fault)
+    return [
+        replace(first, message=f"{first.message}; so are {len(more):,} more lines" if more else first.message)
+        for first, *more in same.values()
+    ]
 
 
 def _take_spans(data: dict[str, Any], reader: SpanReader, place: int, tally: Tally, at: Fault) -> None:
