@@ -10,6 +10,7 @@ agents and logs write it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,7 +113,7 @@ class _Reader:
         used = {name: _field(row, names) for name, names in _FIELDS.items()}
         self.tally.add(PASSED_OVER, *(set(row.data) - {*used.values(), "split", "tags"}))
         text = row.take(used["query"] or QUERY[0], str, "", required=True)
-        query_id = self.tally.query_id(str(row.data.get(used["id"] or "") or number))
+        query_id = self.tally.query_id(_id(row, used["id"]) or number)
         if self.lines.setdefault(query_id, row.line) != row.line:
             row.fault(f"query {query_id!r} stands twice, first in line {self.lines[query_id]}")
         expected = self._groups(row, used["expected"])
@@ -130,7 +131,7 @@ class _Reader:
         self.queries.append(
             DatasetQuery(
                 request=Request(id=query_id, text=text),
-                split=row.take("split", str, "") or split_of(query_id),
+                split=_split(row) or split_of(query_id),
                 tags=tuple(_tags(row)),
                 needs_nothing=expected is not None and not groups,
             )
@@ -146,6 +147,8 @@ class _Reader:
         if entries is None:
             row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
             return []
+        if [] in entries:
+            row.fault(f"field {name!r} holds an empty list of alternatives; leave it out")
         groups = [self._items(row, name, entry if isinstance(entry, list) else [entry]) for entry in entries]
         return [group for group in groups if group]
 
@@ -178,6 +181,22 @@ def _field(row: Row, names: Sequence[str]) -> str | None:
     if len(found) > 1:
         row.fault(f"it has {' and '.join(map(repr, found))}; expected one of them")
     return found[0] if found else None
+
+
+def _id(row: Row, name: str | None) -> str:
+    """The id, a text or a whole number; empty if there is none."""
+    value = row.data.get(name or "")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+        row.fault(f"field {name!r} must be a text or a whole number, got {value!r:.60}")
+        return ""
+    return "" if value is None else str(value)
+
+
+def _split(row: Row) -> str:
+    split = row.take("split", str, "")
+    if not re.fullmatch(r"[A-Za-z0-9_-]*", split):
+        row.fault(f"field 'split' is {split!r:.40}; expected letters, digits, '-' and '_', such as tuning or test")
+    return split
 
 
 def _entries(value: Any, names: _ItemNames) -> list[Any] | None:

@@ -109,6 +109,10 @@ def test_an_empty_field_of_a_table_means_that_nothing_is_needed(tmp_path):
         ({"expected": []}, "field 'query' is missing; expected a text"),
         ({"query": "", "expected": []}, "field 'query' must not be empty"),
         ({"query": "a", "expected": [], "tags": [1]}, "field 'tags' must hold texts, got 1"),
+        ({"query": "a", "expected": [], "id": ["x"]}, "field 'id' must be a text or a whole number, got ['x']"),
+        ({"query": "a", "expected": [], "id": True}, "field 'id' must be a text or a whole number, got True"),
+        ({"query": "a", "expected": [], "split": "a b"}, "field 'split' is 'a b'; expected letters, digits"),
+        ({"query": "a", "expected": [[]]}, "field 'expected' holds an empty list of alternatives; leave it out"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
