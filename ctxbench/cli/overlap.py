@@ -99,7 +99,9 @@ def _of_pair(pair: Pair, found: Overlap, *, tried: bool) -> Iterator[str]:
             yield f"    {other} comes before {one.item} ({one.other:.2f} against {one.score:.2f}) in a search for"
             yield from (f"      {line}" for line in quoted(one.text))
     yield from (f"    {_change(change, found)}" for change in pair.changes)
-    if tried and not any(change.what == "rename" for change in pair.changes):
+    if pair.margin >= 0 and len(pair.asked) == 2:
+        yield "    each comes before the other where it is searched for"
+    elif tried and not any(change.what == "rename" for change in pair.changes):
         yield "    no word added to a name tells them apart: say in the descriptions what only one of them does"
 
 

@@ -51,6 +51,16 @@ def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
     )
 
 
+def test_of_a_pair_that_is_told_apart_that_is_said(tmp_path, capsys):
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"_id": f"tool:{name}", "description": f"Refund {name} of a paid order."} for name in ("all", "half")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    shown(path, threshold=0.5)
+    out = capsys.readouterr().out
+    assert ": 1 (0 taken), worst first" in out
+    assert out.endswith("    each comes before the other where it is searched for\n")
+
+
 def test_json_holds_everything(catalog, capsys):
     shown(catalog, as_json=True)
     found = json.loads(capsys.readouterr().out)
