@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.summary import DatasetSummary, RunSummary
 from ctxbench.reporting import wording
 
-_NAMED = 6  # selectors, of which more would be no sentence
+_NAMED = 4  # selectors, of which more would be no sentence
+_BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 
 
 def run_answer(summary: RunSummary) -> str:
-    """How the selectors of a run stand beside the one that they are compared with; empty where none is compared."""
+    """How the selectors of a run stand beside the one that they are compared with; empty where none is compared.
+
+    Over several datasets the selectors that are seldom less and often more complete stand first.
+    """
     base = summary.compare_to
-    names = [name for name in summary.manifest["selectors"] if name != base]
-    tell = _on_one if len(summary.datasets) == 1 else _on_several
+    several = len(summary.datasets) > 1
+    names = [name for name in summary.manifest["selectors"] if name != base and name.split("/")[0] not in _BOUNDS]
+    if several:
+        names.sort(key=lambda name: _place(summary.datasets, name))
+    tell = _on_several if several else _on_one
     parts = [part for name in names if (part := tell(summary.datasets, name))]
     if not parts:
         return ""
     more = [f"and {len(parts) - _NAMED} more below"] if len(parts) > _NAMED else []
-    return f"Beside {wording.named(base)}: {'; '.join([*parts[:_NAMED], *more])}."
+    on = f", on {len(summary.datasets)} datasets" if several else ""
+    return f"Beside {wording.named(base)}{on}: {'; '.join([*parts[:_NAMED], *more])}."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
@@ -52,14 +60,30 @@ def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str:
 
 
 def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str:
-    """On how many datasets a selector is more complete, and on how many less, beyond chance."""
+    """On how many datasets a selector is more complete, and costs fewer tokens, and on how many less, beyond chance."""
+    more, less = _told(datasets, name, COMPLETENESS)
+    dearer, cheaper = _told(datasets, name, TOKENS)
+    if more is None:
+        return ""
+    said = f"{wording.named(name)} is more complete on {more} and less on {less}"
+    return said if cheaper is None else f"{said}, for fewer prompt tokens on {cheaper} and more on {dearer}"
+
+
+def _told(datasets: Sequence[DatasetSummary], name: str, metric: Metric) -> tuple[int | None, int | None]:
+    """On how many datasets a metric is higher, and lower, beyond chance; None where it was compared on none."""
     found = [
-        one.against["completeness"]
+        one.against[str(metric)]
         for dataset in datasets
         for one in dataset.selectors
-        if one.selector == name and "completeness" in one.against and one.against["completeness"].n
+        if one.selector == name and str(metric) in one.against and one.against[str(metric)].n
     ]
     if not found:
-        return ""
-    more, less = (sum(one.distinguishable and sign * one.difference > 0 for one in found) for sign in (1, -1))
-    return f"{wording.named(name)} is more complete on {more} of {len(found)} datasets and less on {less}"
+        return None, None
+    higher, lower = (sum(one.distinguishable and sign * one.difference > 0 for one in found) for sign in (1, -1))
+    return higher, lower
+
+
+def _place(datasets: Sequence[DatasetSummary], name: str) -> tuple[int, int, int]:
+    more, less = _told(datasets, name, COMPLETENESS)
+    dearer, cheaper = _told(datasets, name, TOKENS)
+    return less or 0, -(more or 0), (dearer or 0) - (cheaper or 0)
