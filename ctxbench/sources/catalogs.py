@@ -100,12 +100,12 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
 def corpus_rows(catalog: Iterable[Item]) -> Iterator[dict[str, Any]]:
     """The items as rows of `corpus.jsonl`.
 
-    The text of a tool, which is empty, stands there as its description: other readers of BEIR's layout search title and
-    text. It is dropped again by `read_item`.
+    As the text of a tool, which has none, stands its description: other readers of BEIR's layout search title and text.
+    `read_item` passes over it.
     """
     for item in catalog:
         row = item.as_row()
-        yield {**row, "text": item.text or item.description} if item.type == "tool" else row
+        yield {**row, "text": item.description} if item.type == "tool" else row
 
 
 def _link(value: Any) -> Link:
@@ -143,7 +143,7 @@ def read_item(row: Row) -> Item | None:
         return Item(
             **key._asdict(),
             title="" if title == key.name else title,
-            text="" if key.type == "tool" and text == description else text,
+            text="" if key.type == "tool" else text,  # its description once more, which an edit may have left behind
             description=description,
             include=include,
             enabled=row.take("enabled", bool, True),

@@ -391,7 +391,7 @@ def test_another_token_counter_makes_every_part_again(tmp_path):
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("corpus.jsonl", "Open an issue in a code repository", "Open a ticket in a code repository"),
+        ("corpus.jsonl", "Dates of the next releases", "Dates of the last releases"),
         ("queries.jsonl", "When is release 4.2 frozen?", "When is release 4.3 frozen?"),
         ("qrels/test.tsv", "tool:tracker:search_issues\t1", "tool:tracker:search_issues\t0"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.core.items import Item
-from ctxbench.sources.catalogs import read_catalog, read_items
+from ctxbench.sources.catalogs import corpus_rows, read_catalog, read_items
 
 RULE = {"_id": "rule:a", "text": "Write tests."}
 
@@ -224,3 +224,13 @@ def test_facts_are_read_and_written_alike(tmp_path: Path) -> None:
 def test_faults_of_facts_have_their_line(tmp_path: Path, field: str, value: object, said: str) -> None:
     ((line, found),) = faults_of(corpus(tmp_path, {"_id": "memory:m", field: value}))
     assert (line, found.startswith(said)) == (1, True), found
+
+
+def test_a_tool_has_no_text_whatever_its_row_says(tmp_path: Path) -> None:
+    """An edit of the description by hand leaves the text of the row as it was."""
+    row = '{"_id": "tool:s:a", "title": "a", "text": "Does a.", "description": "Does a, and b."}\n'
+    (tmp_path / "corpus.jsonl").write_text(row, "utf-8")
+    (item,) = read_catalog(tmp_path)
+    assert (item.text, item.description) == ("", "Does a, and b.")
+    (written,) = corpus_rows([item])
+    assert (written["text"], written["description"]) == ("Does a, and b.", "Does a, and b.")
