@@ -14,7 +14,7 @@ from ctxbench import tokens
 from ctxbench.cache import cache_dir
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets import store
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling import pool
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.store import VectorStore

@@ -10,7 +10,7 @@ import pytest
 
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.labelling.exposure import SIGNALS, Exposure
-from ctxbench.data.traces.importing import TraceSource, import_traces, redactor_for
+from ctxbench.data.traces.importer import TraceSource, import_traces, redactor_for
 from ctxbench.data.traces.lines import TURN_FIELDS
 from ctxbench.data.traces.records import STATUSES
 from ctxbench.data.traces.report import _WORDS, COUNTS

@@ -21,7 +21,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import dataset_folder, dataset_reference, open_dataset
 from ctxbench.data.labelling.weights import read_weights
 from ctxbench.embedding.base import Embedder

@@ -16,7 +16,7 @@ from ctxbench.core.errors import ParameterError
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.calibrations import Fit
-    from ctxbench.tuning.calibrating.measuring import FoldFigures
+    from ctxbench.tuning.calibration.figures import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -52,7 +52,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
 
     Raises:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
-        UserError: as of `ctxbench.tuning.calibrating.fitting.fit`.
+        UserError: as of `ctxbench.tuning.calibration.fits.fit`.
     """
     from ctxbench.cache import cache_dir
     from ctxbench.calibrations import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
@@ -63,9 +63,9 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.tokens import open_counter
-    from ctxbench.tuning.calibrating.examples import examples, labelled
-    from ctxbench.tuning.calibrating.fitting import fit
-    from ctxbench.tuning.calibrating.measuring import measure
+    from ctxbench.tuning.calibration.examples import examples, labelled
+    from ctxbench.tuning.calibration.figures import measure
+    from ctxbench.tuning.calibration.fits import fit
 
     if asked.what not in KINDS:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")

@@ -261,7 +261,7 @@ def _first(done: Checked) -> str:
 
     if not acceptable(done.check):
         return ""
-    from ctxbench.gate.edited import open_edited  # most checks find nothing to accept
+    from ctxbench.gate.edited_dataset import open_edited  # most checks find nothing to accept
 
     try:
         for reference in done.file.experiment.datasets:

@@ -102,7 +102,7 @@ def report_run(path: Path, told: Told) -> None:
     """
     from ctxbench.bench.results import RunFolder
     from ctxbench.cache import cache_dir
-    from ctxbench.data.datasets.sampling import asked
+    from ctxbench.data.datasets.sample import asked
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.tokens import open_counter
 

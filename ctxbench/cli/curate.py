@@ -13,7 +13,7 @@ from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from ctxbench.data.curation.carrying import Carried
+    from ctxbench.data.curation.labelling_files import Carried
     from ctxbench.data.datasets.dataset import Dataset
 
 
@@ -82,7 +82,7 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place.
     """
-    from ctxbench.data.curation.splitting import split_dataset
+    from ctxbench.data.curation.splits import split_dataset
 
     if out is not None and in_place:
         raise ParameterError("--out and --in-place exclude each other")
@@ -171,9 +171,9 @@ def export(name: str, what: Export, *, as_json: bool) -> None:
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:
     """Write a dataset made of another, in its place or with what labelling left beside that one."""
-    from ctxbench.data.curation.carrying import Carried, carry_labelling
+    from ctxbench.data.curation.labelling_files import Carried, carry_labelling
     from ctxbench.data.datasets.store import dataset_folder
-    from ctxbench.data.datasets.writing import create_dataset, write_dataset
+    from ctxbench.data.datasets.writer import create_dataset, write_dataset
 
     if in_place:
         write_dataset(dataset, folder)

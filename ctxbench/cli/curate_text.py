@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ctxbench.data.curation.diff import Difference, Parts
     from ctxbench.data.curation.export import Exported
     from ctxbench.data.curation.rebase import Rebased
-    from ctxbench.data.curation.splitting import Resplit
+    from ctxbench.data.curation.splits import Resplit
     from ctxbench.data.curation.stats import DatasetStats
 
 _REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
@@ -60,7 +60,7 @@ def stats_lines(found: DatasetStats, *, shown: int | None = 10) -> list[str]:
 
 
 def _rule() -> str:
-    from ctxbench.data.curation.naming import RULE
+    from ctxbench.data.curation.name_leaks import RULE
 
     return RULE
 

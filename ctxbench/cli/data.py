@@ -93,7 +93,7 @@ def validate(name: str, *, as_json: bool) -> int:
         UnknownNameError: it is neither a folder nor the name of a dataset.
         StorageError: its source is not installed.
     """
-    from ctxbench.data.datasets.reading import validate as faults_of
+    from ctxbench.data.datasets.reader import validate as faults_of
 
     folder = _folder_of(name)
     faults = faults_of(folder)
@@ -113,7 +113,7 @@ def validate(name: str, *, as_json: bool) -> int:
 
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
-    from ctxbench.data.datasets.reading import read_dataset
+    from ctxbench.data.datasets.reader import read_dataset
 
     counts = read_dataset(folder).counts
     text = f"{counts['items']:,} items, {counts['queries']:,} queries, {counts['labels']:,} labels"
@@ -138,7 +138,7 @@ def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
     from ctxbench.data.datasets.store import import_dataset as imported
     from ctxbench.data.datasets.store import open_dataset
-    from ctxbench.data.datasets.writing import create_dataset
+    from ctxbench.data.datasets.writer import create_dataset
 
     with progress() as shown:
         if out is None or source is not None:

@@ -14,7 +14,7 @@ def fetch_source(name: str, *, as_json: bool) -> None:
         UnknownNameError: there is no such source or dataset.
         StorageError: a file could not be had, or is another one than expected.
     """
-    from ctxbench.data.fetching import HOST, fetch, source_of, sources
+    from ctxbench.data.fetch import HOST, fetch, source_of, sources
 
     source = source_of(name)
     datasets = sources()[source.name][1]

@@ -101,7 +101,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
 def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
     """Make a dataset, write it, and print what was counted on the way."""
-    from ctxbench.data.datasets.writing import create_dataset
+    from ctxbench.data.datasets.writer import create_dataset
 
     converted = make()
     dataset = converted.dataset

@@ -39,7 +39,7 @@ def import_traces(
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
     from ctxbench.data.datasets.store import dataset_folder
-    from ctxbench.data.traces.importing import import_into, refuse_overwriting, scopes_of
+    from ctxbench.data.traces.importer import import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.catalogs import read_catalog
 
     refuse_overwriting(out)  # before a catalog is read, which may take long

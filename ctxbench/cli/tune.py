@@ -14,7 +14,7 @@ from ctxbench.console import is_plain, say
 from ctxbench.core.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
-    from ctxbench.tuning.opening import Ready
+    from ctxbench.tuning.inputs import Ready
     from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
 
 

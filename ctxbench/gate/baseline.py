@@ -29,7 +29,7 @@ from ctxbench.gate.baseline_layout import (
     foreign,
     inside,
 )
-from ctxbench.gate.baseline_reading import NewerFormatError, read_baseline, read_head
+from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_head
 from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_of, session_row
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.snapshots import Snapshot, without_texts

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ctxbench.gate.altered import what_changed
 from ctxbench.gate.cause_of import crowd
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, Mend
-from ctxbench.gate.sides import Compared
+from ctxbench.gate.query_sides import Compared
+from ctxbench.gate.snapshot_changes import what_changed
 from ctxbench.gate.snapshots import Snapshot
 
 _JOINED = (CauseKind.CROWDED, CauseKind.FREED)

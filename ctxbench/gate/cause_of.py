@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.altered import Setting, edit
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.sides import Compared, Side
+from ctxbench.gate.query_sides import Compared, Side
+from ctxbench.gate.snapshot_changes import Setting, edit
 from ctxbench.steps.fit import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"

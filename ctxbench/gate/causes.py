@@ -57,12 +57,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.altered import what_changed, where_gone
 from ctxbench.gate.cause_of import Causes
-from ctxbench.gate.mending import mended
 from ctxbench.gate.model import Cause, CauseKind, Change
+from ctxbench.gate.query_sides import Compared, Side
+from ctxbench.gate.remedies import mended
 from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
-from ctxbench.gate.sides import Compared, Side
+from ctxbench.gate.snapshot_changes import what_changed, where_gone
 from ctxbench.gate.snapshots import Snapshot
 
 _FACTORS = ("own", "rivals", "cut")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.gate.baseline_layout import HEAD, VECTORS
-from ctxbench.gate.baseline_reading import read_baseline
-from ctxbench.gate.checking import Paired, check, pair_up
+from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.checks import Paired, check, pair_up
 from ctxbench.gate.comparability import queries_text
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import broken, unknown_pins
 from ctxbench.gate.prices import priced
+from ctxbench.gate.reused_answers import unchanged
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import failures
-from ctxbench.gate.unchanged import unchanged
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
@@ -78,7 +78,7 @@ def check_gate(
     bases = [] if faults else [*map(priced, read_baseline(file.baseline))]
     now = None if faults or latency else unchanged(file, bases)
     if now is None:
-        from ctxbench.gate.asking import ask  # slow to import
+        from ctxbench.gate.current_answers import ask  # slow to import
 
         now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
     elif (file.baseline / VECTORS).exists():
@@ -127,9 +127,9 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
-    from ctxbench.gate.asking import ask
     from ctxbench.gate.baseline import keeps_texts_out, write_baseline
     from ctxbench.gate.baseline_head import worth_of
+    from ctxbench.gate.current_answers import ask
 
     file, faults = examine_gate(path)
     snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
@@ -169,7 +169,7 @@ def check_runs(
     Raises:
         UserError: a folder holds no finished run, or a dataset has changed since.
     """
-    from ctxbench.gate.taking import of_run  # slow to import
+    from ctxbench.gate.snapshot_sources import of_run  # slow to import
 
     accepted, sides = (base / HEAD).exists(), called or (str(base), str(head))
     bases = [*map(priced, read_baseline(base) if accepted else of_run(base, opened[0]))]

@@ -28,7 +28,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.comparability import items_of
 from ctxbench.gate.flat_steps import rebuilt
-from ctxbench.gate.latency_judging import Samples, joined, judge_all
+from ctxbench.gate.latency_verdicts import Samples, joined, judge_all
 from ctxbench.gate.model import Check, LatencyJudged, Verdict
 from ctxbench.gate.plugins import foreign_steps, held_to_account
 from ctxbench.gate.settings import Settings

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ctxbench.gate.altered import what_changed
-from ctxbench.gate.mending import mended
 from ctxbench.gate.model import Cause, Change, Mend, PinFailure
 from ctxbench.gate.pins import ITEMS, TOKENS, broken
+from ctxbench.gate.query_sides import Compared
+from ctxbench.gate.remedies import mended
 from ctxbench.gate.settings import Pin
-from ctxbench.gate.sides import Compared
+from ctxbench.gate.snapshot_changes import what_changed
 from ctxbench.gate.snapshots import Snapshot
 
 _SHOWN = 3

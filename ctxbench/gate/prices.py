@@ -68,7 +68,7 @@ def repriced(
         for item in offered_ids(head.answers, query):
             if item in other and item in before:
                 held.setdefault(item, []).append(query)
-    from ctxbench.gate.altered import edit  # most checks find no other price
+    from ctxbench.gate.snapshot_changes import edit  # most checks find no other price
 
     found = [
         Repriced(

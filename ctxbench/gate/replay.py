@@ -19,8 +19,8 @@ from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, place_among
 from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
-from ctxbench.gate.altered import ORDER, Setting
 from ctxbench.gate.flat_steps import FlatStep
+from ctxbench.gate.snapshot_changes import ORDER, Setting
 from ctxbench.steps.cut import TOP_K
 
 REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")

@@ -15,7 +15,7 @@ from ctxbench.embedding.store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.fileio import read_bytes
 from ctxbench.gate.baseline_layout import ACCEPT, HEAD, VECTORS, file_hash
-from ctxbench.gate.baseline_reading import read_head
+from ctxbench.gate.baseline_reader import read_head
 from ctxbench.gate.snapshots import Snapshot, content_hash
 from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.index.resources import LocalResources

@@ -14,9 +14,9 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import mcnemar_exact
 from ctxbench.gate.amounts import level, moved, size
 from ctxbench.gate.comparability import queries_text
-from ctxbench.gate.judging import beyond
+from ctxbench.gate.metric_verdicts import beyond
 from ctxbench.gate.model import Judged, PinFailure, Unmet, Verdict
-from ctxbench.gate.unmet import in_words
+from ctxbench.gate.unmet_requirements import in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import Label
 from ctxbench.data.datasets.rows import read_query
 from ctxbench.data.datasets.store import open_dataset
-from ctxbench.data.datasets.writing import create_dataset
+from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 

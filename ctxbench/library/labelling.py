@@ -22,7 +22,7 @@ from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.data.labelling.session import Prompt, Reply, Session
-from ctxbench.data.traces.importing import import_into, scopes_of
+from ctxbench.data.traces.importer import import_into, scopes_of
 from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.resources import local_resources

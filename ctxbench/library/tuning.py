@@ -15,10 +15,10 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.library.data import Data, opened
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset, Recorded
-from ctxbench.tuning.opening import Ready, open_tuning
+from ctxbench.tuning.inputs import Ready, open_tuning
 from ctxbench.tuning.policy_file import SET_METRICS, PolicyFile, policies_of
 from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
-from ctxbench.tuning.sides import Told
+from ctxbench.tuning.split_answers import Told
 from ctxbench.tuning.tuner import nobody
 from ctxbench.tuning.tuner import tune as run_tuning
 

@@ -16,11 +16,11 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import correct
 from ctxbench.core.candidates import Candidates
-from ctxbench.tuning.contending import Measured
-from ctxbench.tuning.sides import Side
-from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.contenders import Measured
+from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.uncut import Uncut
+from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.uncut_rankings import Uncut
 
 _COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
 

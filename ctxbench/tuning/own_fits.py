@@ -13,13 +13,13 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
-from ctxbench.tuning.calibrating.examples import examples, folds_of
-from ctxbench.tuning.calibrating.fitting import fit, out_of_fold, shipped_fit
-from ctxbench.tuning.opening import Ready, open_tuning
+from ctxbench.tuning.calibration.examples import examples, folds_of
+from ctxbench.tuning.calibration.fits import fit, out_of_fold, shipped_fit
+from ctxbench.tuning.inputs import Ready, open_tuning
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
-from ctxbench.tuning.sides import Side, Told
+from ctxbench.tuning.split_answers import Side, Told
 from ctxbench.tuning.tuner import nobody
-from ctxbench.tuning.uncut import OUT_OF_FOLD
+from ctxbench.tuning.uncut_rankings import OUT_OF_FOLD
 from ctxbench.yamlio import line_of
 
 

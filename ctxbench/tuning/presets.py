@@ -11,7 +11,7 @@ from ctxbench.bench.summary import finite
 from ctxbench.core.errors import StorageError
 from ctxbench.selectors.definitions import is_file
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
-from ctxbench.tuning.opening import Ready
+from ctxbench.tuning.inputs import Ready
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.results import Contender, DatasetTuning, Outcome
 from ctxbench.tuning.verdicts import Verdict

@@ -15,12 +15,12 @@ from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.sides import Side
+from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.domains import Domain, domains_of
+from ctxbench.tuning.sweep.engine_runs import spread
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.sweep.reuse import spread
-from ctxbench.tuning.uncut import Uncut, found_by, found_in
+from ctxbench.tuning.uncut_rankings import Uncut, found_by, found_in
 
 Swept = FixedK | StandardMargin | Threshold | Budget
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of

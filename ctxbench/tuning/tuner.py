@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ctxbench.tuning.for_all import ForAll
-from ctxbench.tuning.opening import Ready
+from ctxbench.tuning.dataset_tuning import Work
+from ctxbench.tuning.inputs import Ready
+from ctxbench.tuning.joint_setting import ForAll
 from ctxbench.tuning.results import Tuning
-from ctxbench.tuning.sides import Told
-from ctxbench.tuning.work import Work
+from ctxbench.tuning.split_answers import Told
 
 
 def nobody(text: str, done: int, total: int) -> None:

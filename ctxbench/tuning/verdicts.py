@@ -12,7 +12,7 @@ from ctxbench.bench.stats import Scale, critical, grouped_estimate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.tuning.limits import CAUTION, Limit
 from ctxbench.tuning.optima import FEWEST, UNLIKELY
-from ctxbench.tuning.sweep.pairing import Pairing
+from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.ties import slack
 
 Said: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]

@@ -16,7 +16,7 @@ from gate_world import shipped
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.gate.judging import Pair, compare_all
+from ctxbench.gate.metric_verdicts import Pair, compare_all
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import METRICS, Settings
 from ctxbench.gate.snapshots import Identity, QueryFact, Snapshot

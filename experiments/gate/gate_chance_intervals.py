@@ -35,7 +35,7 @@ from ctxbench.bench.stats import (
 )
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.gate.judging import compare_all
+from ctxbench.gate.metric_verdicts import compare_all
 from ctxbench.gate.model import Judged, Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.reporting.pages import write_parted

@@ -15,8 +15,8 @@ from ctxbench.data.curation.rebase import rebase_dataset
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.model import Cause, CauseKind, Check
 from ctxbench.gate.settings import Settings
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
-from ctxbench.gate.taking import take
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.rows import Row
 from ctxbench.yamlio import load_yaml

@@ -19,9 +19,9 @@ from ctxbench.bench.metrics import Grade
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.model import Cause, CauseKind
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import offered_ids
-from ctxbench.gate.taking import take
 from ctxbench.jsonio import dump_jsonl
 from ctxbench.selectors.definitions import definition
 

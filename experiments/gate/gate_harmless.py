@@ -37,8 +37,8 @@ from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.gate.model import Check, Verdict
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
-from ctxbench.gate.taking import take
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.retrieve import Dense
 from ctxbench.yamlio import load_yaml

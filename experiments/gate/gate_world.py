@@ -17,15 +17,15 @@ from ctxbench.bench.config import experiment_of
 from ctxbench.bench.prepared import Prepared, count_tokens, prepare
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.gate import causes, checking
+from ctxbench.gate import causes, checks
 from ctxbench.gate.baseline import read_baseline, write_baseline
 from ctxbench.gate.comparability import Comparable
 from ctxbench.gate.differences import Differences
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.settings import METRICS, Settings
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import TableAnswers
-from ctxbench.gate.taking import take
 
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")
@@ -179,7 +179,7 @@ class Loss:
 
 def check(pairs: Pairs, settings: Settings | None = None) -> Check:
     """A check as the command makes it, over settings that nobody has written."""
-    return checking.check(pairs, settings or Settings(), name="gate", base="baseline", head="this run")
+    return checks.check(pairs, settings or Settings(), name="gate", base="baseline", head="this run")
 
 
 @contextmanager
@@ -197,7 +197,7 @@ def found_once(full: Check) -> Iterator[None]:
     def explain(_base: Snapshot, _head: Snapshot, changes: Sequence[Change], _renamed: Any) -> tuple[Change, ...]:
         return tuple(changes)
 
-    with patch.object(checking, "differences", differences), patch.object(causes, "explain", explain):
+    with patch.object(checks, "differences", differences), patch.object(causes, "explain", explain):
         yield
 
 

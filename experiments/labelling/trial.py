@@ -23,7 +23,7 @@ from ctxbench.data.labelling.pool import Offers, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.queue import Queue, make_queue
 from ctxbench.data.labelling.session import Session
-from ctxbench.data.traces.importing import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSource, import_traces
 from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.selectors.base import Selector
 

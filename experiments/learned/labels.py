@@ -12,8 +12,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request import Items, RequestText, Slots
 from ctxbench.features.words import Words
-from ctxbench.tuning.calibrating.examples import Examples
-from ctxbench.tuning.calibrating.fitting import fit_alone, fit_around
+from ctxbench.tuning.calibration.examples import Examples
+from ctxbench.tuning.calibration.fits import fit_alone, fit_around
 
 N_LABELS = (25, 50, 100, 200, 400)
 EARLIER = (

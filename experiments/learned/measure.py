@@ -28,10 +28,10 @@ from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.logistic import Logistic
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.calibrating.fitting import fit_around, fit_pool
+from ctxbench.tuning.calibration.fits import fit_around, fit_pool
 from ctxbench.tuning.first_items import first_items_curve
 from ctxbench.tuning.token_budget import Prices
-from ctxbench.tuning.uncut import found_by
+from ctxbench.tuning.uncut_rankings import found_by
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")

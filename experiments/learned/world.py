@@ -16,7 +16,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
@@ -28,11 +28,11 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.tokens import open_counter
-from ctxbench.tuning.calibrating.examples import Examples, examples
-from ctxbench.tuning.calibrating.fitting import fit_pooled
-from ctxbench.tuning.sides import Side
+from ctxbench.tuning.calibration.examples import Examples, examples
+from ctxbench.tuning.calibration.fits import fit_pooled
+from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.token_budget import Prices
-from ctxbench.tuning.uncut import found_by
+from ctxbench.tuning.uncut_rankings import found_by
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

@@ -18,7 +18,7 @@ from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import Float32Array
 from ctxbench.data.curation.overlap import overlap
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors

@@ -42,10 +42,10 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain
 from ctxbench.tokens import open_counter
-from ctxbench.tuning.calibrating.curves import CutCurve, CutPoint, area, area_interval, recall_of_first
-from ctxbench.tuning.calibrating.examples import ALL, Examples, examples, joined_groups, labelled
-from ctxbench.tuning.calibrating.fitting import fit
-from ctxbench.tuning.calibrating.trials import (
+from ctxbench.tuning.calibration.curves import CutCurve, CutPoint, area, area_interval, recall_of_first
+from ctxbench.tuning.calibration.examples import ALL, Examples, examples, joined_groups, labelled
+from ctxbench.tuning.calibration.fits import fit
+from ctxbench.tuning.calibration.trials import (
     Silence,
     SilenceTrial,
     calibrated,

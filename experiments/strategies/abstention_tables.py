@@ -10,8 +10,8 @@ import numpy as np
 
 from ctxbench.bench.stats import Comparison, Estimate, Interval, Scale, compare, sign_flip
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.tuning.calibrating.curves import area, area_interval, area_within, ratio_interval, reliability
-from ctxbench.tuning.calibrating.trials import Silence, SilenceTrial
+from ctxbench.tuning.calibration.curves import area, area_interval, area_within, ratio_interval, reliability
+from ctxbench.tuning.calibration.trials import Silence, SilenceTrial
 
 EDGES = (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 

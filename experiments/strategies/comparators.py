@@ -26,7 +26,7 @@ from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.ranked import ranked_by

@@ -13,14 +13,14 @@ from ctxbench.calibrations import ABSTENTION, PROBABILITY, WEIGHTS, write_calibr
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import open_counter
-from ctxbench.tuning.calibrating.fitting import fit
+from ctxbench.tuning.calibration.fits import fit
 from ctxbench.yamlio import load_yaml
 
 HERE = Path(__file__).parents[1]

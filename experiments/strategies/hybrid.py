@@ -24,7 +24,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import sampled
+from ctxbench.data.datasets.sample import sampled
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore

@@ -24,7 +24,7 @@ from ctxbench.cache import cache_dir
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sampling import asked
+from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore

@@ -25,10 +25,10 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.limits import measures_of
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.families import Counts, FixedK, Span, StandardMargin
-from ctxbench.tuning.sweep.ladders import Ladders
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.sweeping import sweep
+from ctxbench.tuning.sweep.rankings import Ladders
 
 Cuts: TypeAlias = FixedK | StandardMargin
 

@@ -42,12 +42,12 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.reporting.pages import write_parted
 from ctxbench.selectors.definitions import Definition
 from ctxbench.tokens import open_counter
+from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.sweep.engine_runs import single
 from ctxbench.tuning.sweep.lines import Measure
-from ctxbench.tuning.sweep.reuse import single
-from ctxbench.tuning.together import CommonSettings, sweep_together
 
 DATASETS = ("workbench", "freight")
 BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults

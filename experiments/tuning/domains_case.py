@@ -17,16 +17,16 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition, definition
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS, measures_of
-from ctxbench.tuning.sides import Side
+from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.tuning.sweep.drive import sweep
+from ctxbench.tuning.sweep.engine_runs import measured
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
-from ctxbench.tuning.sweep.keepers import Front
-from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Measure
-from ctxbench.tuning.sweep.reuse import measured
-from ctxbench.tuning.sweep.shared import Shared
-from ctxbench.tuning.sweep.sweeping import sweep
-from ctxbench.tuning.uncut import Uncut, found_by
+from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.shared_budget import Shared
+from ctxbench.tuning.uncut_rankings import Uncut, found_by
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")

@@ -25,7 +25,7 @@ from ctxbench.cache import cache_dir
 from ctxbench.calibrations import write_calibrations
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.data.datasets.sampling import sampled
+from ctxbench.data.datasets.sample import sampled
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
@@ -36,8 +36,7 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.tokens import open_counter
-from ctxbench.tuning.calibrating.fitting import fit_pool, shipped_fit
-from ctxbench.tuning.choosing import choose
+from ctxbench.tuning.calibration.fits import fit_pool, shipped_fit
 from ctxbench.tuning.limits import (
     CAUTION,
     COMPLETENESS,
@@ -50,12 +49,13 @@ from ctxbench.tuning.limits import (
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.sides import ALL, TUNING, Side
-from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.recommendation import choose
+from ctxbench.tuning.split_answers import ALL, TUNING, Side
+from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.needs import needed_types
-from ctxbench.tuning.sweep.pairing import Pairing
-from ctxbench.tuning.sweep.sweeping import sweep
+from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.rankings import Ladders
 from ctxbench.tuning.tunables import Swept, Tunable, coarse
 
 ROOT = Path(__file__).parents[2]

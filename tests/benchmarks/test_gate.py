@@ -23,7 +23,7 @@ from ctxbench.bench.prepared import prepare
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
 from ctxbench.gate.gate_file import read_gate
-from ctxbench.gate.taking import take
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.index.resources import LocalResources
 
 ROOT = Path(__file__).parents[2]

@@ -27,11 +27,11 @@ from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.steps.cut import Standard
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
-from ctxbench.tuning.sweep.keepers import Front
-from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.sweeping import sweep
+from ctxbench.tuning.sweep.rankings import Ladders
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20

@@ -431,7 +431,7 @@ def test_no_room_for_an_imported_dataset(process, place, tiny, cache):
     start = NO_ROOM.format(size=100) + (
         "import sys\n"
         "from ctxbench.data.datasets import store\n"
-        "from ctxbench.data.datasets.reading import read_dataset\n"
+        "from ctxbench.data.datasets.reader import read_dataset\n"
         "class Far:\n"
         "    provides, version, install = ('far',), '1', ''\n"
         "    def available(self): return True\n"

@@ -11,7 +11,7 @@ import pytest
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.store import VectorStore
-from ctxbench.gate.taking import take
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.index.resources import LocalResources
 
 WORKBENCH = Path(__file__).parents[2] / "datasets" / "workbench"

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 
 COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 

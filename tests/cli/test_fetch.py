@@ -14,8 +14,8 @@ import pytest
 from ctxbench.cli.data import import_dataset
 from ctxbench.cli.fetch import fetch_source
 from ctxbench.core.errors import StorageError
-from ctxbench.data import fetching
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data import fetch
+from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.store import list_datasets, open_dataset
 from ctxbench.data.importers.livemcpbench import LiveMCPBench
 from ctxbench.data.importers.metatool import MetaTool
@@ -66,7 +66,7 @@ def small_metatool(monkeypatch):
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     monkeypatch.setattr(MetaTool, "source", dataclasses.replace(MetaTool.source, files=tuple(files)))
-    monkeypatch.setattr(fetching, "HOST", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setattr(fetch, "HOST", f"http://127.0.0.1:{server.server_address[1]}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("CTXBENCH_OFFLINE")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)

@@ -19,8 +19,8 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_dataset
 from tests.children import child
 
 RUN = """

@@ -164,7 +164,7 @@ def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache,
 
 def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
     from ctxbench.data.datasets import store
-    from ctxbench.data.datasets.reading import read_dataset
+    from ctxbench.data.datasets.reader import read_dataset
 
     class Importer:
         provides = ("far",)

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.cli.traces import import_traces
 from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.traces.settings import TraceSettings
 

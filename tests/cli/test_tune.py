@@ -12,8 +12,8 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.writing import write_dataset
-from ctxbench.tuning.work import Work
+from ctxbench.data.datasets.writer import write_dataset
+from ctxbench.tuning.dataset_tuning import Work
 
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]

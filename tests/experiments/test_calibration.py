@@ -18,8 +18,8 @@ from abstention_tables import (
 )
 
 from ctxbench.bench.stats import Interval
-from ctxbench.tuning.calibrating.examples import Examples
-from ctxbench.tuning.calibrating.trials import Silence, SilenceTrial
+from ctxbench.tuning.calibration.examples import Examples
+from ctxbench.tuning.calibration.trials import Silence, SilenceTrial
 
 NEEDS = np.array([True, True, False, False])
 MADE = Examples(

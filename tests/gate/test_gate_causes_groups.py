@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 
 from ctxbench.core.selection import Pair
-from ctxbench.gate.altered import what_changed
 from ctxbench.gate.cause_groups import cost
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind
+from ctxbench.gate.snapshot_changes import what_changed
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import item_id
 

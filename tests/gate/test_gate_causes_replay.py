@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.gate.altered import ORDER, Setting, what_changed
 from ctxbench.gate.flat_steps import flat_steps
+from ctxbench.gate.query_sides import Compared
 from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
-from ctxbench.gate.sides import Compared
+from ctxbench.gate.snapshot_changes import ORDER, Setting, what_changed
 from tests.gate.cause_cases import scored
 
 SIDES = {"was": "", "now": ""}

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.gate import taking
+from ctxbench.gate import snapshot_sources
 from ctxbench.gate.gate import accept, check_gate
 from ctxbench.gate.model import Verdict
 
@@ -108,7 +108,9 @@ def with_an_item(desk):
 
 
 def other_versions(desk, monkeypatch):
-    monkeypatch.setattr(taking, "versions", lambda: {"python": "9.9", "ctxbench": "9.9", "code": "other", "numpy": "9"})
+    monkeypatch.setattr(
+        snapshot_sources, "versions", lambda: {"python": "9.9", "ctxbench": "9.9", "code": "other", "numpy": "9"}
+    )
 
 
 KINDS = {

@@ -14,13 +14,13 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import latency
-from ctxbench.gate.checking import check, pair_up
+from ctxbench.gate.checks import check, pair_up
 from ctxbench.gate.flat_steps import rebuilt
 from ctxbench.gate.latency import times, with_latency
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Settings
+from ctxbench.gate.snapshot_sources import silent, take
 from ctxbench.gate.snapshots import without_texts
-from ctxbench.gate.taking import silent, take
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

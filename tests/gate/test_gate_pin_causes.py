@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checking import check
+from ctxbench.gate.checks import check
 from ctxbench.gate.model import CauseKind
 from ctxbench.gate.settings import Pin, Settings
 from tests.gate.cause_cases import as_baseline, scored

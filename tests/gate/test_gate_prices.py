@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checking import check
+from ctxbench.gate.checks import check
 from ctxbench.gate.model import CauseKind, Repriced, Verdict
 from ctxbench.gate.prices import priced
 from ctxbench.gate.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.checking import check
+from ctxbench.gate.checks import check
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Pin, Settings
 from tests.gate.gate_cases import identity, item_id, offered, snapshot

@@ -25,9 +25,9 @@ from ctxbench.embedding.store import VectorStore, text_hash
 from ctxbench.gate.baseline import read_baseline, write_baseline
 from ctxbench.gate.baseline_layout import file_hash, head_hash
 from ctxbench.gate.gate_file import read_gate
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import content_hash
 from ctxbench.gate.stored_vectors import KnownCounts, LayeredStore, gate_resources, known_counts
-from ctxbench.gate.taking import take
 from ctxbench.gate.vectors_file import read_vectors, vectors_bytes
 from ctxbench.tokens import CharsCounter, FileCounter
 from tests.gate.gate_cases import identity, item, snapshot
@@ -434,7 +434,7 @@ from pathlib import Path
 from ctxbench.gate.baseline import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.stored_vectors import gate_resources, known_counts
-from ctxbench.gate.taking import take
+from ctxbench.gate.snapshot_sources import take
 from ctxbench.bench.prepared import prepare
 file = read_gate(Path(sys.argv[1]))
 prepared = prepare(file.experiment, counting=known_counts(read_baseline(file.baseline)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checking import check
+from ctxbench.gate.checks import check
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import identity, snapshot

@@ -11,7 +11,7 @@ import pytest
 
 import ctxbench
 from ctxbench.core.errors import InputError, ParameterError, UserError
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
 ITEMS = [{"name": "area", "description": "Area of a triangle"}, {"name": "root", "server": "math"}]

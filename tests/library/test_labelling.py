@@ -14,7 +14,7 @@ import ctxbench
 from ctxbench.cli.review import review as review_command
 from ctxbench.cli.traces import import_traces
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling.answers import FOLDER, LOG
 from ctxbench.data.traces.settings import TraceSettings
 from tests.library.conftest import SMOKE

@@ -10,7 +10,7 @@ import pytest
 
 import ctxbench
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
-from ctxbench.tuning.opening import open_tuning
+from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.presets import write_presets_of
 from ctxbench.tuning.tuner import tune

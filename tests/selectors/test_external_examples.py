@@ -16,7 +16,7 @@ import yaml
 
 from ctxbench.bench.config import read_experiment
 from ctxbench.core.selection import selections
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.selectors.command import CommandOptions
 from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
 from ctxbench.selectors.http import HttpOptions

@@ -15,14 +15,14 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.datasets.store import open_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.tokens import open_counter
-from ctxbench.tuning.calibrating.fitting import fit
-from ctxbench.tuning.opening import open_tuning
+from ctxbench.tuning.calibration.fits import fit
+from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 
 ABOUT = {"licence": "Apache-2.0", "source": "Drawn for a test.", "labelling": "As drawn."}

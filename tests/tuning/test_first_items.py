@@ -7,10 +7,10 @@ import pytest
 
 from ctxbench.bench.equal_tokens import LENGTHS
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.tuning.contending import Measured
+from ctxbench.tuning.contenders import Measured
 from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
-from ctxbench.tuning.searching import Rival
-from ctxbench.tuning.sides import TUNING
+from ctxbench.tuning.search import Rival
+from ctxbench.tuning.split_answers import TUNING
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 

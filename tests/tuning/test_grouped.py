@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.stats import estimate, grouped_compare, grouped_estimate, wilson_bounds, worth
+from ctxbench.tuning.dataset_tuning import Work
+from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sides import TEST, TUNING
+from ctxbench.tuning.split_answers import TEST, TUNING
 from ctxbench.tuning.sweep.lines import Line
-from ctxbench.tuning.sweep.pairing import Pairing
-from ctxbench.tuning.together import CommonSettings, sweep_together
+from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.tuner import nobody, tune
-from ctxbench.tuning.work import Work
 
 COMPLETE, COST = COMPLETENESS.metric, TOKENS.metric
 POLICIES = {
@@ -199,7 +199,7 @@ def test_where_every_query_is_alone_nothing_is_said(opened, monkeypatch):
 
 
 def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
-    from ctxbench.tuning.searching import Base
+    from ctxbench.tuning.search import Base
 
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)

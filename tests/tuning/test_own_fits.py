@@ -7,7 +7,7 @@ import yaml
 
 from ctxbench.calibrations import read_calibrations
 from ctxbench.core.errors import InputError
-from ctxbench.tuning.opening import open_tuning
+from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.own_fits import asks_for_fits, with_own_fits
 from ctxbench.tuning.policy_file import read_policies
 

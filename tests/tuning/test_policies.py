@@ -14,9 +14,9 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.tuning.choosing import unanswerable
 from ctxbench.tuning.policies import Constraint
 from ctxbench.tuning.policy_file import SET_METRICS, SelectorEntry, read_policies
+from ctxbench.tuning.recommendation import unanswerable
 
 WHOLE = """\
 name: presets

@@ -14,7 +14,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.presets import policy_block, write_presets_of
-from ctxbench.tuning.sides import TEST, TUNING
+from ctxbench.tuning.split_answers import TEST, TUNING
 from ctxbench.tuning.tuner import tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")

@@ -11,13 +11,13 @@ import pytest
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.reporting.tuning import write_report
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning import opening
-from ctxbench.tuning.opening import open_tuning
+from ctxbench.tuning import inputs
+from ctxbench.tuning.dataset_tuning import Work
+from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
-from ctxbench.tuning.sides import TEST, TUNING, Side
+from ctxbench.tuning.split_answers import TEST, TUNING, Side
 from ctxbench.tuning.tuner import nobody, tune
-from ctxbench.tuning.work import Work
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -175,8 +175,8 @@ def test_all_choices_on_all_datasets_come_first(ready, shop, other, monkeypatch)
 
 
 def test_other_labels_of_the_test_split_change_no_choice(ready, shop, tmp_path):
-    from ctxbench.data.datasets.reading import read_dataset
-    from ctxbench.data.datasets.writing import write_dataset
+    from ctxbench.data.datasets.reader import read_dataset
+    from ctxbench.data.datasets.writer import write_dataset
 
     dataset = read_dataset(shop)
     test = {query.id for query in dataset.queries if query.split == "test"}
@@ -285,7 +285,7 @@ def test_few_labels_decide_all_together(ready):
 
 @pytest.mark.parametrize(("given", "few", "expected"), [("", 100, False), ("", 300, True), ("all", 100, True)])
 def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
-    monkeypatch.setattr(opening, "FEW", few)
+    monkeypatch.setattr(inputs, "FEW", few)
     (opened,) = ready(SEMANTIC, labels=given).datasets
     assert list(opened.sides) == (["all"] if expected else [TUNING, TEST])
 

@@ -12,7 +12,7 @@ import numpy as np
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.items import ItemKey
-from ctxbench.data.curation.naming import RULE, Leak, leaks
+from ctxbench.data.curation.name_leaks import RULE, Leak, leaks
 from ctxbench.data.curation.similar import (
     VECTORS,
     VECTORS_THRESHOLD,

@@ -2,9 +2,9 @@
 
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.reading import read_dataset, validate
+from ctxbench.data.datasets.reader import read_dataset, validate
 from ctxbench.data.datasets.store import dataset_folder, import_dataset, list_datasets, open_dataset
-from ctxbench.data.datasets.writing import create_dataset, write_dataset
+from ctxbench.data.datasets.writer import create_dataset, write_dataset
 
 __all__ = [
     "Dataset",

@@ -13,8 +13,8 @@ from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
 from ctxbench.data.datasets.files import CARD, own_files
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_files
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_files
 from ctxbench.data.importers.base import Importer
 from ctxbench.fileio import atomic_folder, recover_folder
 from ctxbench.yamlio import load_yaml

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ctxbench.core.errors import StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 
 _PACKAGE = Path(__file__).parents[2]
 _PLACES = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a wheel, and of the repository

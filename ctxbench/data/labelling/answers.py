@@ -18,7 +18,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.labelling.regrading import graded, standing_in
+from ctxbench.data.labelling.grades import graded, standing_in
 from ctxbench.fileio import read_bytes, write_atomic
 from ctxbench.jsonio import dump_json, parse_json
 

@@ -39,7 +39,7 @@ import numpy as np
 
 from ctxbench.bench.stats import LEVEL, student_critical
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.data.labelling.ends import Shifted, Tilted, end_of
+from ctxbench.data.labelling.interval_ends import Shifted, Tilted, end_of
 
 
 @dataclass(frozen=True, kw_only=True)

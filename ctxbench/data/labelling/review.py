@@ -16,8 +16,8 @@ from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import Label
+from ctxbench.data.labelling.grades import graded, standing_in
 from ctxbench.data.labelling.pool import DEPTH, Pool
-from ctxbench.data.labelling.regrading import graded, standing_in
 from ctxbench.fileio import write_atomic
 from ctxbench.jsonio import dump_jsonl, iter_jsonl
 

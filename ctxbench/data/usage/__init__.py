@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ctxbench.data.usage.counting import ItemUsage, Usage, count_usage
+from ctxbench.data.usage.counts import ItemUsage, Usage, count_usage
 from ctxbench.data.usage.references import Evidence, References
 from ctxbench.data.usage.replies import Replies, Reply, read_replies
-from ctxbench.data.usage.suggesting import Enough, Suggestion, Suggestions, suggest_less
+from ctxbench.data.usage.suggestions import Enough, Suggestion, Suggestions, suggest_less
 
 __all__ = [
     "Enough",

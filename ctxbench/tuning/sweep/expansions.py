@@ -20,10 +20,10 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.sweep.engine_runs import Reused, measured
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.pairing import Differences, Pairing
-from ctxbench.tuning.sweep.reuse import Reused, measured
+from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
 
 STEP = "expansion"
 

@@ -15,10 +15,10 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import offered_length
 from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.falling import Axis, Falling, single
-from ctxbench.tuning.sweep.ladders import Ladders
+from ctxbench.tuning.sweep.falling_keys import Axis, Falling, single
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.rankings import Ladders
 
 
 @dataclass(frozen=True, slots=True)

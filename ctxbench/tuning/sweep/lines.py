@@ -12,9 +12,9 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.ladders import Ladders
 from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.pairing import Differences
+from ctxbench.tuning.sweep.paired_sums import Differences
+from ctxbench.tuning.sweep.rankings import Ladders
 
 __all__ = ["REACH", "Family", "Keeper", "Line", "Measure"]
 

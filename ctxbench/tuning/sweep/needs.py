@@ -12,7 +12,7 @@ from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
 from ctxbench.core.items import Catalog
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rungs import Rungs, taken
+from ctxbench.tuning.sweep.metric_values import Rungs, taken
 
 
 def needed_types(labels: Labels) -> dict[str, BoolArray]:

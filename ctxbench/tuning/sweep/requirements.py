@@ -17,9 +17,9 @@ import numpy as np
 from ctxbench.bench.metrics import Grade, Via
 from ctxbench.core.arrays import BoolArray, IntArray, owners
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.sweep.ladders import Ladders
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rungs import Rungs, taken
+from ctxbench.tuning.sweep.metric_values import Rungs, taken
+from ctxbench.tuning.sweep.rankings import Ladders
 
 NEVER = 2**40  # a length that no ladder has
 TOGETHER = {"completeness", "recall", "direct_recall", "dependency_recall", "abstention", "false_inclusion"}

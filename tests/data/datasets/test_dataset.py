@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_dataset
 
 TINY = Path(__file__).parents[2] / "fixtures/tiny"
 

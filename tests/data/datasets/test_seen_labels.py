@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reading import read_dataset
+from ctxbench.data.datasets.reader import read_dataset
 
 
 def folder(place: Path, item: dict[str, object], query: dict[str, object]) -> Path:

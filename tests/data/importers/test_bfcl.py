@@ -12,8 +12,8 @@ import pytest
 
 from ctxbench.core.errors import StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.importers import bfcl
 from ctxbench.data.importers.bfcl import BFCL
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.importers.livemcpbench import LiveMCPBench
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.importers.metatool import MetaTool
 
 TOOLS = '{"weather": "Now.",\n"news": "Today.",\n"Finance": "Prices."}'

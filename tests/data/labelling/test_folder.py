@@ -8,8 +8,8 @@ import pytest
 from ctxbench.cli.review import apply_patch
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.labels import Label
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import write_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.labelling.folder import opened
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import regraded, write_patch

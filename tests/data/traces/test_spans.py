@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.importing import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSource, import_traces
 from ctxbench.data.traces.otlp import holds_spans, read_spans
 from ctxbench.data.traces.settings import TraceSettings
 

@@ -25,10 +25,10 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
 from ctxbench.tuning.sweep.domains import Domain, alone, domains_of, held_by
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
-from ctxbench.tuning.sweep.ladders import Ladders
 from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.rankings import Ladders
 from ctxbench.tuning.sweep.requirements import NEVER, corners
-from ctxbench.tuning.sweep.shared import Shared
+from ctxbench.tuning.sweep.shared_budget import Shared
 
 METRICS = parse_metrics(
     [

@@ -28,9 +28,9 @@ from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.sweep.ladders import Ladders
 from ctxbench.tuning.sweep.lines import Line, Measure
-from ctxbench.tuning.sweep.pairing import Differences, Pairing
+from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
+from ctxbench.tuning.sweep.rankings import Ladders
 
 PROPERTY, WIDER = (
     settings(

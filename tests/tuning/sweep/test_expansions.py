@@ -20,9 +20,9 @@ from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import Definition, definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
+from ctxbench.tuning.sweep.engine_runs import Reused
 from ctxbench.tuning.sweep.expansions import Expansions, why_not_exact
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.reuse import Reused
 
 METRICS = parse_metrics(
     ["completeness", "recall", "precision", "tokens", "total_tokens", "items", "wrong_siblings", "false_items"]

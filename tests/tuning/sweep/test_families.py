@@ -14,8 +14,8 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.sweep.ladders import Ladders
 from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.sweep.rankings import Ladders
 
 CATALOG = Catalog([Item(type="tool", name=f"t{i}") for i in range(6)])
 ITEMS, COMPLETE = Measure(Metric("items")), Measure(Metric("completeness"))

@@ -8,8 +8,8 @@ import pytest
 
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import create_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.data.importers.formats.golden import NOTHING, PASSED_OVER, UNSAID, import_golden
 
 CATALOG = Catalog(

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reading import read_dataset
-from ctxbench.data.datasets.writing import create_dataset
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.data.importers.formats.triggers import TRIGGER_FREE, UNTRIED, import_triggers
 
 SKILLS = {"pdf": "Read and merge PDFs", "slides": "Make slides", "mail": "Write mails"}

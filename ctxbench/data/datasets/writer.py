@@ -1,0 +1,119 @@
+"""Writing a dataset as a folder, without losing what stands there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.files import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
+from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.fileio import atomic_folder, read_bytes, write_atomic
+from ctxbench.jsonio import dump_jsonl
+from ctxbench.sources.catalogs import CORPUS, corpus_rows
+from ctxbench.yamlio import dump_yaml, load_yaml
+
+
+def write_dataset(dataset: Dataset, folder: Path | str) -> None:
+    """Write a dataset as a folder: as a whole or not at all, equal datasets as the same bytes.
+
+    A dataset that stands there is replaced, but for files that are no part of one (a guide, a log of answers), which
+    stay; any other folder that holds something is not.
+
+    Raises:
+        ParameterError: the folder holds something else than a dataset, or a frozen one that would be another byte for
+            byte, or the dataset does not say its licence, source or labelling.
+        InputError: the card that stands there cannot be read, so that nobody knows whether it is frozen.
+        StorageError: the place cannot be written; what was there is unchanged.
+    """
+    frozen = _refuse_overwriting(Path(folder))
+    with atomic_folder(folder) as temporary:
+        _keep_other_files(Path(folder), temporary)
+        write_files(dataset, temporary)
+        if frozen:
+            _refuse_change(Path(folder), temporary)
+
+
+def create_dataset(dataset: Dataset, folder: Path | str) -> None:
+    """Write a dataset to a folder of its own: as `write_dataset`, but another one that stands there is not replaced.
+
+    Raises:
+        ParameterError: the folder holds another dataset, or one that cannot be read; and as `write_dataset`.
+        StorageError: the place cannot be written.
+    """
+    if (Path(folder) / CARD).exists():
+        try:
+            same = read_dataset(folder).hash == dataset.hash
+        except (InputError, StorageError):
+            same = False
+        if not same:
+            raise ParameterError(
+                f"{folder} holds another dataset, which would be lost; name another folder, or delete it"
+            )
+    write_dataset(dataset, folder)
+
+
+def write_files(dataset: Dataset, folder: Path) -> None:
+    """Write the files of a dataset into a folder that is there.
+
+    Raises:
+        ParameterError: the dataset does not say its licence, source or labelling.
+        StorageError: the folder cannot be written.
+    """
+    missing = [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]
+    if missing:
+        raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
+    write_atomic(folder / CARD, dump_yaml(dataset.card))
+    write_atomic(folder / CORPUS, dump_jsonl(corpus_rows(dataset.catalog)))
+    write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
+    used = [any(getattr(label, name, True) for label in dataset.labels) for name in QRELS_HEADER]
+    columns = [place for place, name in enumerate(QRELS_HEADER) if used[place] or name not in ("source", "quote")]
+    for split in dataset.split_names:
+        labels = (i for q in dataset.queries if q.split == split for i in dataset.labels_of(q.id))
+        write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels, columns))
+
+
+def _qrels(labels: Iterable[Label], columns: Sequence[int]) -> str:
+    fields = ((i.query, i.item.id, str(i.grade), i.via, i.alternatives, i.source, i.quote) for i in labels)
+    return "".join("\t".join(row[column] for column in columns) + "\n" for row in (QRELS_HEADER, *fields))
+
+
+def _refuse_overwriting(folder: Path) -> bool:
+    """Whether the dataset that stands there, if any, is frozen."""
+    try:
+        other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
+    if other:
+        raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
+    if not (folder / CARD).is_file():
+        return False
+    card, _ = load_yaml(folder / CARD)
+    return isinstance(card, dict) and bool(card.get("frozen"))
+
+
+def _refuse_change(old: Path, new: Path) -> None:
+    """Refuse to write over a frozen dataset what is not the same in every byte."""
+    names = own_files(old)
+    if names != own_files(new) or any(read_bytes(old / name) != read_bytes(new / name) for name in names):
+        raise ParameterError(
+            f"dataset {old} is frozen (its card says so) and would be changed; write to another folder, or take "
+            "`frozen` out of its card and give it a new version"
+        )
+
+
+def _keep_other_files(old: Path, new: Path) -> None:
+    """Copy what is no part of a dataset."""
+    own = own_files(old)
+    try:
+        for path in sorted(old.rglob("*")) if old.is_dir() else ():
+            name = path.relative_to(old)
+            if name.as_posix() in own or (path.is_dir() and not path.is_symlink()):
+                continue
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, new / name, follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(f"cannot write {new}: {error.strerror or error}") from error

@@ -1,0 +1,303 @@
+"""Datasets from traces: read, order, label what a log can label, redact, and say where everything comes from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.files import CARD, QRELS, QUERIES
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import write_files
+from ctxbench.data.labelling.answers import FOLDER, LOG
+from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
+from ctxbench.data.traces.builder import SOURCE, Builder, writable
+from ctxbench.data.traces.conversations import conversations
+from ctxbench.data.traces.reader import Notify, read_records, silent, together
+from ctxbench.data.traces.records import Tally
+from ctxbench.data.traces.report import TraceReport
+from ctxbench.data.traces.settings import TraceSettings
+from ctxbench.fileio import atomic_folder
+from ctxbench.redaction import Redactor, redactor
+from ctxbench.sources.catalogs import CORPUS
+from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, unresolved
+from ctxbench.yamlio import load_yaml
+
+_WORD = re.compile(r"[^\W_]+")
+_EXAMPLES = 5
+_FIELDS = 20  # names of fields that the card lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceImport:
+    """What an import gives.
+
+    Attributes:
+        dataset: a query for each turn that a user asked.
+        exposures: in the order of the queries.
+        report: what was found.
+    """
+
+    dataset: Dataset
+    exposures: tuple[Exposure, ...]
+    report: TraceReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSource:
+    """What is imported.
+
+    Attributes:
+        logs: files, in the order in which they are read.
+        catalog: the items that the agent could have offered.
+        scopes: named sets of them, for the field `scope`.
+    """
+
+    logs: tuple[Path, ...]
+    catalog: Catalog
+    scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.logs:
+            raise ParameterError("expected at least one log file")
+
+
+def import_traces(
+    source: TraceSource,
+    settings: TraceSettings,
+    *,
+    redact: Redactor | None,
+    notify: Notify = silent,
+) -> TraceImport:
+    """Make a dataset of logs.
+
+    A query is a message of a user's with all calls up to the next one. What was called without an error is required.
+    A query is labelled wholly only if everything that it may get was offered, all of that can be called, every call
+    is resolved and did well in the end, and no signal hints at a miss; else it is `partly_labelled`. A query without a
+    label is unlabelled, unless the log says that it needs nothing. The same logs give the same dataset.
+
+    Args:
+        source: logs and catalog.
+        settings: see there.
+        redact: takes secrets out of every text; None leaves texts as they are.
+        notify: told how far it is.
+
+    Raises:
+        StorageError: a log cannot be read.
+        InputError: more lines are wrong than right, or no line holds a message of a user's.
+        ParameterError: the log names items, and none of them is in the catalog.
+    """
+    tally = Tally()
+    records = read_records(source.logs, tally, history=settings.history, notify=notify)
+    grouped = list(conversations(records, tally, history=settings.history))
+    if not grouped:
+        if tally.faults:
+            raise InputError(together(tally.faults), subject="traces")
+        raise ParameterError(
+            f"no turn in {', '.join(map(str, source.logs))}: expected a message of a user's in a line with messages, "
+            "or in a span of a model call with gen_ai.input.messages"
+        )
+    builder = Builder(source.catalog, source.scopes, settings, redact, tally)
+    total = sum(len(turns) for turns in grouped)
+    for turns in grouped:
+        builder.learn(turns)
+    for turns in grouped:
+        builder.conversation(turns)
+        notify("labelling turns", tally.counts["turns"], total)
+    _refuse_other_catalog(builder)
+    report = _report(builder)
+    used = {query.scope for query in builder.queries}
+    dataset = Dataset(
+        name=settings.name,
+        version="1",
+        catalog=source.catalog,
+        queries=tuple(builder.queries),
+        labels=tuple(builder.labels),
+        scopes={name: keys for name, keys in source.scopes.items() if name in used},
+        about={
+            "licence": settings.licence,
+            "source": _origin(builder, len(source.logs)),
+            "labelling": report.labelling(),
+            "notes": {"traces": report.as_dict()},
+        },
+    )
+    return TraceImport(dataset=dataset, exposures=tuple(builder.exposures), report=report)
+
+
+def import_into(
+    folder: Path,
+    logs: tuple[Path, ...],
+    catalog: Catalog,
+    settings: TraceSettings,
+    *,
+    scopes: Mapping[str, tuple[ItemKey, ...]],
+    redact: bool = True,
+    patterns: Path | None = None,
+    notify: Notify = silent,
+) -> TraceImport:
+    """Make a dataset of logs and write it into a folder, all of it or nothing.
+
+    Args:
+        folder: where to.
+        logs, catalog, scopes: as `TraceSource` has them.
+        settings: see there.
+        redact: whether texts are redacted.
+        patterns: a file of own patterns for that.
+        notify: told how far it is.
+
+    Raises:
+        UserError: as `import_traces` and `write_import`; the folder is looked at first.
+    """
+    refuse_overwriting(folder)
+    source = TraceSource(logs=logs, catalog=catalog, scopes=scopes)
+    made = import_traces(source, settings, redact=redactor_for(catalog, patterns) if redact else None, notify=notify)
+    write_import(made, folder)
+    return made
+
+
+def write_import(made: TraceImport, folder: Path | str) -> None:
+    """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
+
+    Files that are of neither stay. Exposures never stand beside queries of another import, however this ends.
+
+    Raises:
+        ParameterError: the folder holds something else, or labels that do not come from a log and would be lost.
+        StorageError: it cannot be written.
+    """
+    target = Path(folder)
+    refuse_overwriting(target)
+    with atomic_folder(target) as temporary:
+        if target.is_dir():
+            _keep_others(target, temporary)
+        write_files(made.dataset, temporary)
+        write_exposures(made.exposures, temporary)
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """Copy what an import does not write.
+
+    Raises:
+        StorageError: it cannot be read or written.
+    """
+    try:
+        for path in old.iterdir():
+            if path.name in (CARD, CORPUS, QUERIES, QRELS, EXPOSURE):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.copytree(path, new / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, new / path.name, follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(f"cannot write {old}: {error.strerror or error}; nothing was changed there") from error
+
+
+def refuse_overwriting(folder: Path) -> None:
+    """Refuse a folder whose dataset holds more than an import of traces.
+
+    Raises:
+        ParameterError: somebody has labelled there (answers that are not in the dataset yet count), it is something
+            else, or it cannot be read.
+    """
+    if not (folder / CARD).is_file():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ParameterError(f"{folder} is there and is no dataset; name a new folder, or an import to replace")
+        return
+    answers = folder / FOLDER / LOG
+    if answers.is_file() and answers.stat().st_size:
+        raise ParameterError(
+            f"{folder} holds answers of `data label` ({FOLDER}/{LOG}), which would be lost; name another folder, or "
+            "delete it"
+        )
+    try:
+        there = read_dataset(folder)
+    except InputError:
+        there = None
+    notes = there.about.get("notes") if there is not None else None
+    others = {label.source for label in there.labels} - {SOURCE, ""} if there is not None else set()
+    if there is not None and "frozen" in there.about:
+        what = "a frozen dataset"
+    elif others:
+        what = f"labels by {', '.join(sorted(others))}"
+    elif isinstance(notes, dict) and "traces" in notes:
+        return
+    else:
+        what = "another dataset"
+    raise ParameterError(f"{folder} holds {what}, which would be lost; name another folder, or delete it")
+
+
+def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
+    """The scopes of the dataset that a catalog belongs to; none where it is a file, or a folder without a card.
+
+    Raises:
+        InputError: the card cannot be read.
+    """
+    if not (folder / CARD).is_file():
+        return {}
+    card, _ = load_yaml(folder / CARD)
+    scopes = card.get("scopes") if isinstance(card, dict) else None
+    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (scopes or {}).items()}
+
+
+def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
+    """A redactor that keeps the names of a catalog's items and servers, and takes no word of a catalog for a user.
+
+    Raises:
+        StorageError, InputError: the file of own patterns is missing or wrong.
+    """
+    names = {name for item in catalog for name in (item.id, item.name, item.server) if name}
+    texts = (text for item in catalog for text in (item.name, item.server or "", item.description))
+    return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
+
+
+def _refuse_other_catalog(builder: Builder) -> None:
+    """A log whose names all mean nothing is one of another catalog.
+
+    Raises:
+        ParameterError: names stand in the log, and none is resolved.
+    """
+    seen = [found for found in builder.names.seen() if builder.times[found.name]]
+    if not seen or any(found.key is not None or found.rule == AMBIGUOUS for found in seen):
+        return
+    names = list(unresolved(seen, builder.times, UNKNOWN))
+    shown = ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
+    ids = builder.catalog.ids
+    held = ", ".join(map(repr, ids[:_EXAMPLES])) + (", ..." if len(ids) > _EXAMPLES else "")
+    raise ParameterError(
+        f"none of the {len(names)} names of the log is in the catalog: {shown}; the catalog holds {held or 'nothing'}. "
+        "Is it the catalog of the agent that wrote the log?"
+    )
+
+
+def _report(builder: Builder) -> TraceReport:
+    tally = builder.tally
+    seen = [found for found in builder.names.seen() if builder.times[found.name]]
+
+    def clean(name: str) -> str:
+        return writable(builder.redactor.text(name) if builder.redactor is not None else name)
+
+    unknown, ambiguous = (
+        {clean(name): n for name, n in unresolved(seen, builder.times, rule).items()} for rule in (UNKNOWN, AMBIGUOUS)
+    )
+    return TraceReport(
+        counts=tally.counts,
+        rules=dict(sorted(Counter(found.rule for found in seen if found.key is not None).items())),
+        unknown=unknown,
+        ambiguous=ambiguous,
+        skew=tally.skew,
+        ignored={clean(name): n for name, n in tally.ignored.most_common(_FIELDS)},
+        redaction=None if builder.redactor is None else builder.redactor.counts,
+        examples=tuple(str(fault) for fault in together(tally.faults)[:_EXAMPLES]),
+    )
+
+
+def _origin(builder: Builder, files: int) -> dict[str, object]:
+    """The card's `source`."""
+    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
+    origin: dict[str, object] = {"kind": "logs of an agent", "files": files, "turns": len(builder.queries)}
+    return origin | ({"from": times[0], "to": times[-1]} if times else {})

@@ -1,0 +1,61 @@
+"""Asks the selectors of a gate file: what they answer now, over vectors and token counts of the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from ctxbench.bench.prepared import prepare
+from ctxbench.bench.progress import Notify, Progress
+from ctxbench.core.errors import Fault
+from ctxbench.gate.edited_dataset import open_edited
+from ctxbench.gate.gate_file import GateFile
+from ctxbench.gate.reused_answers import Answered, inputs_of
+from ctxbench.gate.snapshot_sources import take
+from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.stored_vectors import gate_resources, known_counts
+
+
+def ask(
+    file: GateFile,
+    *,
+    faults: Sequence[Fault] = (),
+    bases: Sequence[Snapshot] | None = None,
+    notify: Notify,
+    progress: Progress,
+) -> Answered:
+    """Ask every selector on every dataset.
+
+    Args:
+        file: what is asked.
+        faults: what is wrong in it already, to be reported with the rest.
+        bases: the snapshots of its baseline, whose labels, vectors and token counts are used; None = a baseline is to
+            be written: datasets must be valid, and nothing is taken from the baseline so far.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: a selector of ours fails, or vectors of the baseline are damaged.
+    """
+    opening = partial(open_edited, bases=bases or ())
+    counting = {} if bases is None else {"counting": known_counts(bases)}
+    before = [] if bases is not None else _inputs(file)
+    prepared = prepare(file.experiment, faults=faults, notify=notify, opening=opening, **counting)
+    told = partial(progress, "embedding texts")
+    resources = gate_resources(prepared, file.baseline, accepting=bases is None, progress=told)
+    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    if bases is None:
+        inputs = dict(zip(prepared.datasets, _steady(before, _inputs(file)), strict=True))
+        snapshots = [replace(one, inputs=inputs[one.dataset]) for one in snapshots]
+    return Answered(snapshots, prepared.references, resources)
+
+
+def _inputs(file: GateFile) -> list[str]:
+    return [inputs_of(file.experiment, dataset) for dataset in file.experiment.datasets]
+
+
+def _steady(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Hashes of files that were not written to while they were read; empty for the others."""
+    return [one if one == other else "" for one, other in zip(before, after, strict=True)]

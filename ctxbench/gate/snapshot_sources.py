@@ -1,0 +1,329 @@
+"""Takes snapshots: of what an experiment's selectors answer now, or of a finished run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os.path
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ctxbench.bench.config import SelectorSpec
+from ctxbench.bench.dataset_run import SLICE, answered, measured
+from ctxbench.bench.labels import Labels, enough_shown
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.metrics import mean as mean_of
+from ctxbench.bench.prepared import Prepared, count_tokens
+from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.provenance import git_commit, versions
+from ctxbench.bench.results import RunFolder
+from ctxbench.bench.slices import Slice, joined_slices
+from ctxbench.cache import cache_dir
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError, StorageError, UserError
+from ctxbench.core.requests import Batch
+from ctxbench.core.rules import SHOWN_TOO_LITTLE
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.sample import asked
+from ctxbench.data.datasets.store import open_dataset
+from ctxbench.gate.comparability import unasked
+from ctxbench.gate.plugins import foreign_steps, held_to_account
+from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
+from ctxbench.gate.table_answers import TableAnswers
+from ctxbench.index.resources import LocalResources
+from ctxbench.jsonio import dump_json
+from ctxbench.selectors.base import Answers, Selector
+from ctxbench.selectors.external import External, FileSelector
+from ctxbench.selectors.pipelines import AsManyAs
+from ctxbench.tokens import open_counter
+
+_Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
+
+
+def take(
+    prepared: Prepared, *, repeats: int = 1, resources: LocalResources | None = None, progress: Progress = silent
+) -> list[Snapshot]:
+    """Ask every selector of an experiment on every dataset, in memory; no run folder is written.
+
+    Args:
+        prepared: the experiment; its metrics are those that the snapshots have.
+        repeats: how often selectors outside that may answer differently are asked, 1 to 100; those of ctxbench and
+            files of answers are asked once.
+        resources: over this machine's vector store if not given.
+        progress: told about every slice of queries.
+
+    Returns:
+        By dataset, then by selector, in the order of the experiment.
+
+    Raises:
+        UserError: a selector of ours fails. Queries that one of the user's fails on are errors in the snapshot.
+    """
+    if resources is None:
+        resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
+    commit = git_commit(prepared.experiment.base)
+    with ExitStack() as end:
+        return [
+            one
+            for name in prepared.datasets
+            for one in _Taking(prepared, resources, name, commit).snapshots(repeats, progress, end)
+        ]
+
+
+class _Taking:
+    """All selectors of an experiment on one dataset."""
+
+    def __init__(self, prepared: Prepared, resources: LocalResources, name: str, commit: str | None) -> None:
+        self.prepared = prepared
+        self.name = name
+        self.commit = commit
+        self.dataset = prepared.datasets[name].judged()
+        tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
+        self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
+        self.memo: dict[str, Any] = {}
+        self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
+        self.specs: dict[str, SelectorSpec] = {spec.name: spec for spec in prepared.experiment.selectors}
+
+    @cached_property
+    def described(self) -> dict[str, dict[str, Any]]:
+        """What every selector says of itself."""
+        return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
+
+    def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[Snapshot]:
+        for selector in self.selectors.values():
+            end.callback(getattr(selector, "close", _nothing))
+        rounds = self._asked(repeats, progress)
+        facts = facts_of(self.dataset, self.prepared.item_tokens[self.name].tolist())
+        return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
+
+    def _asked(self, repeats: int, progress: Progress) -> dict[str, list[Slice]]:
+        """The answers of every selector, a slice of all queries for each time it was asked."""
+        requests = self.dataset.requests()
+        in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], AsManyAs))
+        found: dict[str, list[list[Slice]]] = {
+            name: [[] for _ in range(self._times(name, repeats))] for name in in_turn
+        }
+        for first in range(0, len(requests), SLICE):
+            batch = Batch.of(self.dataset.there, requests[first : first + SLICE])
+            for name in in_turn:
+                for time, slices in enumerate(found[name]):
+                    selector, foreign = self._select(name, time), foreign_steps(self.described[name])
+                    like = found[selector.like.name][time][-1] if isinstance(selector, AsManyAs) else None
+                    with held_to_account(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
+                        slices.append(answered(selector, batch, like=like))
+            self.memo.clear()
+            progress(self.name, min(first + SLICE, len(requests)), len(requests))
+        return {name: [joined_slices(slices) for slices in times] for name, times in found.items()}
+
+    def _worth(self, answers: Slice) -> Slice:
+        """The answers without what is shown so little of that it is worth nothing: a rule keeps it out."""
+        table = answers.candidates
+        return replace(answers, candidates=table.marked(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
+
+    def _times(self, name: str, repeats: int) -> int:
+        """How often a selector is asked: again only where it may answer otherwise."""
+        selector = self.selectors[name]
+        if isinstance(selector, AsManyAs):
+            return self._times(selector.like.name, repeats)
+        return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
+
+    def _select(self, name: str, time: int) -> Selector:
+        """The selector as it is asked for the first time, or once more."""
+        selector = self.selectors[name]
+        return _Again(selector, time) if isinstance(selector, External) and time else selector
+
+    def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> Snapshot:
+        values = [measured(self.prepared.metrics, self.labels.evidence(answers), answers) for answers in times]
+        errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
+        description, spec = self.described[name], self.specs[name]
+        items, disabled = by_state(facts[0])
+        identity = Identity(
+            selector=description,
+            values=_as_json(dict(spec.values)),
+            embedder=_embedder(description),
+            tokens=self.prepared.counter.name,
+            versions=versions(),
+            git=self.commit,
+            outside=spec.outside,
+        )
+        return Snapshot(
+            dataset=self.name,
+            selector=name,
+            items=items,
+            disabled=disabled,
+            queries=facts[1],
+            answers=TableAnswers(self.dataset.catalog, self._worth(times[0]), errors=errors),
+            metrics={metric: np.mean([one[metric] for one in values], axis=0) for metric in values[0]},
+            identity=identity,
+            repeats=len(times),
+            spread=_spread(values),
+            unsteady=_unsteady(times),
+            judged=self.dataset,
+            unasked=unasked(self.prepared.opened[self.name], self.dataset),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Again:
+    """A selector outside that is asked once more; answers kept from an earlier time are not taken for this one's."""
+
+    selector: External
+    time: int
+
+    @property
+    def name(self) -> str:
+        return self.selector.name
+
+    def describe(self) -> dict[str, Any]:
+        return self.selector.describe()
+
+    def select(self, batch: Batch) -> Answers:
+        return self.selector.select(batch, time=self.time)
+
+
+def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:
+    """The standard deviation of every metric's mean over repeats; empty without repeats."""
+    if len(values) < 2:
+        return {}
+    means = {metric: [mean_of(one[metric]).value for one in values] for metric in values[0]}
+    return {str(metric): float(np.std(found, ddof=1)) for metric, found in means.items()}
+
+
+def _unsteady(times: Sequence[Slice]) -> tuple[str, ...]:
+    """The queries whose offer differs between times."""
+    offers = [_offers(one) for one in times]
+    return tuple(
+        query for row, query in enumerate(times[0].queries) if any(offer[row] != offers[0][row] for offer in offers)
+    )
+
+
+def _offers(answers: Slice) -> list[frozenset[int]]:
+    table = answers.candidates
+    start, items = table.starts_of(table.chosen).tolist(), table.item[table.chosen].tolist()
+    return [frozenset(items[first:end]) for first, end in itertools.pairwise(start)]
+
+
+def _embedder(description: Any) -> str:
+    """The key of the embedder that a selector says it uses, itself or within; empty if none."""
+    if isinstance(description, Mapping):
+        own = description.get("identities")
+        if isinstance(own, Mapping) and "embedder" in own:
+            return str(own["embedder"])
+        return next((found for one in description.values() if (found := _embedder(one))), "")
+    return ""
+
+
+def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """As a file has it: lists for tuples."""
+    found: dict[str, Any] = json.loads(dump_json(value))
+    return found
+
+
+def _nothing() -> None:
+    """What ends a selector that holds nothing."""
+
+
+def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Snapshot]:
+    """Read the snapshots of a finished run, of `ctxbench run` or `ctxbench score`.
+
+    Answers and values are the run's; items, queries and labels are those of its datasets, which must be as they were.
+
+    Args:
+        folder: of the run.
+        opened: datasets that need not be opened, whole, by name.
+
+    Returns:
+        By dataset, then by selector, in the order of the experiment.
+
+    Raises:
+        StorageError: there is no such folder, it holds no finished run, or is damaged.
+        ParameterError: a dataset has changed since, or cannot be found: all of them.
+    """
+    if not folder.is_dir():
+        what = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
+        raise StorageError(f"{what}; expected the folder of a finished run (`ctxbench run`)")
+    store = RunFolder(folder)
+    manifest = store.read("manifest.json")
+    datasets = _datasets_of_run(folder, manifest, opened or {})
+    counter = open_counter(manifest["tokens"], cache=cache_dir())
+    found = []
+    for dataset, left_out in datasets:
+        facts = facts_of(dataset, count_tokens(counter, dataset.catalog).tolist())
+        parts = [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
+        found += [replace(part, unasked=left_out) for part in parts]
+    return found
+
+
+def _datasets_of_run(
+    folder: Path, manifest: Mapping[str, Any], opened: Mapping[str, Dataset]
+) -> list[tuple[Dataset, dict[str, str]]]:
+    """The datasets of a run, with the queries that were asked, and why others were not."""
+    base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
+    experiment = manifest["experiment"]
+    wrong, found = [], []
+    for name, about in manifest["datasets"].items():
+        try:
+            whole = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
+            split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
+            dataset = asked(whole, split=split, sample=sample, seed=int(experiment["seed"]))
+        except UserError as error:
+            wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
+            continue
+        found.append((dataset.judged(), unasked(whole, dataset.judged())))
+        if dataset.hash != about["hash"]:
+            what = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
+            wrong.append(f"dataset {name} has changed since {folder} was made ({what})")
+    if wrong:
+        raise ParameterError(
+            f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: bring the "
+            "datasets back, or run both again. To compare across an edit, accept a baseline before it (`ctxbench check "
+            "GATE --accept`), and check after it"
+        )
+    return found
+
+
+def _short(path: Path) -> Path:
+    """The same folder without `..` in the midst, for messages; as it is where a link makes that another folder."""
+    short = Path(os.path.normpath(path))
+    try:
+        return short if short.samefile(path) else path
+    except OSError:
+        return path
+
+
+def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, selector: str, facts: _Facts) -> Snapshot:
+    """The snapshot of one selector on one dataset of a run."""
+    part = store.load(dataset.name, selector)
+    items, disabled = by_state(facts[0])
+    known = facts[1]
+    if set(part.answers.queries) != set(known):
+        where = store.part_path(dataset.name, selector)
+        raise StorageError(f"{where} answers other queries than dataset {dataset.name} has; run again")
+    queries = {query: known[query] for query in part.answers.queries}  # their order is no part of a dataset's hash
+    about = manifest["selectors"][selector]
+    identity = Identity(
+        selector=about["description"],
+        values=about["values"],
+        embedder=_embedder(about["description"]),
+        tokens=manifest["tokens"],
+        versions=part.made_by.get("versions", {}),
+        git=part.made_by.get("git"),
+        outside=bool(about["outside"]),
+    )
+    return Snapshot(
+        dataset=dataset.name,
+        selector=selector,
+        items=items,
+        disabled=disabled,
+        queries=queries,
+        answers=TableAnswers(dataset.catalog, part.answers.joined(), errors=part.answers.errors),
+        metrics={parse_metric(name): values for name, values in part.metrics.items()},
+        identity=identity,
+        source=str(store.path),
+        judged=dataset,
+    )

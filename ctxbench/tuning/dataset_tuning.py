@@ -1,0 +1,318 @@
+"""Tuning on one dataset: choices on the queries that decide first, then what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ctxbench.bench.stats import Comparison
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.contenders import Arena, Measured, asked_metrics, compared, of_kind
+from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
+from ctxbench.tuning.inputs import Opened, Ready
+from ctxbench.tuning.optima import FEWEST, Optimum
+from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.recommendation import Choice, choose
+from ctxbench.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
+from ctxbench.tuning.search import Base, Goal, Rival, Searched, first_n, search
+from ctxbench.tuning.sensitivity import first_trace, front_trace, heats, slices
+from ctxbench.tuning.split_answers import COMPLETE, TEST, TUNING, Side, Told
+from ctxbench.tuning.tunables import Tunable
+
+ALL_DECIDE = (
+    "All labels decided, so that no unread split is left: every figure here is of the labels that the values were "
+    "chosen on. What is recommended was held to its policy with room for that; new labels would confirm it."
+)
+READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Chosen:
+    """What is recommended for a policy, and the fixed numbers of items beside it.
+
+    Attributes:
+        searched: the competitor.
+        values: its setting.
+        fixed, fixed_own: how many items of the base's and of its own ranking meet the policy; None = no number does.
+    """
+
+    searched: Searched
+    values: Mapping[str, Value]
+    fixed: int | None
+    fixed_own: int | None
+
+
+class Work:
+    """Tuning on one dataset.
+
+    Attributes:
+        name: of the dataset.
+        policies: those that the labels can answer.
+        base: the first selector with its defaults, on the queries that decide; None before `choose`.
+        searched: what was found, by name of the competitor.
+        choices: by policy.
+    """
+
+    def __init__(self, ready: Ready, opened: Opened, progress: Told) -> None:
+        self.ready, self.opened, self._progress = ready, opened, progress
+        self.file = ready.file
+        self.name = opened.dataset.name
+        self.tunables = tuple(one for one in ready.tunables if one.name not in opened.left_out)
+        self.policies = tuple(one for one in ready.file.policies if one.name not in opened.unanswered)
+        self.base: Base | None = None
+        self.searched: dict[str, Searched] = {}
+        self.choices: dict[str, Choice] = {}
+
+    # ------------------------------------------------------------------------------------------ what decides
+
+    @property
+    def _base(self) -> Tunable:
+        return self.ready.tunables[0]
+
+    def choose(self) -> None:
+        """Look at the queries that decide and choose for every policy."""
+        side, goal = self.opened.deciding, Goal.of(self.file, self.policies)
+        for place, tunable in enumerate(self.tunables):
+            self._say(f"{tunable.name}, ranking", place, len(self.tunables))
+            rival = Rival.of(tunable, side, self.policies)
+            base = self.base = self.base or Base.of(rival, self.policies)
+
+            def told(settings: int, name: str = tunable.name, done: int = place) -> None:
+                self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
+
+            self.searched[tunable.name] = search(rival.against(base), goal, base=base, progress=told)
+        alone = self._alone()
+        for policy in self.file.policies:
+            if policy.name in self.opened.unanswered:
+                self.choices[policy.name] = Choice(reason=self.opened.unanswered[policy.name], answered=False)
+            elif alone:
+                self.choices[policy.name] = Choice(reason=alone, answered=False)
+            else:
+                optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
+                self.choices[policy.name] = self._with_enough(choose(policy, optima))
+
+    def _with_enough(self, choice: Choice) -> Choice:
+        """The same; with too few labels for any advice it is not said that more are unlikely to help."""
+        lacking = 0 if self.base is None else FEWEST - self.base.in_need
+        if choice.found is not None or choice.needed is not None or lacking <= 0:
+            return choice
+        return replace(choice, needed=(lacking, lacking))
+
+    def _alone(self) -> str:
+        """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
+        side = self.opened.deciding
+        if self.base is None or len(np.unique(side.group[~np.isnan(self.base.complete)])) > 1:
+            return ""
+        return (
+            f"the {self.base.in_need:,} labels in need are all of one group, which answers as one, so that "
+            "nothing says how far others would differ; label requests of other groups"
+        )
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        self._progress(f"{self.name}, {what}; done", done, total)
+
+    def _recommended(self, policy: Policy) -> _Chosen | None:
+        choice = self.choices[policy.name]
+        if choice.found is None:
+            return None
+        searched = self.searched[choice.selector]
+        first = self.searched[self._base.name].fixed[policy.name].found
+        own = self._first_n(searched, choice.found.short)[policy.name].found
+        return _Chosen(
+            searched=searched,
+            values=choice.found.short,
+            fixed=None if first is None else int(first.values["n"]),
+            fixed_own=None if own is None else int(own.values["n"]),
+        )
+
+    def _first_n(self, searched: Searched, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
+        """The best fixed numbers of items of the ranking that a setting cuts, be it the one of the defaults or not."""
+        tunable = searched.rival.tunable
+        if tunable.answers is not None or tunable.swept_at(values) or self.base is None:
+            return searched.fixed
+        heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
+        if heads[0] == heads[1]:
+            return searched.fixed
+        other = Rival.of(tunable, self.opened.deciding, self.policies, values).against(self.base)
+        return first_n(other, Goal.of(self.file, self.policies), base=self.base)
+
+    # ------------------------------------------------------------------------------------------ what is read
+
+    @cached_property
+    def arena(self) -> Arena:
+        """Where settings are measured; reads the test split, if there is one."""
+        made = Arena(self.opened.sides, asked_metrics(self.file.policies), self.file.confidence)
+        for one in self.searched.values():
+            made.know(one.rival.tunable, one.rival.uncut)
+        return made
+
+    @cached_property
+    def defaults(self) -> Measured:
+        """The base with its defaults."""
+        base = self.ready.tunables[0]
+        return self.arena.setting(base, {}, name=defaults_name(base), role=DEFAULTS)
+
+    def _at_own_tokens(
+        self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, Measured]]
+    ) -> tuple[Outcome, ...]:
+        """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
+        side = self.opened.reading
+        curve = first_items_curve(self.arena.uncut(self._base, {}, side.split), side)
+        chosen = {policy: found["chosen"] for policy, found in measured.items()}
+        found = at_own_tokens(chosen, curve, side, seed=self.file.seed)
+        return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)
+
+    def result(self) -> DatasetTuning:
+        """Measure what is recommended and what it is held against."""
+        opened, file, arena, defaults = self.opened, self.file, self.arena, self.defaults
+        self._say("measuring", 0, len(file.policies))
+        others = [*self._presets(arena), arena.everything()]
+        measured: dict[str, dict[str, Measured]] = {}
+        for policy in file.policies:
+            chosen = self._recommended(policy)
+            if chosen is not None:
+                measured[policy.name] = self._measured(arena, policy, chosen)
+        pairs = {}
+        for name, found in measured.items():
+            pairs[name, "defaults"] = (defaults, found["chosen"])
+            for kind in ("fixed", "fixed_own"):
+                if kind in found:
+                    pairs[name, kind] = (found[kind], found["chosen"])
+            if "fixed" in found and "fixed_own" in found:
+                pairs[name, "ranking"] = (found["fixed"], found["fixed_own"])
+        comparisons = compared(pairs, opened.reading, seed=file.seed)
+        outcomes = tuple(self._outcome(arena, policy, measured, comparisons, defaults) for policy in file.policies)
+        outcomes = self._at_own_tokens(outcomes, measured)
+        unique = {
+            one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
+        }
+        level = file.confidence
+        traces = [front_trace(one, level=level) for one in self.searched.values() if one.settings or one.tried]
+        traces += [first_trace(one.rival, level=level) for one in self.searched.values()]
+        return DatasetTuning(
+            dataset=self.name,
+            version=opened.dataset.version,
+            hash=opened.dataset.hash,
+            items=len(opened.dataset.catalog),
+            queries={split: len(side) for split, side in opened.sides.items()},
+            of=opened.of,
+            tokens=self.ready.counter.name,
+            contenders=tuple(arena.contender(one) for one in unique.values()),
+            traces=tuple(traces),
+            outcomes=outcomes,
+            notes=tuple(self._notes()),
+        )
+
+    def _presets(self, arena: Arena) -> list[Measured]:
+        """The presets that the base comes with, but for any that is its defaults."""
+        base, found = self._base, []
+        for preset, values in base.definition.presets.items():
+            own = {name: value for name, value in values.items() if name not in base.entry.set}
+            if base.in_force(own) != base.in_force({}):
+                found.append(arena.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
+        return found
+
+    def _measured(self, arena: Arena, policy: Policy, chosen: _Chosen) -> dict[str, Measured]:
+        """What is recommended, and the tuned fixed numbers of items."""
+        tunable = chosen.searched.rival.tunable
+        found = {"chosen": arena.setting(tunable, chosen.values, name=policy.name, role=RECOMMENDED)}
+        if chosen.fixed is not None:
+            name = f"{self._base.name}, first {chosen.fixed}"
+            found["fixed"] = arena.first(self._base, {}, chosen.fixed, name=name, role=FIXED)
+        if chosen.fixed_own is not None:
+            name = f"{tunable.name}, first {chosen.fixed_own}"
+            found["fixed_own"] = arena.first(tunable, chosen.values, chosen.fixed_own, name=name, role=FIXED)
+        return found
+
+    def _outcome(
+        self,
+        arena: Arena,
+        policy: Policy,
+        measured: Mapping[str, Mapping[str, Measured]],
+        comparisons: Mapping[tuple[str, str, str], Comparison],
+        defaults: Measured,
+    ) -> Outcome:
+        choice, found = self.choices[policy.name], measured.get(policy.name)
+        tried = sum(one.tried for one in self.searched.values())
+        outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
+        if choice.found is None or found is None:
+            return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+        side, chosen = self.opened.reading, found["chosen"]
+        rival, level = self.searched[choice.selector].rival, self.file.confidence
+        by_kind = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
+        before, after = (one.by_query[side.split] for one in (defaults, chosen))
+        return replace(
+            outcome,
+            chosen=arena.contender(chosen),
+            bounds=choice.found.bounds,
+            verdicts=arena.verdicts(policy, chosen, defaults),
+            fixed=arena.contender(found["fixed"]) if "fixed" in found else None,
+            fixed_own=arena.contender(found["fixed_own"]) if "fixed_own" in found else None,
+            against={kind: one for kind, one in by_kind.items() if one},
+            ranking=of_kind(comparisons, policy.name, "ranking"),
+            heats=heats(rival, choice.found.short),
+            slices=slices(rival, choice.found.short, level=level),
+            worst_scope=side.worst_scope(after),
+            worst_server=side.worst_server(after),
+            worse=side.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[side.split]),
+        )
+
+    def _notes(self) -> list[str]:
+        """What a reader must know."""
+        sides = self.opened.sides
+        notes = [READ_ONCE if TEST in sides else ALL_DECIDE]
+        for split, n in self.opened.of.items():
+            if len(sides[split]) < n:
+                of = f"of the {split} split " if split in (TUNING, TEST) else ""
+                notes.append(f"Of {n:,} queries {of}{len(sides[split]):,} were drawn.")
+        notes += [f"{name} was left out: {reason}." for name, reason in self.opened.left_out.items()]
+        if self.base is not None:
+            notes += _grouped_note(self.base, self.opened.deciding)
+        for name, one in self.searched.items():
+            if one.rival.uncut.refitted:
+                notes.append(
+                    f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
+                    "other folds; a test split is scored by the fit itself."
+                )
+            if one.rival.uncut.shared:
+                notes.append(
+                    f"{name}: its fit has seen queries that decide, among those of {one.rival.uncut.shared} datasets, "
+                    "so that it looks a little better here than on a dataset of your own."
+                )
+            if one.tried:
+                notes.append(_run_note(name, one))
+        return notes
+
+
+def _grouped_note(base: Base, side: Side) -> list[str]:
+    """What groups of queries do to intervals; nothing where every query in need is alone."""
+    groups = len(np.unique(side.group[~np.isnan(base.complete)]))
+    if groups == base.in_need:
+        return []
+    note = (
+        f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
+        f"request, and are worth {base.answers:,.0f} independent ones by the base's completeness. Intervals "
+        "and paired comparisons, but for those at equal tokens, are made by group, and constraints that are not of the "
+        f"base are met by bounds for {base.worth:.0%} as many queries."
+    )
+    return [note]
+
+
+def _run_note(name: str, found: Searched) -> str:
+    """What breaks the prefix rule, and what was done instead."""
+    searched = found.rival.tunable.searched
+    what = " and ".join([", ".join(searched)] * bool(searched) + ["expansion"] * found.rival.tunable.beyond({}))
+    return (
+        f"{name}: no exact sweep over {what}, which change more than how much of one ranking is offered; "
+        f"{found.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
+        "best there is."
+    )
+
+
+def defaults_name(base: Tunable) -> str:
+    """What the defaults of the base are called."""
+    own = not base.entry.set and not base.start and base.source == "semantic"
+    return "documents' defaults" if own else f"{base.name}, defaults"

@@ -1,0 +1,277 @@
+"""Opens what a policy file and a command line name, and finds all that is wrong with it before anything is embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ctxbench.bench.prepared import StepChecks
+from ctxbench.bench.progress import nothing_said
+from ctxbench.cache import cache_dir
+from ctxbench.core.errors import Fault, InputError, UserError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.sample import asked
+from ctxbench.data.datasets.store import open_dataset
+from ctxbench.embedding.base import Embedder
+from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.vectors import open_vectors
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.external import FileSelector
+from ctxbench.tokens import TokenCounter, open_counter
+from ctxbench.tuning.competitors import read_tunables, searched_scores, with_range_of
+from ctxbench.tuning.policy_file import PolicyFile
+from ctxbench.tuning.recommendation import unanswerable
+from ctxbench.tuning.results import EVERYTHING, TOGETHER
+from ctxbench.tuning.split_answers import ALL, TEST, TUNING, Side
+from ctxbench.tuning.tunables import Tunable
+from ctxbench.tuning.uncut_rankings import found_in, seen_by
+from ctxbench.yamlio import line_of
+
+T = TypeVar("T")
+FEW = 400  # queries in need over both splits, below which all labels decide
+MOST = 0.9  # share of the scores of answers that may be 0 or less
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Opened:
+    """A dataset that is tuned on.
+
+    Attributes:
+        dataset: whole.
+        sides: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels decide.
+        of: by split, how many there are to sample from.
+        left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
+        unanswered: by name of a policy what the labels cannot say, likewise.
+    """
+
+    dataset: Dataset
+    sides: Mapping[str, Side]
+    of: Mapping[str, int]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def deciding(self) -> Side:
+        """The queries that decide."""
+        return self.sides.get(ALL) or self.sides[TUNING]
+
+    @property
+    def reading(self) -> Side:
+        """The queries that figures are read from: those that decide, or the test split."""
+        return self.sides.get(ALL) or self.sides[TEST]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ready:
+    """Tuning that was checked whole; nothing is embedded and no model is loaded.
+
+    Attributes:
+        file: the policies.
+        tunables: the competitors; the first is the base.
+        datasets: in order.
+        embedder, counter: not loaded yet.
+    """
+
+    file: PolicyFile
+    tunables: tuple[Tunable, ...]
+    datasets: tuple[Opened, ...]
+    embedder: Embedder
+    counter: TokenCounter
+
+
+def open_tuning(
+    file: PolicyFile,
+    datasets: Sequence[str],
+    *,
+    notify: Callable[[str], None] = nothing_said,
+    progress: Callable[[int, int], None] | None = None,
+    opening: Callable[..., Dataset] = open_dataset,
+) -> Ready:
+    """Open everything that tuning needs.
+
+    Args:
+        file: as read.
+        datasets: names or folders.
+        notify: told what takes a moment.
+        progress: told how many of how many texts are embedded, later.
+        opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
+
+    Raises:
+        InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
+            labelled, the base does not suit one, a step has seen its test split, or answers have no ranking with
+            scores; all faults at once.
+    """
+    tunables, faults = read_tunables(file)
+
+    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
+        try:
+            return what()
+        except InputError as error:
+            faults.extend(error.faults)
+        except UserError as error:
+            line = line_of(file.lines, where) if where else 0
+            faults.append(Fault(str(error), file.path, line) if where else Fault(str(error)))
+        return None
+
+    embedder = attempt(lambda: open_embedder(file.embedder), "embedder")
+    counter = attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
+    resources = None
+    if embedder is not None and counter is not None:  # one for all, as datasets share catalogs
+        resources = LocalResources(open_vectors(embedder, progress=progress), counter)
+    found: dict[str, Opened] = {}
+    for reference in datasets:
+        dataset = attempt(partial(opening, reference, base=Path(), notify=notify))
+        if dataset is None or resources is None:
+            continue
+        if dataset.name in found:
+            faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
+            continue
+        opened = attempt(partial(_opened, dataset, file, resources))
+        if opened is not None:
+            left_out, wrong = _unsuited(file, tunables, opened)
+            unanswered = unanswerable(file.policies, opened.deciding.labels)
+            found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
+            faults += wrong
+    faults += _unnamable(file, tunables, found)
+    if faults or embedder is None or counter is None:
+        own = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
+        raise InputError([*dict.fromkeys([*own, *(fault for fault in faults if fault.path != file.path)])])
+    tunables = tuple(_ranged(one, list(found.values())) for one in tunables)
+    return Ready(file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter)
+
+
+def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Opened:
+    """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
+
+    Raises:
+        InputError: no query is labelled, or a split that was asked for is not there.
+    """
+    both = {split: dataset.split(split).judged() for split in (TUNING, TEST) if split in dataset.split_names}
+    lacking = [split for split in (TUNING, TEST) if not len(both.get(split, ()))]
+    if file.labels == "split" and lacking:
+        what = (
+            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(lacking)}; make "
+            f"both with `ctxbench data split {dataset.name}`, or leave `labels` out"
+        )
+        raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
+    in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
+    if not lacking and (file.labels == "split" or (not file.labels and in_need >= FEW)):
+        parts = both
+    else:
+        splits = set(both) if not lacking else {None, *dataset.split_names}
+        parts = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits).judged()}
+    item_tokens = resources.tokens(dataset.catalog)
+    sides = {}
+    for split, part in parts.items():
+        if not len(part):
+            what = (
+                f"dataset {dataset.name}: no query is labelled or needs nothing; label some with `ctxbench data label`"
+            )
+            raise InputError([Fault(what)])
+        drawn = asked(part, sample=file.sample, seed=file.seed)
+        sides[split] = Side(drawn, split, item_tokens, resources)
+    return Opened(dataset=dataset, sides=sides, of={split: len(part) for split, part in parts.items()})
+
+
+def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> tuple[dict[str, str], list[Fault]]:
+    """Why competitors cannot compete on a dataset, by name; and what is wrong wherever they do.
+
+    That the base does not suit it is wrong, since all others are held against it.
+    """
+    checks = StepChecks(opened.deciding.resources)
+    faults: list[Fault] = []
+    left_out: dict[str, str] = {}
+    for place, one in enumerate(tunables):
+        line = line_of(file.lines, one.entry.where)
+        where = f"selector {one.name!r} on dataset {opened.dataset.name}"
+        if one.answers is not None:
+            faults += [replace(fault, path=file.path, line=line) for fault in _unanswered(one.answers, opened)]
+            continue
+        wrong: list[str] = []
+        try:
+            pipeline = one.pipeline({})
+            messages = checks.faults(pipeline, opened.deciding.dataset)
+            if not pipeline.ranks:
+                wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
+            wrong += _leaking(one, pipeline, opened)
+        except UserError as error:
+            messages = [str(error)]
+        if messages and place:
+            left_out[one.name] = "; ".join(messages)
+        else:
+            wrong += messages
+        faults += [Fault(f"{where}: {message}", file.path, line) for message in wrong]
+    return left_out, faults
+
+
+def _unanswered(answers: FileSelector, opened: Opened) -> list[Fault]:
+    """What is wrong with the answers to either split; they are only read, and held against no label."""
+    faults: list[Fault] = []
+    for side in opened.sides.values():
+        try:
+            found = found_in(answers, side).answers
+        except InputError as error:
+            faults += error.faults
+            continue
+        scores = searched_scores(found)
+        if len(scores) and (scores <= 0).mean() > MOST:
+            where = f"answers {answers.name!r}, {side.called}"
+            what = (
+                f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
+                "what scores above 0; give scores that are higher by so much, or probabilities"
+            )
+            faults.append(Fault(what))
+    return faults
+
+
+def _ranged(one: Tunable, datasets: Sequence[Opened]) -> Tunable:
+    """A competitor of answers with a cut that goes as far as their scores; any other as it is."""
+    answers = one.answers
+    if answers is None:
+        return one
+    sides = [side for opened in datasets for side in opened.sides.values()]
+    return with_range_of(one, (found_in(answers, side).answers for side in sides))
+
+
+def _leaking(one: Tunable, pipeline: Pipeline, opened: Opened) -> Iterator[str]:
+    """What would make figures look better than they are: a fit that has seen the queries that it is measured on."""
+    deciding = opened.deciding
+    if TEST in opened.sides and seen_by(pipeline, opened.sides[TEST]):
+        yield (
+            "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
+            f"elsewhere; fit it with `ctxbench calibrate ... {opened.dataset.name} --split tuning`"
+        )
+    elif seen_by(replace(pipeline, refine=pipeline.refine[one.first_cut :]), deciding):
+        yield (
+            "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
+            "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
+        )
+    elif seen_by(pipeline, deciding) and (one.searched or one.beyond({})):
+        what = f"{', '.join(one.searched)} can" if one.searched else "an expansion behind it can"
+        yield (
+            f"{what} only be tried by running it, and a step of it was fitted on the queries that are tuned on, where "
+            "running it says too much; leave `search` and expansion out, or the fitted step"
+        )
+
+
+def _unnamable(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, Opened]) -> list[Fault]:
+    """Names that stand for something else in reports, and `together` where nothing can be swept for all."""
+    faults = []
+    for policy in file.policies:
+        if policy.name == EVERYTHING:
+            what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
+            faults.append(Fault(what, file.path, line_of(file.lines, ("policies", policy.name))))
+    if file.together and len(datasets) > 1:
+        line = line_of(file.lines, ("together",))
+        if TOGETHER in datasets:
+            faults.append(
+                Fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", file.path, line)
+            )
+        if tunables and not any(one.family is not None and not one.beyond({}) for one in tunables):
+            what = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
+            faults.append(Fault(what, file.path, line))
+    return faults

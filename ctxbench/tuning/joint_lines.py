@@ -1,0 +1,220 @@
+"""One setting for several datasets, each weighing the same: their lines side by side, at common thresholds.
+
+A measure's mean is the mean of the datasets' means, over the datasets in which it applies to any query; its interval is
+put together from theirs by MOVER. An objective that counts (tokens, items) is the geometric mean over datasets, so
+that a dataset with large items decides no more than others; 1 is added to each mean and taken off again, so that
+offering nothing on one dataset does not decide alone. Other objectives are means of means.
+
+Source of MOVER: Zou and Donner, Construction of confidence limits about effect measures: a general approach, Statistics
+in Medicine 27, 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.settings import LineSettings, furthest, neighbours
+from ctxbench.tuning.sweep.lines import Family, Line, Measure
+from ctxbench.tuning.sweep.rankings import Ladders
+
+GRID = 2000
+"""Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
+
+
+class CommonSettings:
+    """Settings of lines that differ in the dataset only, at common thresholds."""
+
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        thresholds: FloatArray,
+        places: Sequence[IntArray],
+        worth: Sequence[float] | None = None,
+    ) -> None:
+        """Take lines as they are; `of` finds the thresholds.
+
+        Args:
+            lines: one a dataset, of equal values and axis.
+            thresholds: from what offers fewest to what offers most, shape (n_settings,).
+            places: for each line, its place at each threshold, shape (n_settings,).
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+        """
+        self._lines = [LineSettings(line) for line in lines]
+        self._first = lines[0]
+        self._places = places
+        self._thresholds = thresholds
+        self._worth = [1.0] * len(lines) if worth is None else worth
+
+    @classmethod
+    def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonSettings:
+        """Put the lines of several datasets side by side.
+
+        Args:
+            lines: one a dataset, in the same order of datasets each time.
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+            most: how many thresholds are tried; of longer lines every dataset gives as many, evenly by rank.
+        """
+        first = lines[0]
+        if any(line.axis != first.axis or line.values != first.values for line in lines):
+            raise RuntimeError("lines of different settings were put together")
+        if not first.axis:
+            return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
+        sign = -1.0 if _rises(first) else 1.0
+        falling = [sign * line.thresholds for line in lines]
+        if sum(map(len, falling)) > most:
+            share = max(most // len(lines), 2)
+            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in falling]
+        else:
+            tried = falling
+        common = np.unique(np.concatenate(tried))[::-1]
+        places = [np.maximum(_reached(keys, common) - 1, 0) for keys in falling]
+        return cls(lines, sign * common, places, worth)
+
+    @property
+    def thresholds(self) -> FloatArray:
+        """From what offers fewest to what offers most."""
+        return self._thresholds
+
+    def at(self, place: int) -> dict[str, Value]:
+        """The values of one setting."""
+        return self._alone(place).at(0)
+
+    def shortly(self, place: int) -> dict[str, Value]:
+        """The same with a threshold of few digits that selects the same on every dataset."""
+        return self._alone(place).shortly(0)
+
+    def pick(self, place: int) -> CommonSettings:
+        """One setting alone, holding nothing of the others."""
+        alone, here = self._alone(place), np.zeros(1, dtype=np.int64)
+        picked = [
+            replace(line.pick(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
+            for line, places in zip(self._lines, self._places, strict=True)
+        ]
+        return CommonSettings(picked, alone.thresholds, [here for _ in picked], self._worth)
+
+    def n(self, measure: Measure) -> int:
+        """How many queries of all datasets a measure applies to."""
+        return sum(line.n(measure) for line in self._lines)
+
+    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """The means of the datasets' means; NaN where it applies to no query of any."""
+        return _mean(self._each(measure, places))
+
+    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """The geometric means of what counts, else `means`."""
+        each = self._each(measure, places)
+        if measure.metric.declaration.scale != "amount":
+            return _mean(each)
+        aims: FloatArray = np.expm1(_mean(np.log1p(each)))
+        return aims
+
+    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Compares the means."""
+        return sign * self.means(measure) >= sign * end
+
+    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Compares what an objective is."""
+        return sign * self.aims(measure) >= sign * end
+
+    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
+        """Looks at the means."""
+        return furthest(self.means(measure), sign, among)
+
+    def bounds(
+        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """MOVER: the distances of the datasets' ends from their means, weighted, add up in squares."""
+        each = self._each(measure, places)
+        ends = [
+            line.bounds(measure, own[places], level=level, times=times * worth)
+            for line, own, worth in zip(self._lines, self._places, self._worth, strict=True)
+        ]
+        mean, some = _mean(each), (~np.isnan(each)).sum(axis=0)
+        away = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
+        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in away)
+        return mean - low, mean + high
+
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """The means of the datasets' mean differences, and the errors of these means of independent ones."""
+        each = [
+            line.differences(measure, own[places], times=times)
+            for line, own in zip(self._lines, self._places, strict=True)
+        ]
+        mean, error = (np.stack(part) for part in zip(*each, strict=True))
+        some = (~np.isnan(mean)).sum(axis=0)
+        variance = np.where(np.isnan(mean), 0.0, error**2).sum(axis=0)
+        return _mean(mean), np.where(some > 0, np.sqrt(variance) / np.maximum(some, 1), math.inf)
+
+    def _each(self, measure: Measure, places: IntArray | None) -> FloatArray:
+        """The datasets' means, shape (n_datasets, n_settings)."""
+        rows = [
+            line.means(measure, own if places is None else own[places])
+            for line, own in zip(self._lines, self._places, strict=True)
+        ]
+        return np.stack(rows)
+
+    def _alone(self, place: int) -> Line:
+        """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
+        line = self._first
+        if not line.axis:
+            return line
+        ends = [neighbours(one.line, int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]
+        nearer, further = (max, min) if _rises(line) else (min, max)
+        beyond = (nearer(own for own, _ in ends), further(behind for _, behind in ends))
+        return replace(line, thresholds=self._thresholds[place : place + 1], beyond=beyond)
+
+
+def sweep_together(
+    family: Family,
+    ladders: Sequence[Ladders],
+    optima: Sequence[Optimum],
+    *,
+    worth: Sequence[float] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Show the settings of a family, with the same values on several datasets, to optima.
+
+    Args:
+        family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
+        ladders: one a dataset, at least one.
+        optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
+        worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+        progress: told after each line how many settings have been evaluated.
+
+    Returns:
+        How many settings there were.
+    """
+    settings = 0
+    for lines in zip(*(family.lines(one) for one in ladders), strict=True):
+        common = CommonSettings.of(lines, worth=worth)
+        settings += len(common.thresholds)
+        for optimum in optima:
+            optimum.consider(common)
+        if progress is not None:
+            progress(settings)
+    return settings
+
+
+def _rises(line: Line) -> bool:
+    """Whether more is offered as the threshold rises."""
+    return line.beyond[0] < line.beyond[1]
+
+
+def _reached(falling: FloatArray, thresholds: FloatArray) -> IntArray:
+    """How many keys, in falling order, are at least each threshold."""
+    reached: IntArray = len(falling) - np.searchsorted(falling[::-1], thresholds, side="left")
+    return reached
+
+
+def _mean(each: FloatArray) -> FloatArray:
+    """Means over datasets, shape (n_settings,), NaN left out; NaN where all are."""
+    some = (~np.isnan(each)).sum(axis=0)
+    mean: FloatArray = np.nansum(each, axis=0) / np.where(some > 0, some, math.nan)
+    return mean

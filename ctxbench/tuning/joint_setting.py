@@ -1,0 +1,264 @@
+"""One setting for several datasets, each weighing the same: chosen on all tuning splits, measured on all test ones."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.bench.metrics import Metric, mean
+from ctxbench.bench.stats import Comparison, Estimate, correct, grouped_compare, grouped_estimate
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.contenders import COMPARED, Key, Measured, of_kind
+from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, Work
+from ctxbench.tuning.joint_lines import sweep_together
+from ctxbench.tuning.limits import Limit, reach_of
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.recommendation import Choice, choose
+from ctxbench.tuning.results import FIXED, RECOMMENDED, TOGETHER, Contender, DatasetTuning, Outcome
+from ctxbench.tuning.split_answers import ALL, TEST, TUNING, Told
+from ctxbench.tuning.sweep.families import FixedK
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.tunables import Swept
+from ctxbench.tuning.verdicts import Ground, Verdict, verdict
+
+DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
+
+
+class ForAll:
+    """One setting for all datasets of a tuning.
+
+    Selectors that are swept exactly compete; what has to be tried does not.
+    """
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        self._works = works
+        self._file = works[0].file
+        both = [one for one in works[0].ready.tunables if all(one in work.tunables for work in works)]
+        self._tunables = [one for one in both if one.family is not None and not one.beyond({})]
+        answered = [one for one in works[0].policies if all(one in work.policies for work in works)]
+        self._policies = answered if self._tunables else []
+        self._choices: dict[str, Choice] = {}
+        self._fixed: dict[tuple[str, str], int | None] = {}
+
+    def choose(self, progress: Told) -> None:
+        """Choose for every policy; every dataset has been looked at on its own before."""
+        policies = self._policies
+        optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
+        for tunable in self._tunables:
+            family = tunable.family
+            if family is None:
+                continue
+            own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
+            fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
+            self._sweep(family, tunable.name, own, progress)
+            self._sweep(tunable.fixed, tunable.name, fixed, progress)
+            for policy, optimum, first in zip(policies, own, fixed, strict=True):
+                optima[policy.name][tunable.name] = optimum
+                self._fixed[policy.name, tunable.name] = None if first.found is None else int(first.found.values["n"])
+        for policy in self._file.policies:
+            if policy in policies:
+                self._choices[policy.name] = choose(policy, optima[policy.name])
+            else:
+                self._choices[policy.name] = Choice(
+                    reason="the labels of some dataset cannot say, or no selector suits all"
+                )
+
+    def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Told) -> None:
+        ladders = [work.searched[name].rival.ladders for work in self._works]
+        sweep_together(
+            family,
+            ladders,
+            optima,
+            worth=[work.base.worth if work.base else 1.0 for work in self._works],
+            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
+        )
+
+    def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
+        bases = [(work.base, work.searched[name].rival.ladders.reachable) for work in self._works if work.base]
+        measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
+        means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
+        reach = float(np.mean([reach_of(base.within, own) for base, own in bases]))
+        optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
+        aim = Measure(policy.objective)
+        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.beat):
+            optimum.beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
+        return optimum
+
+    # ------------------------------------------------------------------------------------------ both splits
+
+    def result(self) -> DatasetTuning:
+        """Measure what is recommended on every dataset, and average over datasets."""
+        level, every = self._file.confidence, [[work.defaults for work in self._works]]
+        measured: dict[str, dict[str, list[Measured]]] = {}
+        for policy in self._file.policies:
+            choice = self._choices[policy.name]
+            if choice.found is not None:
+                measured[policy.name] = self._measured(policy, choice)
+                every += measured[policy.name].values()
+        comparisons = self._compared(measured)
+        contenders = {rows[0].name: self._contender(rows, level) for rows in every}
+        outcomes = []
+        for policy in self._file.policies:
+            choice, found = self._choices[policy.name], measured.get(policy.name, {})
+            outcome = Outcome(policy=policy, chosen=None, settings=choice.settings)
+            if not found:
+                outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered))
+                continue
+            kinds = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
+            outcomes.append(
+                replace(
+                    outcome,
+                    chosen=contenders[policy.name],
+                    bounds=choice.found.bounds if choice.found is not None else {},
+                    verdicts=self._verdicts(policy, found["chosen"]),
+                    fixed=contenders[found["fixed"][0].name] if "fixed" in found else None,
+                    fixed_own=contenders[found["fixed_own"][0].name] if "fixed_own" in found else None,
+                    against={kind: one for kind, one in kinds.items() if one},
+                    ranking=of_kind(comparisons, policy.name, "ranking"),
+                )
+            )
+        opened = [work.opened for work in self._works]
+        names = ", ".join(work.name for work in self._works)
+        return DatasetTuning(
+            dataset=TOGETHER,
+            version="",
+            hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
+            items=sum(len(one.dataset.catalog) for one in opened),
+            queries=_summed([{split: len(side) for split, side in one.sides.items()} for one in opened]),
+            of=_summed([one.of for one in opened]),
+            tokens=self._works[0].ready.counter.name,
+            contenders=tuple(contenders.values()),
+            traces=(),
+            outcomes=tuple(outcomes),
+            notes=(
+                f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
+                "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
+                *self._read(),
+            ),
+        )
+
+    def _read(self) -> Iterator[str]:
+        """On what the figures rest."""
+        decided = [work.name for work in self._works if TEST not in work.opened.sides]
+        if len(decided) < len(self._works):
+            yield READ_ONCE
+        if decided:
+            yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
+
+    def _measured(self, policy: Policy, choice: Choice) -> dict[str, list[Measured]]:
+        """What is recommended, and fixed numbers of items, on every dataset."""
+        found: dict[str, list[Measured]] = {}
+        base = self._works[0].ready.tunables[0]
+        tunable = next(one for one in self._tunables if one.name == choice.selector)
+        values = choice.found.short if choice.found is not None else {}
+        for work in self._works:
+            one = work.arena.setting(tunable, values, name=policy.name, role=RECOMMENDED)
+            found.setdefault("chosen", []).append(one)
+            for kind, whose, chosen in (("fixed", base, {}), ("fixed_own", tunable, values)):
+                n = self._fixed.get((policy.name, whose.name))
+                if n is not None:
+                    first = work.arena.first(whose, chosen, n, name=f"{whose.name}, first {n}", role=FIXED)
+                    found.setdefault(kind, []).append(first)
+        return found
+
+    def _verdicts(self, policy: Policy, chosen: Sequence[Measured]) -> tuple[Verdict, ...]:
+        """What is read of all datasets says of the constraints.
+
+        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        """
+        defaults, group = [work.defaults for work in self._works], self._group(READING)
+        metrics = list(defaults[0].by_query[defaults[0].splits[READING]])
+        pooled = {Measure(metric): mean(_pooled(defaults, metric, READING)).value for metric in metrics}
+        means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
+        pairs = zip(defaults, chosen, strict=True)
+        reach = float(
+            np.mean([reach_of(base.within[base.splits[-1]], own.within[own.splits[-1]]) for base, own in pairs])
+        )
+        ground = Ground(group=group, level=self._file.confidence, chosen_here=not self._unread)
+        out = []
+        for one in policy.constraints:
+            if one.of != "base" or Measure(one.metric) in means:
+                own = _pooled(chosen, one.metric, READING, reachable=one.of == "reachable")
+                base = _pooled(defaults, one.metric, READING)
+                out.append(verdict(Limit.of(one, means, reach=reach), own, base, ground, scale="amount"))
+        return tuple(one for one in out if one is not None)
+
+    @property
+    def _unread(self) -> bool:
+        """Whether every dataset has a test split, which nothing was chosen on."""
+        return all(TEST in work.opened.sides for work in self._works)
+
+    def _compared(self, measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[Key, Comparison]:
+        defaults = [work.defaults for work in self._works]
+        found: dict[Key, Comparison] = {}
+        for policy, rows in measured.items():
+            pairs: dict[str, tuple[Sequence[Measured], Sequence[Measured]]] = {"defaults": (defaults, rows["chosen"])}
+            pairs |= {kind: (rows[kind], rows["chosen"]) for kind in ("fixed", "fixed_own") if kind in rows}
+            if "fixed" in rows and "fixed_own" in rows:
+                pairs["ranking"] = (rows["fixed"], rows["fixed_own"])
+            for kind, (base, other) in pairs.items():
+                for metric in COMPARED:
+                    left, right = _pooled(base, metric, READING), _pooled(other, metric, READING)
+                    found[policy, kind, str(metric)] = grouped_compare(
+                        left, right, self._group(READING), scale="amount", seed=self._file.seed
+                    )
+        return correct(found)
+
+    def _contender(self, rows: Sequence[Measured], level: float) -> Contender:
+        """A setting on all datasets."""
+        first = rows[0]
+
+        def means(which: int) -> dict[str, Estimate]:
+            metrics = list(first.by_query[first.splits[which]])
+            group = self._group(which)
+            found = {
+                str(one): grouped_estimate(_pooled(rows, one, which), group, scale="amount", level=level)
+                for one in metrics
+            }
+            return {metric: one for metric, one in found.items() if one.n}
+
+        return Contender(
+            name=first.name,
+            role=first.role,
+            selector=first.selector,
+            values=first.values,
+            tuning=means(DECIDING),
+            test=means(READING) if any(TEST in one.splits for one in rows) else {},
+        )
+
+    def _group(self, which: int) -> IntArray:
+        """The group of every query of all datasets, none shared between two."""
+        groups = [list(work.opened.sides.values())[which].group for work in self._works]
+        return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
+
+
+def _pooled(rows: Sequence[Measured], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
+    """Values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
+
+    A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
+
+    Args:
+        rows: one a dataset.
+        metric: one that is measured on all.
+        which: `DECIDING` or `READING`.
+        reachable: among the queries within reach only.
+    """
+    splits = [one.splits[which] for one in rows]
+    pairs = list(zip(rows, splits, strict=True))
+    parts = [one.reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
+    counts = [int((~np.isnan(part)).sum()) for part in parts]
+    total, known = sum(counts), sum(n > 0 for n in counts)
+    return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
+    if not any(TEST in one for one in counts):
+        return {ALL: sum(sum(one.values()) for one in counts)}
+    return {split: sum(one[split] if split in one else one[ALL] for one in counts) for split in (TUNING, TEST)}

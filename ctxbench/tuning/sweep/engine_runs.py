@@ -1,0 +1,399 @@
+"""Settings that break the prefix rule: the engine runs them, on what it keeps of the steps before; and which to try.
+
+A cut that offers a prefix of the ranking is swept exactly. Expansion of several passes, a budget that skips, or a
+re-ranking is run setting by setting; a setting shares with those before it every step up to the first that differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.labels import Labels
+from ctxbench.bench.metrics import Metric, evaluate
+from ctxbench.bench.slices import Slice
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.pipeline import Outcome, Pipeline, PipelineError
+from ctxbench.core.requests import Batch
+from ctxbench.core.stages import Resources
+from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.parameters import Parameter, Value
+from ctxbench.tuning.sweep.lines import Line
+from ctxbench.tuning.sweep.measures import REACH, Measure
+from ctxbench.tuning.sweep.needs import needed_types, over_own_queries
+from ctxbench.tuning.sweep.paired_sums import Pairing
+
+MEMORY = 256_000_000  # bytes of outputs of steps that are kept
+STEPS = 1000  # parts that the range of a parameter with decimals is divided into
+_DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
+
+
+class Recent(MutableMapping[str, Any]):
+    """Outputs of steps by key, for `Pipeline.run`: of more than `limit` bytes those used longest ago are dropped.
+
+    The one stored last always stays, whatever its size.
+    """
+
+    def __init__(self, limit: int = MEMORY) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self.bytes = 0
+
+    def __getitem__(self, key: str) -> Any:
+        value, _ = self._kept[key]
+        self._kept.move_to_end(key)
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.pop(key, None)
+        size = _bytes(value)
+        self._kept[key] = (value, size)
+        self.bytes += size
+        while self.bytes > self._limit and len(self._kept) > 1:
+            _, (_, size) = self._kept.popitem(last=False)
+            self.bytes -= size
+
+    def __delitem__(self, key: str) -> None:
+        self.bytes -= self._kept.pop(key)[1]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._kept))
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _bytes(value: Any) -> int:
+    """Bytes of the arrays that a step's output holds itself; those of the batch are the caller's anyway."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, Mapping):
+        return sum(_bytes(one) for one in value.values())
+    if is_dataclass(value) and not isinstance(value, Batch):
+        return sum(_bytes(getattr(value, one.name)) for one in fields(value))
+    return 0
+
+
+def measured(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
+    """What was offered, held against labels by query.
+
+    Args:
+        table: with a ranking, rows by query in the order of `labels`.
+        labels: of the queries.
+        measures: which.
+
+    Returns:
+        By measure, shape (n_queries,), NaN where it does not apply: for `reachable`, also where the first `REACH`
+        items of the ranking do not make the query complete.
+    """
+    none = np.full(table.n_requests, np.nan)
+    answers = Slice(
+        queries=tuple(query.id for query in labels.dataset.queries),
+        chunks=((),) * table.n_requests,
+        candidates=table,
+        ranked=True,
+        scored=True,
+        errors={},
+        seconds=none,
+    )
+    within = Metric("Comp", REACH)
+    asked = list(dict.fromkeys(measure.metric for measure in measures))
+    evidence = labels.evidence(answers)
+    values = evaluate([*asked, within] if any(one.reachable for one in measures) else asked, evidence)
+    if lacking := sorted({str(metric) for metric in asked if metric not in values}):
+        raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
+    needing = needed_types(labels) if any(one.needed for one in measures) else {}
+    reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
+    catalog = labels.dataset.catalog
+    return over_own_queries(measures, values, evidence, catalog, needing=needing, reachable=reachable)
+
+
+def single(
+    values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray], *, pairing: Pairing | None = None
+) -> Line:
+    """One setting as a line, from its values by query; the sums are exact before they are rounded once.
+
+    Args:
+        values: of its parameters.
+        by_query: by measure, shape (n_queries,).
+        pairing: what differences are taken to, over the same queries.
+    """
+    applies = {measure: found[~np.isnan(found)] for measure, found in by_query.items()}
+    amounts = {measure: found for measure, found in applies.items() if measure.metric.declaration.scale != "yes/no"}
+    return Line(
+        values=values,
+        axis="",
+        thresholds=np.array([math.nan]),
+        sums={measure: _summed(found) for measure, found in applies.items()},
+        n={measure: len(found) for measure, found in applies.items()},
+        squares={measure: _summed(found**2) for measure, found in amounts.items()},
+        cubes={measure: _summed(found**3) for measure, found in amounts.items()},
+        differences={} if pairing is None else pairing.differences(by_query),
+    )
+
+
+def _summed(values: FloatArray) -> FloatArray:
+    return np.array([math.fsum(values.tolist())])
+
+
+class Reused:
+    """A selector on one batch, run at as many settings as one likes; what settings share is run once.
+
+    Args:
+        definition: the selector.
+        batch: the requests.
+        resources: what its steps use.
+        labels: of the requests, in the same order.
+        measures: what every setting is measured by.
+        pairing: what differences are taken to; None = none are.
+        memory: bytes of outputs of steps that are kept.
+
+    Attributes:
+        definition: the selector.
+        pairing: as given.
+        runs: how many settings were run and measured so far; one that makes the same pipeline as an earlier one is
+            not.
+        selections: how many of them offered something that none before had offered; only these were measured.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        batch: Batch,
+        *,
+        resources: Resources,
+        labels: Labels,
+        measures: Sequence[Measure],
+        pairing: Pairing | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        self.definition, self.pairing = definition, pairing
+        self._batch, self._resources = batch, resources
+        self._labels, self._measures = labels, tuple(measures)
+        self._memo = Recent(memory)
+        self._of_pipeline: dict[str, str] = {}
+        self._of_selections: dict[str, Mapping[Measure, FloatArray]] = {}
+        if batch.ids != tuple(query.id for query in labels.dataset.queries):
+            raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
+
+    @property
+    def runs(self) -> int:
+        """How many settings were run."""
+        return len(self._of_pipeline)
+
+    @property
+    def selections(self) -> int:
+        """How many different selections they came to."""
+        return len(self._of_selections)
+
+    def outcome(self, values: Mapping[str, Value]) -> Outcome:
+        """What the selector makes of the batch at one setting.
+
+        Args:
+            values: checked ones, over the selector's defaults.
+
+        Raises:
+            PipelineError: a value does not suit a step.
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        return self._run(self._pipeline(values))
+
+    def values(self, values: Mapping[str, Value]) -> Mapping[Measure, FloatArray]:
+        """Measure one setting; what was offered before is not measured again.
+
+        Args:
+            values: checked ones, over the selector's defaults.
+
+        Returns:
+            By measure, shape (n_queries,), as `measured`.
+
+        Raises:
+            PipelineError: a value does not suit a step.
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        pipeline = self._pipeline(values)
+        steps = "\n".join(_steps(pipeline))
+        if steps not in self._of_pipeline:
+            table = self._run(pipeline).candidates
+            offered = _digest(table)
+            if offered not in self._of_selections:
+                self._of_selections[offered] = measured(table, self._labels, self._measures)
+            self._of_pipeline[steps] = offered
+        return self._of_selections[self._of_pipeline[steps]]
+
+    def lines(
+        self, settings: Sequence[Mapping[str, Value]], *, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[Line, ...]:
+        """Measure settings, each as a line of its own, in their order.
+
+        They are run so that those that share most stand together, whatever order they come in.
+
+        Args:
+            settings: checked values, over the selector's defaults.
+            progress: told how many of how many are done.
+
+        Raises:
+            PipelineError: a value does not suit a step; before anything is run.
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        steps = [_steps(self._pipeline(values)) for values in settings]
+        lines: dict[int, Line] = {}
+        for done, place in enumerate(sorted(range(len(settings)), key=steps.__getitem__), start=1):
+            lines[place] = single(settings[place], self.values(settings[place]), pairing=self.pairing)
+            if progress is not None:
+                progress(done, len(settings))
+        return tuple(lines[place] for place in range(len(settings)))
+
+    def _pipeline(self, values: Mapping[str, Value]) -> Pipeline:
+        return self.definition.pipeline(self.definition.with_defaults(values))
+
+    def _run(self, pipeline: Pipeline) -> Outcome:
+        if pipeline.fitted:
+            from ctxbench.calibrations import hold_to_fits
+
+            hold_to_fits(pipeline, self._batch.catalog)
+        return pipeline.run(self._batch, self._resources, memo=self._memo)
+
+
+def _steps(pipeline: Pipeline) -> tuple[str, ...]:
+    """The steps that decide what is selected, in order, as texts that are equal where the steps are.
+
+    None that is off is among them.
+    """
+    refine = [step for step in pipeline.refine if not step.off]
+    return tuple(_text(step.describe()) for step in (pipeline.analyse, pipeline.retrieve, *refine))
+
+
+def _made(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The steps of a selector at a setting; empty where they do not take its values beside each other."""
+    try:
+        return _steps(definition.pipeline(values))
+    except PipelineError:
+        return ()
+
+
+def _text(description: Mapping[str, Any]) -> str:
+    return json.dumps(description, sort_keys=True, default=str)
+
+
+def _digest(table: Candidates) -> str:
+    """Equal for tables that offer the same, in the same ranking: what measures depend on."""
+    digest = hashlib.sha256()
+    start, ranked = table.ranking()
+    for array in (
+        table.starts_of(table.chosen),
+        table.item[table.chosen],
+        table.origin[table.chosen] == Origin.SESSION,
+        start,
+        ranked,
+    ):
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def spread(parameter: Parameter) -> tuple[Value, ...]:
+    """The values of a parameter that a search draws from, rising: all of them; of decimals `STEPS` + 1, evenly spread.
+
+    Choices and switches come in the order of the definition, off before on.
+    """
+    if parameter.choices:
+        return tuple(parameter.choices)
+    if isinstance(parameter.default, bool):
+        return (False, True)
+    low, high = parameter.low, parameter.high
+    if isinstance(parameter.checked(low), int):
+        return tuple(range(int(low), int(high) + 1))
+    return tuple(float(round(low + (high - low) * place / STEPS, 12)) for place in range(STEPS + 1))
+
+
+def drawn(
+    definition: Definition,
+    search: Mapping[str, Sequence[Value]],
+    *,
+    given: Mapping[str, Value] | None = None,
+    trials: int,
+    seed: int,
+) -> tuple[dict[str, Value], ...]:
+    """Settings to try, no two of which are the same to the selector.
+
+    Args:
+        definition: the selector.
+        search: the values that each parameter may take; `spread` gives those of a whole range.
+        given: values of other parameters.
+        trials: at most so many settings, >= 1.
+        seed: another seed draws others.
+
+    Returns:
+        Values by name of what is given or searched and has an effect. Of a space of at most `trials` combinations
+        all, the last parameter changing fastest; else drawn with equal chance and without repeats, in the order of
+        the draw. Nothing to search: the one setting given.
+
+    Raises:
+        ParameterError: a value does not suit its parameter, a parameter has no values, is given as well as searched
+            or is without effect in every combination, or `trials` is below 1.
+    """
+    given = dict(given or {})
+    axes = _checked(definition, search, given, trials)
+    names, sizes = list(axes), [len(one) for one in axes.values()]
+    found: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
+    effective: set[str] = set()
+    # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
+    telling = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
+    run: set[object] = set()
+    for places in _places(sizes, trials=trials, seed=seed):
+        combination = given | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
+        whole = definition.with_defaults(combination)
+        setting = {name: value for name, value in combination.items() if not definition.idle(name, whole)}
+        effective |= setting.keys()
+        key = tuple(sorted(definition.in_force(whole).items()))
+        if key not in found and (steps := (telling and _made(definition, whole)) or key) not in run:
+            found[key] = setting
+            run.add(steps)
+        if len(found) == trials:
+            break
+    if idle := sorted(set(axes) - effective):
+        raise ParameterError(f"{', '.join(idle)}: searched, but without effect in every setting drawn; leave it out")
+    return tuple(found.values())
+
+
+def _checked(
+    definition: Definition, search: Mapping[str, Sequence[Value]], given: dict[str, Value], trials: int
+) -> dict[str, tuple[Value, ...]]:
+    """The values of each parameter without repeats; `given` is checked in place."""
+    wrong = [] if trials >= 1 else [f"trials must be 1 or more, got {trials}"]
+    axes: dict[str, tuple[Value, ...]] = {}
+    for name, values in {**{name: (value,) for name, value in given.items()}, **search}.items():
+        if not values:
+            wrong.append(f"{name} is searched, but has no values to try")
+        if name in search and name in given:
+            wrong.append(f"{name} is searched and has a value, too; leave one of them out")
+        try:
+            axes[name] = tuple(dict.fromkeys(definition.checked(name, value) for value in values))
+        except ParameterError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ParameterError("; ".join(wrong))
+    given.update({name: axes[name][0] for name in given})
+    return {name: axes[name] for name in search}
+
+
+def _places(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """Places of values, one an axis: all combinations if there are no more than `trials`, else random ones."""
+    if math.prod(sizes) <= trials:
+        yield from np.ndindex(*sizes)
+        return
+    rng = np.random.default_rng(seed)
+    for _ in range(_DRAWS * trials):
+        yield tuple(int(rng.integers(size)) for size in sizes)

@@ -1,0 +1,366 @@
+"""Two domains under a shared budget: the best of all pairs of their settings, exactly.
+
+Costs add up over domains. Whether a query is complete does not: it is, where what the two offer meets all its
+requirements together. Along a line of one domain's settings a query is offered a given length from some setting on. So
+for a pair of lines the number of complete queries is a cumulative histogram, in two dimensions, of the settings from
+which on it is complete. Between two of these nothing is gained, and no cost falls along a line: so only these are
+compared, and what is cheapest among them is cheapest among all thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from ctxbench.bench.metrics import SESSION, Evidence, Judgments, Offered, evaluate
+from ctxbench.core.arrays import FloatArray, IntArray, owners
+from ctxbench.core.errors import ParameterError
+from ctxbench.selectors.parameters import Value
+from ctxbench.steps.cut_relative import fallen
+from ctxbench.tuning.sweep.domains import Domain, held_by
+from ctxbench.tuning.sweep.engine_runs import single
+from ctxbench.tuning.sweep.families import Cut
+from ctxbench.tuning.sweep.lines import Line
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.metric_values import ADDED_UP, taken
+from ctxbench.tuning.sweep.needs import over_own_queries
+from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.requirements import TOGETHER, Gain, Requirements
+
+_GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
+_SAME = 1e-12  # relative difference up to which two sums are the same
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Front:
+    """Settings of both domains that nothing beats: no other costs as little and gains as much, or more.
+
+    Attributes:
+        cost: sums over queries, rising, shape (n,).
+        gain: sums over queries, rising, shape (n,).
+        values: the settings, with exact thresholds.
+        shown: the same settings with short decimals that select the same.
+        settings: how many pairs of settings there were, all thresholds counted.
+    """
+
+    cost: FloatArray
+    gain: FloatArray
+    values: tuple[Mapping[str, Value], ...]
+    shown: tuple[Mapping[str, Value], ...]
+    settings: int
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Side:
+    """A line of one domain, at the settings that matter.
+
+    Attributes:
+        values: of all its parameters but the axis.
+        axis: empty = the line is one setting.
+        thresholds: at the settings that matter, from what offers fewest, shape (m,).
+        reached, change: the values between which a threshold selects the same, as `Line.beyond`, shape (m,) each.
+        span: the ends of the parameter's range.
+        costs: by measure, sums over queries, shape (m,).
+        places: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
+        settings: how many the whole line has.
+    """
+
+    values: Mapping[str, Value]
+    axis: str
+    thresholds: FloatArray
+    reached: FloatArray
+    change: FloatArray
+    span: tuple[float, float]
+    costs: Mapping[Measure, FloatArray]
+    places: Mapping[Measure, IntArray]
+    settings: int
+
+    def at(self, place: int, *, short: bool) -> dict[str, Value]:
+        """The values of one setting."""
+        line = Line(
+            values=self.values,
+            axis=self.axis,
+            thresholds=self.thresholds[place : place + 1],
+            sums={},
+            n={},
+            span=self.span,
+            beyond=(float(self.reached[place]), float(self.change[place])),
+        )
+        return line.shortly(0) if short else line.at(0)
+
+
+@dataclass
+class _Best:
+    """For every gain the cheapest pair of settings so far."""
+
+    cost: FloatArray
+    at_least: FloatArray
+    where: dict[int, tuple[_Side, int, _Side, int]] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, most: int) -> _Best:
+        return cls(np.full(most + 1, np.inf), np.full(most + 1, np.inf))
+
+    def look(self, cost: FloatArray, gain: IntArray, one: _Side, other: _Side) -> None:
+        """Take what is cheaper than all that gains as much; of equals the first stays."""
+        rows, columns = np.nonzero(cost < self.at_least[gain])
+        if not len(rows):
+            return
+        costs, gains = cost[rows, columns], gain[rows, columns]
+        cheap_first = np.lexsort((np.arange(len(rows)), costs, -gains))
+        lowest = np.minimum.accumulate(costs[cheap_first])
+        falls = np.append(True, lowest[1:] < lowest[:-1])
+        for place in cheap_first[falls].tolist():
+            gained = int(gains[place])
+            if costs[place] < self.cost[gained]:
+                self.cost[gained] = costs[place]
+                self.where[gained] = (one, int(rows[place]), other, int(columns[place]))
+        self.at_least = np.minimum.accumulate(self.cost[::-1])[::-1]
+
+
+class Shared:
+    """Both domains of a selector, over every setting of either.
+
+    Args:
+        ladders: what stands in front of the domains' cuts, both domains together, with the measures wanted.
+        domains: two; parameters of the same name have the same value in both.
+
+    Raises:
+        ParameterError: there are not two domains, or an item of a ranking belongs to neither.
+    """
+
+    def __init__(self, ladders: Ladders, domains: Sequence[Domain]) -> None:
+        if len(domains) != 2:
+            raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
+        held = held_by(ladders.rungs.labels.dataset.catalog, [domain.types for domain in domains])
+        if not (held[0] | held[1])[ladders.item].all():
+            raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
+        self.ladders = ladders
+        self.domains = tuple(domains)
+        self._own = tuple(ladders.among(one[ladders.item]) for one in held)
+        self._requirements = Requirements.of(ladders.rungs)
+
+    def front(
+        self,
+        gain: Measure,
+        cost: Measure,
+        *,
+        floors: Mapping[Measure, float] | None = None,
+        budgets: Mapping[Measure, float] | None = None,
+    ) -> Front:
+        """The best gain for every cost, over every topK, every topN and every threshold of both domains.
+
+        Args:
+            gain: completeness or a recall, of all queries or of those within reach.
+            cost: a measure that adds up over items, such as tokens.
+            floors: by measure, the least sum over queries that is allowed: of completeness, recalls or abstention.
+            budgets: by measure, the largest sum that is allowed: of what adds up over items, or false_inclusion.
+
+        Returns:
+            None but settings that are not beaten, the cheapest first; of settings with the same cost and gain that of
+            the earlier line, then the one that offers less in the first domain, then in the second. Empty if none
+            keeps to floors and budgets.
+
+        Raises:
+            ParameterError: a measure is not of these kinds (precision is none), or was not measured, or a threshold
+                is that of both domains.
+        """
+        limits = {**(floors or {}), **(budgets or {})}
+        self._check(gain, cost, floors or {}, budgets or {})
+        counted = [one for one in dict.fromkeys((gain, *limits)) if one.metric.name in TOGETHER]
+        added = [one for one in dict.fromkeys((cost, *limits)) if one.metric.name in ADDED_UP]
+        best: _Best | None = None
+        scale, settings = 1, 0
+        for cuts in self._by_shared():
+            for one, other, gains in self._pairs(cuts, counted, added):
+                if best is None:
+                    scale, best = gains[gain].scale, _Best.empty(gains[gain].most)
+                settings += one.settings * other.settings
+                price = self._price(cost, one, other)
+                tables = {name: _table(found, name, one, other) for name, found in gains.items()}
+                beyond = np.zeros(price.shape, dtype=np.bool_)
+                for limit, least in (floors or {}).items():
+                    beyond |= tables[limit] < least * gains[limit].scale * (1.0 - _SAME)
+                for limit, most in (budgets or {}).items():
+                    spent = tables[limit] if limit in tables else self._price(limit, one, other)
+                    beyond |= spent > most + _SAME * abs(most)
+                best.look(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
+        return _front(best, scale, settings)
+
+    def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+        """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
+        offered = [domain.family.chosen(own, values) for domain, own in zip(self.domains, self._own, strict=True)]
+        evidence = _evidence(self.ladders, [(own, length) for own, length in offered])
+        found = evaluate(list(dict.fromkeys(one.metric for one in self.ladders.measures)), evidence)
+        own = self.ladders
+        catalog = own.rungs.labels.dataset.catalog
+        return over_own_queries(own.measures, found, evidence, catalog, needing=own.needing, reachable=own.reachable)
+
+    def lines(self, front: Front) -> Iterator[Line]:
+        """The settings of a front, each as a line of its own, for keepers that look at intervals.
+
+        Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
+        setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
+        """
+        for values in front.shown:
+            yield single(values, self.at(values), pairing=self.ladders.pairing)
+
+    def _check(
+        self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
+    ) -> None:
+        counts = TOGETHER - {"false_inclusion"}
+        kinds = [("gain", [gain], _GAINS), ("cost", [cost], ADDED_UP), ("floor", floors, counts)]
+        kinds.append(("budget", budgets, ADDED_UP | {"false_inclusion"}))
+        for what, measures, allowed in kinds:
+            for one in measures:
+                if one.metric.name not in allowed:
+                    known = ", ".join(sorted(allowed))
+                    raise ParameterError(f"{one} cannot be a {what} over two domains at once; {known} can")
+                if one not in self.ladders.measures:
+                    raise ParameterError(f"{one} was not measured on these ladders")
+
+    def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
+        """The cuts of both domains, together where shared parameters have the same value."""
+        cuts = [list(domain.family.cuts(own)) for domain, own in zip(self.domains, self._own, strict=True)]
+        names = [{name for cut in own for name in (*cut.values, *_axis_name(cut))} for own in cuts]
+        both = sorted(names[0] & names[1])
+        if turned := sorted({name for own in cuts for cut in own for name in _axis_name(cut)} & set(both)):
+            raise ParameterError(
+                f"{', '.join(turned)}: a threshold that both domains share cannot be swept in each; give each its own"
+            )
+        for key in dict.fromkeys(tuple(cut.values.get(name) for name in both) for cut in cuts[0]):
+            one, other = ([cut for cut in own if tuple(cut.values.get(name) for name in both) == key] for own in cuts)
+            if one and other:
+                yield one, other
+
+    def _pairs(
+        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
+    ) -> Iterator[tuple[_Side, _Side, Mapping[Measure, Gain]]]:
+        """All pairs of lines, with the gains of the rankings that both cut; of other topKs these may be others."""
+
+        @cache
+        def gains(*both: Ladders) -> dict[Measure, Gain]:
+            return {one: self._requirements.gain(one, both) for one in counted}
+
+        @cache
+        def side(cut: Cut, which: int, *both: Ladders) -> _Side:
+            return _side(cut, gains(*both), added, which)
+
+        for one, other in product(*cuts):
+            both = (one.ladders, other.ladders)
+            yield side(one, 0, *both), side(other, 1, *both), gains(*both)
+
+    def _price(self, cost: Measure, one: _Side, other: _Side) -> FloatArray:
+        """Sums of a cost at all pairs of settings; what the session costs is in both, and counts once."""
+        bare = float(np.nansum(self.ladders.values(cost, np.zeros(self.ladders.n_queries, dtype=np.int64))))
+        return one.costs[cost][:, None] + (other.costs[cost] - bare)[None, :]
+
+
+def _axis_name(cut: Cut) -> tuple[str, ...]:
+    return () if cut.axis is None else (cut.axis[0].name,)
+
+
+def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], which: int) -> _Side:
+    """A line at the settings from which on some quadrant counts, and at its first."""
+    line = cut.line()
+    found = {one: _settings(cut, line, gain.query, gain.lengths[which]) for one, gain in gains.items()}
+    every = np.concatenate([np.zeros(1, dtype=np.int64), *found.values()])
+    matter = np.unique(every[every < len(line)])
+    reached, change = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
+    reached[0] = line.beyond[0]
+    return _Side(
+        values=line.values,
+        axis=line.axis,
+        thresholds=line.thresholds[matter],
+        reached=reached,
+        change=change,
+        span=line.span,
+        costs={one: np.asarray(line.sums[one], dtype=np.float64)[matter] for one in costs},
+        places={one: np.searchsorted(matter, settings) for one, settings in found.items()},
+        settings=len(line),
+    )
+
+
+def _settings(cut: Cut, line: Line, query: IntArray, length: IntArray) -> IntArray:
+    """The first setting of a line at which each query is offered a length; as many as there are = never."""
+    first = np.where(length <= cut.low[query], 0, len(line)).astype(np.int64)
+    turned = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
+    if cut.axis is None or not len(turned):
+        return first
+    own, rises = cut.ladders, cut.axis[0].rises
+    rung = own.start[query[turned]] + length[turned] - 1
+    key = own.score[rung]
+    if rises:
+        key = -fallen(key, own.score[own.start[query[turned]]], "ratio")
+    first[turned] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
+    return first
+
+
+def _table(gain: Gain, name: Measure, one: _Side, other: _Side) -> IntArray:
+    """Sums of a gain at all pairs of settings."""
+    shape = (len(one.thresholds) + 1, len(other.thresholds) + 1)
+    at = one.places[name] * shape[1] + other.places[name]
+    table = np.bincount(at, weights=gain.weight, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
+    np.cumsum(table, axis=0, out=table)
+    np.cumsum(table, axis=1, out=table)
+    table += gain.constant
+    return table.astype(np.int64)
+
+
+def _front(best: _Best | None, scale: int, settings: int) -> Front:
+    """What is cheaper than all that gains more, the cheapest first."""
+    if best is None:
+        return Front(cost=np.empty(0), gain=np.empty(0), values=(), shown=(), settings=settings)
+    above = np.append(best.at_least[1:], np.inf)
+    kept = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
+    pairs = [best.where[gain] for gain in kept]
+    values, shown = (
+        tuple({**one.at(row, short=short), **other.at(column, short=short)} for one, row, other, column in pairs)
+        for short in (False, True)
+    )
+    gains = np.array(kept, dtype=np.float64) / scale
+    return Front(cost=best.cost[kept], gain=gains, values=values, shown=shown, settings=settings)
+
+
+def _evidence(ladders: Ladders, offered: Sequence[tuple[Ladders, IntArray]]) -> Evidence:
+    """The labels of the ladders' queries, beside what sessions hold and the first items of several ladders."""
+    rungs = ladders.rungs
+    judgments = rungs.labels.dataset.judgments
+    start, label = taken(judgments.start, rungs.query)
+    query, item = [owners(rungs.held_start)], [rungs.held]
+    tokens, enough = [rungs.held_tokens], [rungs.held_enough]
+    for own, lengths in offered:
+        rows = own.rungs.place < lengths[own.rungs.owner]
+        query.append(own.rungs.owner[rows])
+        item.append(own.item[rows])
+        tokens.append(own.rungs.tokens[rows])
+        enough.append(own.rungs.enough[rows])
+    whose, which = np.concatenate(query), np.concatenate(item)
+    origin = np.repeat([SESSION, SESSION + 1], [len(rungs.held), len(which) - len(rungs.held)])
+    in_turn = np.argsort(whose, kind="stable")
+    return Evidence(
+        judgments=Judgments(
+            start=start,
+            item=judgments.item[label],
+            grade=judgments.grade[label],
+            group=judgments.group[label],
+            via=None if judgments.via is None else judgments.via[label],
+        ),
+        offered=Offered(
+            start=np.searchsorted(whose[in_turn], np.arange(rungs.n + 1)).astype(np.int64),
+            item=which[in_turn],
+            origin=origin[in_turn],
+            tokens=np.concatenate(tokens)[in_turn],
+            enough=np.concatenate(enough)[in_turn],
+        ),
+        item_tokens=rungs.labels.item_tokens,
+        body_tokens=rungs.labels.body_tokens,
+        kinship=rungs.labels.kinship,
+    )

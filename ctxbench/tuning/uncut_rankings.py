@@ -1,0 +1,242 @@
+"""What a selector finds before it cuts, so that any cut can be tried on it without asking again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.slices import Slice
+from ctxbench.calibrations import ABSTENTION, KINDS, PROBABILITY, Calibrations
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Candidates, place_among
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.stages import ByDomain, Step
+from ctxbench.features.logistic import Logistic
+from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.steps.calibrated import Abstain, Probability
+from ctxbench.tuning.calibration.examples import examples, folds_of
+from ctxbench.tuning.calibration.fits import out_of_fold
+from ctxbench.tuning.split_answers import TEST, Side
+
+OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
+REFITTED = (PROBABILITY, ABSTENTION)
+
+
+@dataclass(frozen=True, eq=False)
+class Uncut:
+    """Answers of a selector with nothing cut.
+
+    Attributes:
+        query: the analysed requests.
+        answers: all that was found, as if all of it were offered.
+        refitted: whether scores are out of fold, since a step was fitted on these queries.
+        shared: of how many datasets a fit is that has seen these queries among theirs; 0 = there is none.
+    """
+
+    query: Query
+    answers: Slice
+    refitted: bool = False
+    shared: int = 0
+
+    def cut(self, steps: Sequence[Step | ByDomain], side: Side) -> Slice:
+        """What the steps make of it."""
+        table = self.answers.candidates
+        for step in steps:
+            table = step.call(self.query, table, side.resources)
+        return replace(self.answers, candidates=table)
+
+
+def found_by(head: Pipeline, side: Side) -> Uncut:
+    """What a pipeline without cuts finds.
+
+    A probability that was fitted on the very queries of the side would look better than it is on others: there each
+    fold of them is scored by a fit of the same kind on the other folds. Weights of a fusion are a number a source and
+    stay as they are.
+
+    Raises:
+        ParameterError: a step was fitted on the test split.
+        UserError: a step fails, or does not suit the catalog.
+    """
+    if seen_by(head, side):
+        if side.split == TEST:
+            raise ParameterError(
+                f"a step was fitted on the {side.split} split of dataset {side.dataset.name}, so that nothing measured "
+                "there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate --split tuning`"
+            )
+        return _out_of_fold(head, side)
+    found = _asked(PipelineSelector("uncut", head, side.resources, side.memo), side)
+    return Uncut(*found, shared=shared_with(head, side))
+
+
+def found_in(answers: FileSelector, side: Side) -> Uncut:
+    """What a file of answers ranks.
+
+    Raises:
+        InputError: it gives no ranking, or one without scores, or fails on queries.
+    """
+    query, found = _asked(answers, side)
+    if found.errors or not found.ranked or not found.scored:
+        where = f"answers {answers.name!r}, {side.called}"
+        raise InputError([Fault(f"{where}: {_unusable(found)}")])
+    table = found.candidates
+    return Uncut(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
+
+
+def _unusable(found: Slice) -> str:
+    """Why answers cannot be tuned on."""
+    if found.errors:
+        query, why = next(iter(found.errors.items()))
+        some = f"{len(found.errors)} of {len(found.queries)} queries have"
+        return (
+            f"{some if len(found.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
+            f"{why.removeprefix(f'query {query!r}: ')}"
+        )
+    if not found.ranked:
+        return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
+    first = found.queries[_first_unscored(found.candidates)]
+    return (
+        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
+        "threshold that could be tuned"
+    )
+
+
+def _first_unscored(table: Candidates) -> int:
+    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
+    by_place = -1.0 - place_among(table, table.ranked)
+    scored = np.zeros(table.n_requests, dtype=np.bool_)
+    rows = table.ranked
+    scored[table.request[rows & (table.score != by_place)]] = True
+    some = np.zeros(table.n_requests, dtype=np.bool_)
+    some[table.request[rows]] = True
+    return int(np.flatnonzero(some & ~scored)[0])
+
+
+def _asked(selector: PipelineSelector | FileSelector, side: Side) -> tuple[Query, Slice]:
+    answers = side.answers(selector)
+    return Query.of_chunks(side.batch, answers.chunks), answers
+
+
+def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
+    """Whether the step is a fit that has seen queries of this side; of weights only on the test split.
+
+    A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
+    it saw, and there is no fit without it.
+    """
+    datasets = _seeing(step, side)
+    return datasets == 1 or (datasets > 1 and side.split == TEST)
+
+
+def _seeing(step: Step | ByDomain, side: Side) -> int:
+    """Of how many datasets the step's fit is, if it has seen queries of this side; 0 = it has not."""
+    kinds = KINDS if side.split == TEST else REFITTED
+    if not isinstance(step, Step) or step.says("calibrated") not in kinds:
+        return 0
+    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    what, catalog = step.says("calibrated"), side.dataset.catalog
+    try:
+        fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
+    except ParameterError:  # there is none for this catalog, which the step says when it is asked
+        return 0
+    for fit in fits:
+        names = fit.values.get("datasets", [fit.dataset])
+        own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
+        if own and side.dataset.name in names and fit.split in side.seen:
+            return len(names)
+    return 0
+
+
+def shared_with(pipeline: Pipeline, side: Side) -> int:
+    """Of how many datasets, more than one, a fit is that has seen queries of this side among theirs; 0 = there is none.
+
+    What such a step gains here is a little more than it would elsewhere.
+    """
+    found = max((_seeing(step, side) for step in _alone(pipeline.refine)), default=0)
+    return found if found > 1 else 0
+
+
+def seen_by(pipeline: Pipeline, side: Side) -> bool:
+    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of this side.
+
+    Weights of a fusion count on the test split only, where nothing is measured that they have seen.
+    """
+    return any(_fitted_on(step, side) for step in _alone(pipeline.refine))
+
+
+def _alone(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
+    """All steps, those of domains among them."""
+    for step in steps:
+        if isinstance(step, ByDomain):
+            for own in step.domains.values():
+                yield from _alone(own)
+        else:
+            yield step
+
+
+def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
+    """Every query as fits on the other folds score it.
+
+    What a step is fitted on depends on each query alone, so it is taken once for all folds.
+    """
+    fold = folds_of(side.groups, min(OUT_OF_FOLD, len(set(side.groups))))
+    steps: list[Step | ByDomain] = []
+    for step in head.refine:
+        if isinstance(step, Step) and _fitted_on(step, side):
+            before = replace(head, refine=tuple(steps))
+            made = examples(step.says("calibrated"), side.dataset, before, side.resources)
+            steps.append(replace(step, call=_known(step.call, made.names, out_of_fold(made, fold))))
+        else:
+            steps.append(step)
+    found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), side.resources), side)
+    return Uncut(*found, refitted=True)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Known(Logistic):
+    """In the place of a fit: the probability of every row is known, in the order of the examples."""
+
+    known: FloatArray
+
+    def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
+        if len(features) != len(self.known):
+            raise RuntimeError(f"{len(self.known)} examples, and {len(features)} rows to score")
+        return self.known
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KnownProbability(Probability):
+    known: _Known
+
+    def model(self, *_: Any) -> Logistic:
+        return self.known
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KnownAbstain(Abstain):
+    known: _Known
+
+    def model(self, *_: Any) -> Logistic:
+        return self.known
+
+
+def _known(call: Any, columns: Sequence[str], probability: FloatArray) -> Probability | Abstain:
+    """A fitted step that gives known probabilities."""
+    none = np.zeros(len(columns))
+    known = _Known(
+        columns=tuple(columns),
+        intercept=0.0,
+        weights=none,
+        low=none,
+        high=none,
+        scale=none + 1.0,
+        vector=np.empty(0),
+        known=probability,
+    )
+    if isinstance(call, Abstain):
+        return _KnownAbstain(calibration=call.calibration, threshold=call.threshold, known=known)
+    return _KnownProbability(calibration=call.calibration, known=known)

@@ -1,0 +1,99 @@
+"""What differs between two snapshots, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.gate.snapshot_changes import what_changed
+from tests.gate.gate_cases import identity, snapshot
+
+ONE, TWO = "1" * 64, "2" * 64
+SEL = {"protocol": 1, "callable": "sel.py:f", "sha256": ONE, "modules": {"helper": ONE}, "send": "items"}
+COMMAND = {"command": ["python", "x.py"], "files": {"x.py": ONE}, "timeout": 60}
+ANSWERS = {"answers": "a.jsonl", "sha256": ONE}
+LONG = ["python", "x.py", "--weights", "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1.0", "--top", "3"]
+
+
+def told(before, after):
+    """How two descriptions of a selector outside differ, in words."""
+    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (before, after)]
+    return str(what_changed(*sides, {}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (SEL, SEL, "nothing"),
+        (SEL, {**SEL, "sha256": TWO}, "sel.py was edited"),
+        (SEL, {**SEL, "modules": {"helper": TWO}}, "module helper was edited"),
+        (SEL, {**SEL, "modules": {}}, "module helper is no longer used"),
+        ({**SEL, "modules": {}}, SEL, "module helper is new"),
+        (SEL, {**SEL, "callable": "sel.py:g"}, "callable: sel.py:f -> sel.py:g"),
+        (SEL, {**SEL, "callable": "sel.py:g", "sha256": TWO}, "sel.py was edited, callable: sel.py:f -> sel.py:g"),
+        (SEL, {**SEL, "callable": "b.py:f", "sha256": TWO, "modules": {}}, "callable: sel.py:f -> b.py:f"),
+        (SEL, {**SEL, "send": "ids"}, "send items -> ids"),
+        (ANSWERS, {**ANSWERS, "sha256": TWO}, "a.jsonl was edited"),
+        (ANSWERS, {"answers": "b.jsonl", "sha256": TWO}, "answers: a.jsonl -> b.jsonl"),
+        (COMMAND, {**COMMAND, "files": {"x.py": TWO}}, "x.py was edited"),
+        (COMMAND, {**COMMAND, "files": {}}, "x.py is gone"),
+        (
+            COMMAND,
+            {**COMMAND, "command": ["python", "y.py"], "files": {"y.py": TWO}},
+            "command: python x.py -> python y.py",
+        ),
+        (COMMAND, {**COMMAND, "timeout": 30}, "timeout 60 -> 30"),
+        (
+            {"command": ["python", "x.py"], "files": {"python": ONE, "x.py": ONE}},
+            {"command": ["python", "x.py"], "files": {"python": TWO, "x.py": ONE}},
+            "python is another program",
+        ),
+        ({"command": LONG}, {"command": [*LONG[:-1], "4"]}, "command: ...3 -> ...4"),
+        (SEL, COMMAND, "callable sel.py:f -> command python x.py"),
+        ({"pipeline": {}}, SEL, "a pipeline of ctxbench -> callable sel.py:f"),
+        (
+            {"url": "http://x/", "build": ONE[:40]},
+            {"url": "http://x/", "build": TWO[:40]},
+            "build 11111111 -> 22222222",
+        ),
+        (
+            {"ranking": {"identities": {}}, "as many as": SEL},
+            {"ranking": {"identities": {}}, "as many as": {**SEL, "sha256": TWO}},
+            "sel.py was edited",
+        ),
+        (
+            {"callable": "sel:<lambda>", "unnamed": "1: x"},
+            {"callable": "sel:<lambda>", "unnamed": "2: x"},
+            "callable sel:<lambda> cannot be told from another version of itself: name a function as module:function",
+        ),
+    ],
+)
+def test_of_a_selector_outside_it_is_said_which_file_was_edited(before, after, words):
+    assert told(before, after) == words
+
+
+def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():
+    for before, path in ((ANSWERS, "sha256"), (SEL, "callable.sha256")):
+        sides = [
+            snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True))
+            for one in (before, {**before, "sha256": TWO})
+        ]
+        (setting,) = what_changed(*sides, {}).outside
+        assert (setting.path, setting.name) == (path, setting.words.partition(" ")[0])
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ({"glossary": "one"}, {"glossary": "one"}, "nothing"),
+        ({"glossary": "one"}, {"glossary": "two"}, "glossary one -> two"),
+        ({"glossary": "one"}, {}, "nothing"),  # the step that used it is told
+        ({"embedder": "one"}, {"embedder": "two"}, "nothing"),  # said of the model, by its own field
+    ],
+)
+def test_a_resource_of_a_plugin_that_is_another_is_told(was, now, words):
+    pipeline = {"analyse": {"step": "analyse:whole"}, "retrieve": {"step": "retrieve:mine"}, "refine": []}
+    sides = [
+        snapshot({"q": []}, identity=identity(selector={"pipeline": pipeline, "identities": one}, values={}))
+        for one in (was, now)
+    ]
+    assert str(what_changed(*sides, {})) == words

@@ -1,0 +1,215 @@
+"""Curves and areas: values worked by hand, and those of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.tuning.calibration.curves import (
+    CutCurve,
+    area,
+    area_interval,
+    area_within,
+    cut_point,
+    losing,
+    ratio_interval,
+    recall_of_first,
+    reliability,
+    request_probability,
+    silence_point,
+)
+from ctxbench.tuning.calibration.examples import Examples, folds_of
+from ctxbench.tuning.calibration.trials import Silence, cut_trial, silence_trial
+
+PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+
+
+def made(query: list[int], label: list[bool], *, needed: list[tuple[int, list[int]]], n: int) -> Examples:
+    needs = np.zeros(n, dtype=bool)
+    needs[[one for one, _ in needed]] = True
+    return Examples(
+        what="probability",
+        names=("score",),
+        features=np.zeros((len(query), 1)),
+        vectors=np.zeros((len(query), 0)),
+        label=np.array(label),
+        query=np.array(query),
+        ids=tuple(map(str, range(n))),
+        groups=tuple(map(str, range(n))),
+        needed=np.array([one for one, _ in needed]),
+        needed_row=tuple(np.array(rows, dtype=np.int64) for _, rows in needed),
+        needs=needs,
+    )
+
+
+# Two queries with three and two candidates, and one with none. Query 0 needs its rows 0 and (1 or 2), query 1 its row 4
+# and an item that was not found.
+EXAMPLES = made(
+    [0, 0, 0, 1, 1], [True, True, True, False, True], needed=[(0, [0]), (0, [1, 2]), (1, [4]), (1, [])], n=3
+)
+SCORES = np.array([0.9, 0.2, 0.6, 0.8, 0.4])
+
+
+class TestCut:
+    def test_every_threshold(self):
+        curve = CutCurve.of(EXAMPLES, SCORES)
+        assert curve.threshold.tolist() == [math.inf, 0.9, 0.8, 0.6, 0.4, 0.2]
+        assert curve.items == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
+        assert curve.recall == pytest.approx([0, 0.25, 0.25, 0.5, 0.75, 0.75])
+
+    def test_a_threshold_for_so_many_items_or_so_much_recall(self):
+        curve = CutCurve.of(EXAMPLES, SCORES)
+        assert [curve.within(items) for items in (0.1, 1.0, 1.2, 9.0)] == [math.inf, 0.6, 0.6, 0.2]
+        assert [curve.reaching(recall) for recall in (0.2, 0.5, 0.75, 0.9)] == [0.9, 0.6, 0.4, -math.inf]
+
+    def test_a_point_of_one_threshold_and_of_one_a_query(self):
+        point = cut_point(EXAMPLES, SCORES, 0.5)
+        assert (point.recall.value, point.recall.n) == (0.5, 2)  # 1 and 0
+        assert (point.items.value, point.items.n) == (1.0, 3)  # 2, 1, 0
+        own = cut_point(EXAMPLES, SCORES, np.array([0.9, 0.0, 0.0]))
+        assert own.recall.value == 0.5  # a half each
+        assert own.items.value == 1.0  # 1, 2, 0
+
+    def test_nothing_found_is_nothing_offered(self):
+        none = made([], [], needed=[(0, [])], n=1)
+        curve = CutCurve.of(none, np.empty(0))
+        assert (curve.items.tolist(), curve.recall.tolist()) == ([0.0], [0.0])
+
+    @PROPERTY
+    @given(st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.9]), min_size=5, max_size=5))
+    def test_the_curve_is_that_of_its_points(self, scores):
+        scores = np.array(scores)
+        curve = CutCurve.of(EXAMPLES, scores)
+        for threshold, items, recall in zip(curve.threshold, curve.items, curve.recall, strict=True):
+            point = cut_point(EXAMPLES, scores, threshold)
+            assert (point.items.value, point.recall.value) == pytest.approx((items, recall))
+
+    def test_a_trial_takes_the_threshold_of_the_other_fold(self):
+        two = made([0, 1], [True, True], needed=[(0, [0]), (1, [1])], n=2)
+        scores = {2: np.array([0.9, 0.3])}
+        point = cut_trial(two, lambda some: scores.get(some.n_queries, np.array([0.5])), items=1.0, folds=2)
+        assert (point.recall.value, point.items.value) == (0.5, 0.5)  # 0.9 reaches 0.5, 0.3 does not
+
+    def test_the_recall_of_the_first_is_a_mean_over_queries(self):
+        assert recall_of_first(EXAMPLES, SCORES, 3).tolist() == [0.25, 0.75, 0.75]  # 1 and 2 of 2; 0 and 1 of 2
+
+    def test_what_ties_counts_as_the_last(self):
+        assert recall_of_first(EXAMPLES, np.ones(5), 3).tolist() == [0.0, 0.25, 0.75]
+
+
+class TestSilence:
+    NEEDS = np.array([True, True, True, False, False])
+    SAID = np.array([0.9, 0.3, 0.5, 0.4, 0.1])
+
+    def test_who_falls_silent_below_a_threshold(self):
+        point = silence_point(self.NEEDS, self.SAID, 0.45)
+        assert (point.lost.value, point.spared.value) == (pytest.approx(1 / 3), 1.0)
+        assert (point.lost.n, point.spared.n) == (3, 2)
+
+    def test_the_threshold_that_loses_so_many(self):
+        assert [losing(self.NEEDS, self.SAID, share) for share in (0.0, 0.3, 1 / 3, 1.0)] == [0.3, 0.3, 0.5, 0.9]
+        with pytest.raises(ParameterError, match="no query needs anything"):
+            losing(np.zeros(2, dtype=bool), np.zeros(2), 0.1)
+
+    def test_a_query_without_a_row_has_probability_0(self):
+        assert request_probability(EXAMPLES, SCORES)[2] == 0.0
+
+    def test_recall_lost_and_false_inclusions_gone(self):
+        some = made([0, 1, 2, 3], [True, True, False, False], needed=[(0, [0]), (1, [1])], n=4)
+        silence = Silence(
+            made=some,
+            recall=np.array([1.0, 0.5, 0.0, 0.0]),
+            shown=np.array([False, False, True, True]),
+            items=np.array([0.0, 0.0, 3.0, 1.0]),
+            signal=np.array([0.9, 0.4, 0.3, 0.6]),
+        )
+        assert silence.thresholds.tolist() == [0.3, 0.4, 0.6, 0.9]
+        assert silence.lost.tolist() == [0.0, 0.0, 0.25, 0.25]
+        assert silence.gone.tolist() == [0.0, 0.5, 0.5, 1.0]
+        assert [silence.threshold(lost) for lost in (0.0, 0.2, 0.25)] == [0.4, 0.4, 0.9]
+        left = silence.without(silence.signal < 0.6)
+        assert (left.recall.tolist(), left.shown.tolist()) == ([1, 0, 0, 0], [False, False, False, True])
+        assert left.items.tolist() == [0, 0, 0, 1]
+        part = silence.part(np.array([False, True, True, False]))
+        assert (part.made.ids, part.signal.tolist(), part.made.needs.tolist()) == (
+            ("1", "2"),
+            [0.4, 0.3],
+            [True, False],
+        )
+
+    def test_a_trial_takes_fit_and_threshold_of_the_other_folds(self):
+        """The score of a part says which queries it saw; the threshold of a fold is that of all but its own."""
+        needs = np.array([True, False] * 4)
+        some = made(list(range(8)), needs.tolist(), needed=[(n, [n]) for n in range(0, 8, 2)], n=8)
+        whole = Silence(some, needs.astype(float), ~needs, (~needs).astype(float), np.zeros(8))
+        asked = []
+
+        def score(part):
+            asked.append(part.ids)
+            return np.where(part.label, 0.9, 0.2) if part.n_queries == 8 else np.where(part.label, 0.5, 0.1)
+
+        trial = silence_trial(whole, score, lost=(0.0, 1.0), folds=2)
+        fold = folds_of(some.groups, 2)
+        assert asked == [some.ids, *(tuple(np.array(some.ids)[fold != one]) for one in (0, 1))]
+        assert trial.before.signal.tolist() == [0.9, 0.2] * 4
+        assert {loss: limit.tolist() for loss, limit in trial.limit.items()} == {0.0: [0.5, 0.5], 1.0: [0.5, 0.5]}
+        assert trial.after[0.0].shown.tolist() == [False] * 8
+        assert trial.after[0.0].recall.tolist() == needs.astype(float).tolist()
+
+
+class TestArea:
+    @PROPERTY
+    @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=2, max_size=30))
+    def test_it_is_scikit_learn_s(self, rows):
+        label, score = np.array([one for one, _ in rows]), np.array([float(two) for _, two in rows])
+        if label.all() or not label.any():
+            assert math.isnan(area(label, score))
+        else:
+            assert area(label, score) == pytest.approx(roc_auc_score(label, score))
+
+    def test_no_rows_have_no_area(self):
+        assert math.isnan(area(np.zeros(0, dtype=bool), np.zeros(0)))
+
+    def test_the_interval_is_wider_where_rows_come_in_groups(self):
+        rng = np.random.default_rng(1)
+        label = np.repeat(rng.random(60) < 0.5, 10)
+        score = np.repeat(rng.random(60), 10) + np.where(label, 0.3, 0.0)
+        alone = area_interval(label, score, [str(n) for n in range(600)])
+        grouped = area_interval(label, score, [str(n // 10) for n in range(600)])
+        assert alone.low <= area(label, score) <= alone.high
+        assert grouped.high - grouped.low > 2 * (alone.high - alone.low)
+        assert grouped.holds
+
+    def test_few_groups_hold_no_interval(self):
+        label, score = np.array([True, False]), np.array([0.9, 0.1])
+        assert not area_interval(label, score, ["a", "b"]).holds
+        assert area_interval(label, score, ["a", "a"]).low == 1.0  # the one group, drawn each time
+
+    def test_within_strata_only_their_own_pairs_count(self):
+        label = np.array([True, False, True, False])
+        score = np.array([0.1, 0.2, 0.9, 0.3])
+        assert area(label, score) == 0.5
+        assert area_within(label, score, np.array([1, 1, 2, 2])) == 0.5
+        assert area_within(label, score, np.array([1, 2, 3, 2])) != area_within(label, score, np.array([1, 2, 2, 1]))
+        assert math.isnan(area_within(label, score, np.array([1, 2, 3, 4])))
+
+    def test_a_ratio_of_sums_by_group(self):
+        top, bottom = np.array([1.0, 0.0, 2.0]), np.array([2.0, 2.0, 4.0])
+        same = ratio_interval(top, bottom, ["a", "a", "a"])
+        assert (same.low, same.high, same.holds) == (0.375, 0.375, False)
+        several = ratio_interval(top, bottom, ["a", "b", "c"])
+        assert (several.low, several.high) == (0.0, 0.5)
+
+
+class TestReliability:
+    def test_what_was_said_and_what_was(self):
+        low, high = reliability(np.array([True, False, True]), np.array([0.2, 0.4, 1.0]), (0.0, 0.5, 0.9, 1.0))
+        assert (low.low, low.high, low.n, low.was) == (0.0, 0.5, 2, 0.5)
+        assert low.said == pytest.approx(0.3)
+        assert (high.low, high.high, high.n, high.said, high.was) == (0.9, 1.0, 1, 1.0, 1.0)

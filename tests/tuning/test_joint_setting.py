@@ -1,0 +1,132 @@
+"""One setting for several datasets: the same on all of them, and figures that weigh every dataset the same."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.metrics import evaluate, parse_metric
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.presets import read_presets
+from ctxbench.tuning.joint_setting import READING, ForAll, _pooled
+from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.presets import write_presets_of
+from ctxbench.tuning.results import TOGETHER
+from ctxbench.tuning.split_answers import TEST, TUNING
+from ctxbench.tuning.tuner import tune
+
+COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+SMALL = {"contextTopK": [20], "contextTopN": [0, 1, 3]}
+POLICIES = {
+    "aggressive": {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.8, "of": "base"}]},
+    "most": {"maximise": "completeness", "constraints": [{"metric": "tokens", "at_most": 0.7, "of": "base"}]},
+}
+
+
+@pytest.fixture
+def found(ready, shop, other):
+    """Tuned on two datasets, and together."""
+
+    def made(*selectors, datasets=(), **given):
+        given = {"policies": POLICIES, "together": True, **given}
+        one = ready(
+            *(selectors or [{"selector": "semantic", "search": SMALL}]), datasets=datasets or [shop, other], **given
+        )
+        return one, tune(one, command="x")
+
+    return made
+
+
+def run(tunable, values, side):
+    answers = side.answers(PipelineSelector("run", tunable.pipeline(values), side.resources))
+    return evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+
+
+def test_every_figure_is_the_mean_of_the_datasets_means(found):
+    one, tuning = found()
+    assert [each.dataset for each in tuning.datasets] == ["shop", "other", TOGETHER]
+    together = tuning.datasets[-1]
+    for outcome in together.outcomes:
+        for split, figures in ((TUNING, outcome.chosen.tuning), (TEST, outcome.chosen.test)):
+            runs = [run(one.tunables[0], outcome.chosen.values, opened.sides[split]) for opened in one.datasets]
+            for metric in (COMPLETE, TOKENS):
+                means = [np.nanmean(each[metric]) for each in runs]
+                assert figures[str(metric)].value == pytest.approx(np.mean(means), rel=1e-12)
+    assert together.queries == {TUNING: 200, TEST: 200}
+    base = together.default.tuning["completeness"].value
+    assert together.outcomes[0].bounds["completeness >= 0.8 x the base's"] >= 0.8 - 0.02 / base
+
+
+def test_one_setting_costs_no_less_than_one_for_each(found):
+    _, tuning = found()
+    apart = [each.outcomes[0].chosen.tuning["tokens"].value for each in tuning.datasets[:2]]
+    assert tuning.datasets[-1].outcomes[0].chosen.tuning["tokens"].value >= 0.9 * np.mean(apart)
+
+
+def test_the_order_of_datasets_does_not_matter(found, shop, other):
+    one, turned = (found(datasets=pair)[1].datasets[-1] for pair in ([shop, other], [other, shop]))
+    for left, right in zip(one.outcomes, turned.outcomes, strict=True):
+        assert dict(left.chosen.values) == dict(right.chosen.values)
+        assert left.chosen.test["tokens"].value == pytest.approx(right.chosen.test["tokens"].value, rel=1e-12)
+        assert [(one.text, one.said) for one in left.verdicts] == [(one.text, one.said) for one in right.verdicts]
+
+
+def test_what_has_to_be_tried_does_not_compete(found):
+    expanded = {
+        "selector": "semantic",
+        "name": "expanded",
+        "set": {"contextExpansionEnabled": True},
+        "search": {**SMALL, "contextExpansionDepth": [1]},
+    }
+    _, tuning = found({"selector": "semantic", "search": SMALL}, expanded)
+    assert {outcome.chosen.selector for outcome in tuning.datasets[-1].outcomes} == {"semantic"}
+
+
+def test_one_dataset_is_not_tuned_together(found, shop):
+    _, tuning = found(datasets=[shop])
+    assert [each.dataset for each in tuning.datasets] == ["shop"]
+
+
+def test_the_presets_for_all_are_read_back(found, tmp_path):
+    one, tuning = found()
+    path = tmp_path / "presets" / "together.yaml"
+    assert write_presets_of(tuning.datasets[-1], one, path)
+    file = read_presets(path)
+    assert dict(file.presets["aggressive"].set) == dict(tuning.datasets[-1].outcomes[0].chosen.values)
+    assert file.tuned["dataset"] == TOGETHER
+
+
+class _Rows:
+    """Values of one setting on a dataset."""
+
+    def __init__(self, *values):
+        self.by_query = {TEST: {COMPLETE: np.array(values, dtype=float)}}
+        self.splits = (TEST,)
+
+
+def test_values_are_scaled_so_that_every_dataset_weighs_the_same():
+    small, large, none = _Rows(1, 0), _Rows(1, 1, 1, 1, 1, np.nan), _Rows(np.nan)
+    pooled = _pooled([small, large], COMPLETE, READING)
+    assert np.nanmean(pooled) == pytest.approx((0.5 + 1.0) / 2)
+    assert np.nanmean(_pooled([small, none], COMPLETE, READING)) == 0.5
+    assert np.isnan(_pooled([none], COMPLETE, READING)).all()
+
+
+def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
+    rows = _Rows(1, 1, 1)
+    rows.by_query[TEST][TOKENS] = np.full(3, np.nan)
+    rows.within = {TEST: np.ones(3, dtype=bool)}
+    opened = SimpleNamespace(sides={TEST: SimpleNamespace(group=np.arange(3))})
+    every = ForAll.__new__(ForAll)
+    every._works = [SimpleNamespace(defaults=rows, opened=opened)]
+    every._file = SimpleNamespace(confidence=0.95)
+    told, base, alone = (
+        Constraint(metric=COMPLETE, at_least=0.5),
+        Constraint(metric=TOKENS, at_most=1.0, of="base"),
+        Constraint(metric=TOKENS, at_most=100.0),
+    )
+    policy = Policy(name="p", about="", objective=COMPLETE, minimise=False, constraints=(told, base, alone))
+    (found,) = every._verdicts(policy, [rows])
+    assert (found.text, found.said, found.n) == (str(told), "too few to say", 3)

@@ -1,0 +1,158 @@
+"""What is drawn around a setting: every point is what running the selector there gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.metrics import evaluate, parse_metric
+from ctxbench.bench.stats import grouped_estimate
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.tuning.dataset_tuning import Base
+from ctxbench.tuning.search import Goal, Rival, search
+from ctxbench.tuning.sensitivity import (
+    CELLS,
+    FIRST,
+    MAPS,
+    POINTS,
+    RUNS,
+    first_trace,
+    front_trace,
+    heats,
+    slices,
+    trace,
+)
+from ctxbench.tuning.split_answers import TUNING
+from ctxbench.tuning.sweep.lines import Measure
+
+COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
+SEMANTIC = {"selector": "semantic", "search": SMALL}
+LEVEL = 0.9
+
+
+@pytest.fixture
+def rival(ready):
+    """A competitor on the tuning split."""
+
+    def made(entry, **given):
+        one = ready(entry, **given)
+        return Rival.of(one.tunables[0], one.datasets[0].sides[TUNING], one.file.policies), one.file
+
+    return made
+
+
+def run(one, values):
+    """Completeness and tokens by query of the whole selector."""
+    side = one.side
+    answers = side.answers(PipelineSelector("run", one.tunable.pipeline(values), side.resources))
+    return evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+
+
+def test_every_point_of_a_slice_is_a_run_with_an_interval(rival):
+    one, _ = rival({"selector": "semantic"})
+    chosen = {"contextTopN": 2, "contextMargin": 0.4, "contextIncludeScore": 1.0}
+    found = {each.name: each for each in slices(one, chosen, level=LEVEL)}
+    assert list(found) == ["contextTopK", "contextTopN", "contextIncludeScore", "contextMargin"]
+    margin = found["contextMargin"]
+    assert len(margin.settings) <= POINTS
+    assert margin.settings[0]["contextMargin"] == 0
+    assert margin.settings[-1]["contextMargin"] == 1
+    assert {"contextMargin": 0.4}.items() <= margin.settings[
+        [s["contextMargin"] for s in margin.settings].index(0.4)
+    ].items()
+    for place in (0, 7, len(margin.settings) - 1):
+        values = run(one, margin.settings[place])
+        for metric in (COMPLETE, TOKENS):
+            expected = grouped_estimate(values[metric], one.side.group, scale=metric.declaration.scale, level=LEVEL)
+            assert margin.means[str(metric)][place] == pytest.approx(expected.value, rel=1e-12)
+            assert margin.low[str(metric)][place] == pytest.approx(expected.interval.low, rel=1e-9)
+            assert margin.high[str(metric)][place] == pytest.approx(expected.interval.high, rel=1e-9)
+
+
+def test_a_margin_turned_up_offers_more(rival):
+    one, _ = rival({"selector": "semantic"})
+    found = {each.name: each for each in slices(one, {"contextTopN": 5, "contextIncludeScore": 1.0}, level=LEVEL)}
+    assert (np.diff(found["contextMargin"].means["items"]) >= 0).all()
+    assert (np.diff(found["contextTopN"].means["completeness"]) >= 0).all()
+    assert (np.diff(found["contextIncludeScore"].means["items"]) <= 0).all()
+
+
+def test_every_cell_of_a_heat_map_is_a_run(rival):
+    one, _ = rival({"selector": "semantic", "set": {"contextTopK": 30, "contextIncludeScore": 1.0}})
+    (heat,) = heats(one, {"contextTopN": 4, "contextMargin": 0.3})
+    assert (heat.y, heat.x) == ("contextTopN", "contextMargin")
+    assert len(heat.xs) <= CELLS
+    assert len(heat.ys) <= CELLS
+    assert 4 in heat.ys
+    assert 0.3 in heat.xs
+    for row, column in ((0, 0), (2, 5), (len(heat.ys) - 1, len(heat.xs) - 1)):
+        values = run(one, {"contextTopN": heat.ys[row], "contextMargin": heat.xs[column]})
+        assert heat.means["completeness"][row, column] == pytest.approx(np.nanmean(values[COMPLETE]), rel=1e-12)
+        assert heat.means["tokens"][row, column] == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
+
+
+def test_of_many_parameters_neighbours_are_paired(rival):
+    one, _ = rival("semantic-domains")
+    found = heats(one, {"toolsTopN": 2, "rulesTopN": 1})
+    assert len(found) == MAPS
+    assert ("toolsTopN", "toolsIncludeScore") in {(heat.y, heat.x) for heat in found}
+
+
+def test_what_must_be_run_has_fewer_points_and_no_maps(rival):
+    one, _ = rival({"selector": "semantic", "set": {"contextExpansionEnabled": True}, "search": SMALL})
+    chosen = {"contextExpansionThreshold": 0.5, "contextTopN": 2}
+    found = {each.name: each for each in slices(one, chosen, level=LEVEL)}
+    assert heats(one, chosen) == ()
+    assert len(found["contextExpansionThreshold"].settings) <= RUNS
+    assert [each["contextTopK"] for each in found["contextTopK"].settings] == [20, 50], "those that are listed"
+    place = len(found["contextExpansionThreshold"].settings) // 2
+    values = run(one, found["contextExpansionThreshold"].settings[place])
+    assert found["contextExpansionThreshold"].means["tokens"][place] == pytest.approx(values[TOKENS].mean(), rel=1e-12)
+
+
+def test_what_is_given_or_part_of_the_ranking_is_not_turned(rival):
+    one, _ = rival({"selector": "bm25", "search": {"b": [0.2, 0.8]}})
+    found = {each.name: [s[each.name] for s in each.settings] for each in slices(one, {"n": 3}, level=LEVEL)}
+    assert set(found) == {"b", "n"}, "k1 is neither swept nor searched"
+    assert found["b"] == sorted({0.2, 0.8, one.tunable.values()["b"]})
+    plain, _ = rival("bm25")
+    assert [each.name for each in slices(plain, {"n": 3}, level=LEVEL)] == ["n"]
+
+
+def test_the_first_n_items(rival):
+    one, _ = rival(SEMANTIC)
+    found = first_trace(one, level=LEVEL)
+    assert [setting["n"] for setting in found.settings] == list(FIRST)
+    assert found.means["items"][:3].tolist() == [0, 1, 2]
+    assert found.means["completeness"][0] == 0
+    assert found.name == "semantic: first n"
+
+
+def test_a_front_rises_in_both(rival):
+    one, file = rival(SEMANTIC)
+    base = Base.of(one, file.policies)
+    found = search(one.against(base), Goal.of(file, file.policies), base=base, progress=lambda _: None)
+    front = front_trace(found, level=LEVEL)
+    assert 5 < len(front.settings) <= POINTS
+    assert (np.diff(front.means["tokens"]) > 0).all()
+    assert (np.diff(front.means["completeness"]) > 0).all()
+    values = run(one, front.settings[4])
+    assert front.means["completeness"][4] == pytest.approx(np.nanmean(values[COMPLETE]), rel=1e-12)
+
+
+def test_a_measure_that_applies_to_no_query_has_no_mean(rival, shop, tmp_path):
+    from dataclasses import replace
+
+    from ctxbench.data.datasets.reader import read_dataset
+    from ctxbench.data.datasets.writer import write_dataset
+
+    dataset = read_dataset(shop)
+    bare = tuple(replace(query, needs_nothing=True) for query in dataset.queries)
+    write_dataset(replace(dataset, name="bare", queries=bare, labels=()), tmp_path / "bare")
+    policy = {"minimise": "false_items", "constraints": [{"metric": "tokens", "at_least": 1}]}
+    one, _ = rival("dense", datasets=[tmp_path / "bare"], policies={"least": policy})
+    found = trace(one, "n", [{"n": 1}], level=LEVEL)
+    assert np.isnan(found.means["completeness"][0])
+    assert not np.isnan(found.means["tokens"][0])
+    assert Measure(TOKENS) in one.ladders.measures
