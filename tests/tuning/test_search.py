@@ -1,4 +1,4 @@
-"""Searching: lines that repeat others are passed over, and nothing else comes of it."""
+"""Search: lines that repeat others are passed over, and nothing else comes of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.tuning import search
+from ctxbench.tuning import search as module
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.search import CUTS, Base, Goal, Repeats, Rival, optima_of
 from ctxbench.tuning.split_answers import TUNING
@@ -26,7 +26,7 @@ POLICIES = {
 @pytest.mark.parametrize("few", [False, True])
 def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
     if few:
-        monkeypatch.setattr(search, "LINES", 2)
+        monkeypatch.setattr(module, "LINES", 2)
     one = ready({"selector": "semantic", "search": SEARCH}, policies=POLICIES)
     side = one.datasets[0].sides[TUNING]
     rival = Rival.of(one.tunables[0], side, one.file.policies)
@@ -91,7 +91,7 @@ def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     front = Front(cost=TOKENS, gain=COMPLETENESS)
     front.take(next(rival.tunable.family.lines(rival.ladders)))
     goal = replace(Goal.of(file, file.policies), trials=3 * CUTS)
-    for line in search._tried(rival, goal, front):
+    for line in module._tried(rival, goal, front):
         seen.append((line.values["contextExpansionDepth"], line.axis))
     assert {depth for depth, _ in seen} == {0, 1, 2}
     assert {axis for depth, axis in seen if depth != 1} == {""}
