@@ -133,7 +133,10 @@ class State:
 
     def as_row(self) -> dict[str, Any]:
         """What a dataset holds of it, as JSON."""
-        rows = [[i.item.id, i.grade, i.via, i.alternatives, i.source] for i in sorted(self.labels, key=_by_item)]
+        rows = [
+            [i.item.id, i.grade, i.via, i.alternatives, i.source, *filter(None, [i.quote])]
+            for i in sorted(self.labels, key=_by_item)
+        ]
         return {"labels": rows, "partly": self.partly, "nothing": self.nothing}
 
 
@@ -150,7 +153,8 @@ def state_before(answer: Answer) -> State:
     """The state of a query before its first answer, which that answer's entry holds."""
     try:
         row = dict(answer.before or {})
-        labels = tuple(Label(answer.query, ItemKey.parse(i), g, v, a, s) for i, g, v, a, s in row.get("labels", []))
+        rows = row.get("labels", [])
+        labels = tuple(Label(answer.query, ItemKey.parse(i), g, v, a, s, *quote) for i, g, v, a, s, *quote in rows)
         return State(labels=labels, partly=bool(row.get("partly", True)), nothing=bool(row.get("nothing", False)))
     except (TypeError, ValueError) as error:
         raise ParameterError(f"answer {answer.number} of query {answer.query!r} has no readable `before`") from error

@@ -13,11 +13,15 @@ Labels = Mapping[ItemKey, Label]  # of one query, by item
 
 
 def graded(labels: Labels, query: str, item: ItemKey, grade: int, *, source: str) -> dict[ItemKey, Label]:
-    """The labels with an item at a grade. What was required and stays so remains in its group of alternatives."""
+    """The labels with an item at a grade. What was required and stays so remains in its group of alternatives.
+
+    What of the item was quoted stays quoted, unless it is irrelevant now.
+    """
     old = labels.get(item)
     via = old.via if old is not None else "direct"
     group = old.alternatives if old is not None and old.grade == grade == 2 else ""
-    return _without_lonely({**labels, item: Label(query, item, grade, via, group, source)})
+    quote = old.quote if old is not None and grade else ""
+    return _without_lonely({**labels, item: Label(query, item, grade, via, group, source, quote)})
 
 
 def standing_in(labels: Labels, query: str, item: ItemKey, of: ItemKey, *, source: str) -> dict[ItemKey, Label]:

@@ -276,7 +276,8 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
         if now is None:
             labels.pop(key, None)
         else:
-            labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW)
+            quote = labels[key].quote if key in labels and now["grade"] else ""
+            labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW, quote)
     if faults:
         raise InputError(faults, subject=f"patch {path}: nothing was applied")
     return dataset.with_labels(labels.values()), changed

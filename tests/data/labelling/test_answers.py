@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.data.datasets.labels import Label
-from ctxbench.data.labelling.answers import AnswerLog, active, apply_answers
+from ctxbench.data.labelling.answers import Answer, AnswerLog, active, apply_answers, state_before
 from ctxbench.data.labelling.session import Reply
 
 
@@ -92,11 +93,38 @@ def test_taking_back_restores_what_was_there_before(make_pool, make_session):
     assert session.undo() is None
 
 
+def quoting(pool):
+    """The pool with each of its labels quoting the beginning of its item."""
+    text = {item.key: item.prompt_text[:12] for item in pool.dataset.catalog}
+    labels = tuple(replace(label, quote=text[label.item]) for label in pool.dataset.labels)
+    return replace(pool, dataset=replace(pool.dataset, labels=labels))
+
+
+def test_what_a_label_quotes_is_kept_through_answers_and_their_log(make_pool, make_session, tmp_path):
+    pool = quoting(make_pool())
+    session = make_session(pool)
+    first = session.next().query
+    before = {label.item: label.quote for label in pool.dataset.labels_of(first)}
+    assert all(before.values())
+    session.answer(session.next(), Reply("needed", 4))
+    session.answer(session.next(), Reply("done"))
+    read = tuple(Answer.from_row(json.loads(json.dumps(answer.as_row()))) for answer in session.log.answers)
+    made = apply_answers(pool.dataset, read)
+    assert {one.item: one.quote for one in made.dataset.labels_of(first) if one.item in before} == before
+    while session.undo() is not None:
+        pass
+    assert apply_answers(made.dataset, session.log.answers).dataset.hash == pool.dataset.hash
+
+
+def test_a_log_that_was_written_without_quotes_is_read():
+    row = {"labels": [["tool:a", 2, "direct", "", "trace"], ["tool:b", 2, "direct", "", "trace", "so"]]}
+    answer = Answer.from_row({"n": 1, "kind": "done", "query": "q", "before": row})
+    assert [label.quote for label in state_before(answer).labels] == ["", "so"]
+
+
 def test_what_others_changed_since_is_left_alone(answered):
     pool, log, first = answered(Reply("done"))
     key = pool.dataset.catalog[5].key
-    from dataclasses import replace
-
     edited = replace(pool.dataset, labels=(*pool.dataset.labels, Label(first, key, 1)))
     applied = apply_answers(edited, log.answers)
     assert applied.left == (first,)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,16 @@ def test_a_patch_is_applied_and_read_as_it_was_written(pool, tmp_path):
     assert changed == 1
     assert made.labels_of("q0")[0].grade == 1
     assert made.labels_of("q0")[0].source == "review"
+
+
+def test_what_a_label_quotes_is_kept_unless_the_item_is_irrelevant(pool, tmp_path):
+    key, path = pool.dataset.catalog[5].key, tmp_path / "patch.jsonl"
+    quoted = pool.dataset.catalog[5].prompt_text[:12]
+    labels = (replace(one, quote=quoted if one.item == key else "") for one in pool.dataset.labels)
+    dataset = replace(pool.dataset, labels=tuple(labels))
+    for grade, quote in ((1, quoted), (0, "")):
+        write_patch(regraded(dataset, "q0", key, grade), path)
+        assert [one.quote for one in patched(dataset, path)[0].labels_of("q0") if one.item == key] == [quote]
 
 
 def test_conflicts_name_file_and_line_and_nothing_is_applied(pool, tmp_path):
