@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,29 +55,29 @@ class Reply:
     where: str = ""
 
 
-class Source:
+class Source(ABC):
     """A way in: asks a selector outside ctxbench. Processes and connections live until `close`."""
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Everything that decides the answers, as JSON, without secrets and absolute paths."""
-        raise NotImplementedError
 
     def kept_under(self) -> str | None:
         """What answers may be kept under: all that decides them, a build id among it; None if there is none."""
         return None
 
+    @abstractmethod
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
         """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
-        raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:
         """What a person should know of the asking so far (restarts, late answers), as JSON; empty if nothing."""
         return {}
 
-    def forget_notes(self) -> None:
+    def forget_notes(self) -> None:  # noqa: B027 - most have none
         """Set what `notes` says back to nothing."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most hold nothing
         """End processes and connections; may be called twice."""
 
 
