@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
-from ctxbench.cli.progress import embedding_progress
+from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
 from ctxbench.console import say
 from ctxbench.visible import quoted
@@ -36,14 +36,18 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, every: bo
     from ctxbench.tokens import open_counter
 
     catalog = find_catalog(name)
-    with embedding_progress() as embedding:
+    with progress() as shown:
+        vectors = open_vectors(
+            open_embedder(embedder), progress=lambda done, total: shown("embedding texts", done, total)
+        )
         found = overlap(
             catalog,
-            open_vectors(open_embedder(embedder), progress=embedding).get,
+            vectors.get,
             open_counter("o200k", cache=cache_dir()),
             embedder=embedder,
             threshold=VECTORS_THRESHOLD if threshold is None else threshold,
             changed=None if every else 10,
+            progress=lambda done, total: shown("trying changes of pairs", done, total),
         )
     if as_json:
         print_json(found.as_dict())

@@ -146,6 +146,7 @@ def overlap(
     embedder: str = "",
     threshold: float = VECTORS_THRESHOLD,
     changed: int | None = 10,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Overlap:
     """Find the items that read alike or that a search takes for one another.
 
@@ -160,6 +161,7 @@ def overlap(
         embedder: its name, for the report.
         threshold: least cosine of mean vectors of two items that read alike, above 0, at most 1.
         changed: for how many pairs, the worst first, merging and renaming is tried; None = all.
+        progress: told (pairs tried, pairs to try).
 
     Raises:
         ParameterError: the threshold is out of range.
@@ -172,6 +174,10 @@ def overlap(
         (pair.first, pair.second) for pair in near if there[pair.first].type == there[pair.second].type
     )
     tried = len(pairs) if changed is None else min(changed, len(pairs))
+    for rank in range(tried):
+        pairs[rank] = replace(pairs[rank], changes=tuple(_changes(search, counter, pairs[rank])))
+        if progress is not None:
+            progress(rank + 1, tried)
     return Overlap(
         items={type_: sum(item.type == type_ for item in there) for type_ in sorted({item.type for item in there})},
         left_out=len(catalog) - len(there),
@@ -180,10 +186,7 @@ def overlap(
         first=search.among(1),
         among=search.among(FIRST_FEW),
         tokens=_tokens(counter, there),
-        pairs=tuple(
-            replace(pair, changes=tuple(_changes(search, counter, pair))) if rank < tried else pair
-            for rank, pair in enumerate(pairs)
-        ),
+        pairs=tuple(pairs),
         tried=tried,
         names=tuple(similar_names(there)),
         embedder=embedder,
@@ -224,6 +227,7 @@ class _Search:
 
     def __init__(self, catalog: Catalog, embed: Embed) -> None:
         self.catalog, self._embed = catalog, embed
+        self.position = {id_: position for position, id_ in enumerate(catalog.ids)}
         self.asked = {position: text for position, item in enumerate(catalog) if (text := _question(item))}
         self._own: IntArray = np.array(list(self.asked), dtype=np.int64)
         self._row = {position: row for row, position in enumerate(self.asked)}
@@ -309,7 +313,7 @@ class _Search:
 
 def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Change]:
     """What merging two items would do, and the best new name of one of them, if any helps."""
-    one, other = (search.catalog.index(item) for item in search.catalog if item.id in pair.items)
+    one, other = (search.position[id_] for id_ in pair.items)
     first, second = search.catalog[one], search.catalog[other]
     before = _tokens(counter, [first, second])
     if pair.similarity >= MERGED:
