@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench import tokens
-from ctxbench.cache import cache_dir
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets import store
 from ctxbench.data.datasets.reader import read_dataset
@@ -21,9 +19,11 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.embedding.weights import file_sha256
 from ctxbench.index.resources import LocalResources
+from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.external import External
 from ctxbench.selectors.protocol import Reply
 from ctxbench.sources.catalogs import read_catalog
+from ctxbench.text import tokens
 
 SMOKE = Path(__file__).parents[1] / "datasets" / "smoke"
 KINDS = {"answers", "datasets", "labelling", "tokens-2.sqlite", "vectors", "verified"}

@@ -61,7 +61,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch, Request
 from ctxbench.sources.catalogs import read_catalog
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 corpus, cache, repeated = sys.argv[1:4]
 size = int(sys.argv[4])

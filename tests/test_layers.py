@@ -17,17 +17,17 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
     (
-        "visible console core.errors core.arrays leftovers fileio httpio http_connection merge_conflicts jsonio yamlio "
-        "yaml_form"
+        "io.visible io.console core.errors core.arrays io.leftovers io.files net.http_limits net.http_connection "
+        "io.merge_conflicts io.json_files io.yaml_files io.yaml_form"
     ),
     (
-        "cache checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
+        "io.cache io.checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
         "core.stored_pipelines core.candidates core.shown core.masks core.requests core.query core.selection "
-        "core.stages core.pipeline core"
+        "core.stages core.pipeline core io"
     ),
     (
-        "text chunking tokens calibrations redaction_rules redaction encodings secrets openai_server embedding chat "
-        "index features sources"
+        "text.original_rules text.chunking text.tokens text.redaction_rules text.redaction text.encodings text.secrets "
+        "text features.stored_fits net embedding index features sources"
     ),
     "steps",
     "selectors bench.config session",
@@ -40,7 +40,7 @@ LAYERS = (
         "bench.labels bench.results data.curation bench.prepared bench.summary bench.dataset_run bench.runner "
         "bench.latency data.labelling data tuning.sweep bench tuning gate"
     ),
-    "reporting",
+    "report",
     "library",
     "cli testing pytest_plugin server __main__",
 )

@@ -20,7 +20,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 ROOT = Path(__file__).parents[1] / "datasets"
 SHARED = ROOT.parents[1] / "shared" / "data"

@@ -16,9 +16,9 @@ from ctxbench.data.traces.records import STATUSES
 from ctxbench.data.traces.report import _WORDS, COUNTS
 from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.data.traces.signals import SEARCHES, SHELLS, is_search, is_shell
-from ctxbench.redaction import KINDS, read_rules, redactor
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.names import Names
+from ctxbench.text.redaction import KINDS, read_rules, redactor
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "datasets" / "traces.md").read_text("utf-8")

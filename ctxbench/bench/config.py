@@ -12,13 +12,13 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import Resources
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.base import EXTERNAL_KINDS, Selector
 from ctxbench.selectors.definitions import Definition, find_definition, is_file, rooted
 from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
-from ctxbench.yaml_form import YamlForm
-from ctxbench.yamlio import YamlPath, line_of, load_yaml
 
 DEFAULT_METRICS = (
     "completeness",

@@ -11,13 +11,13 @@ import numpy as np
 
 from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
 from ctxbench.bench.slices import Slice
-from ctxbench.chat import RECEIVED, SECONDS, SENT
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.shown import holding
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.net.chat import RECEIVED, SECONDS, SENT
 
 TextTokens: TypeAlias = Callable[[Sequence[str]], IntArray]
 

@@ -13,8 +13,6 @@ from ctxbench.bench.config import Experiment, examine
 from ctxbench.bench.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.bench.progress import nothing_said
 from ctxbench.bench.results import LONGEST_NAME
-from ctxbench.cache import cache_dir
-from ctxbench.calibrations import calibration_faults, fit_notices
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.items import Catalog
@@ -26,13 +24,15 @@ from ctxbench.data.datasets.store import dataset_folder, dataset_reference, open
 from ctxbench.data.labelling.weights import read_weights
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
-from ctxbench.fileio import file_name
+from ctxbench.features.stored_fits import calibration_faults, fit_notices
 from ctxbench.index.resources import LocalResources, local_resources
-from ctxbench.jsonio import dump_json
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import file_name
+from ctxbench.io.json_files import dump_json
+from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text import js_trim
-from ctxbench.tokens import TokenCounter, open_counter
-from ctxbench.yaml_form import YamlForm
+from ctxbench.text.original_rules import js_trim
+from ctxbench.text.tokens import TokenCounter, open_counter
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -38,9 +38,9 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.selection import offered_at
-from ctxbench.fileio import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic, writing
-from ctxbench.jsonio import dump_json, read_json
-from ctxbench.leftovers import sweep_folder
+from ctxbench.io.files import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic, writing
+from ctxbench.io.json_files import dump_json, read_json
+from ctxbench.io.leftovers import sweep_folder
 
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it

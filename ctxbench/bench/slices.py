@@ -18,7 +18,7 @@ from ctxbench.core.candidates import SHOWN, Candidates, stacked
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.core.notes import Note
 from ctxbench.core.rules import Rule
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 # What reading damaged bytes or JSON of another form raises, from zip, zlib, numpy and ourselves.
 DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError, BadZipFile, zlib.error)

@@ -17,7 +17,7 @@ import numpy as np
 from ctxbench.bench.slices import DAMAGE, Slice, joined_slices
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import StorageError
-from ctxbench.fileio import read_bytes, write_atomic
+from ctxbench.io.files import read_bytes, write_atomic
 
 SUFFIX = ".slice"  # behind the number of one in the folder of an unfinished part; an npz file behind its SHA-256
 _ONE = ".npz"  # the whole answers of a part as one block, as earlier versions wrote them

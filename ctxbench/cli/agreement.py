@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.data.labelling.agreement import Agreement
@@ -34,8 +34,8 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     from ctxbench.cli.label import make_pool_for
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.data.labelling.agreement import pooled_pairs, sample_queries
-    from ctxbench.fileio import write_atomic
-    from ctxbench.jsonio import dump_jsonl
+    from ctxbench.io.files import write_atomic
+    from ctxbench.io.json_files import dump_jsonl
 
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)

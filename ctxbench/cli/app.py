@@ -13,9 +13,9 @@ import typer
 import typer.main
 
 from ctxbench.cli.light import NO_ROOM, Command, Group, JsonFlag
-from ctxbench.console import drop_output, guarded, say
 from ctxbench.core.errors import UserError
-from ctxbench.visible import message_lines
+from ctxbench.io.console import drop_output, guarded, say
+from ctxbench.io.visible import message_lines
 
 CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]
 

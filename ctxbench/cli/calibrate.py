@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
-    from ctxbench.calibrations import Fit
+    from ctxbench.features.stored_fits import Fit
     from ctxbench.tuning.calibration.figures import FoldFigures
 
 _HEADS = {
@@ -54,15 +54,15 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
         UserError: as of `ctxbench.tuning.calibration.fits.fit`.
     """
-    from ctxbench.cache import cache_dir
-    from ctxbench.calibrations import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
+    from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
     from ctxbench.index.resources import LocalResources
+    from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
-    from ctxbench.tokens import open_counter
+    from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.calibration.examples import examples, labelled
     from ctxbench.tuning.calibration.figures import measure
     from ctxbench.tuning.calibration.fits import fit

@@ -9,10 +9,10 @@ from typing import Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.io.console import say
+from ctxbench.io.visible import message_lines, one_line
 from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
-from ctxbench.visible import message_lines, one_line
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,15 @@ from ctxbench.cli.check_places import in_repository, places_of
 from ctxbench.cli.light import NO_ROOM
 from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
-from ctxbench.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
-from ctxbench.fileio import write_atomic
+from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
+from ctxbench.io.files import write_atomic
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import Checked
     from ctxbench.gate.model import Check
-    from ctxbench.reporting.gate.blocks import Document
-    from ctxbench.reporting.gate.places import Places
+    from ctxbench.report.gate.blocks import Document
+    from ctxbench.report.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -177,7 +177,7 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
     with progress() as shown, printing_to_stderr():
         done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
     if as_json:
-        from ctxbench.reporting.gate.as_json import worth_dict
+        from ctxbench.report.gate.as_json import worth_dict
 
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
@@ -186,7 +186,7 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
         told = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
         print_json(told)
         return
-    from ctxbench.reporting.gate import texts
+    from ctxbench.report.gate import texts
 
     for path in done.written:
         say(f"written: {path}")
@@ -237,8 +237,8 @@ class _Found:
 def _checked(asked: Asked) -> _Found:
     """Check. Plugins that print do so on stderr. What is held against a baseline without texts is told without."""
     from ctxbench.gate.gate import check_gate, check_runs
-    from ctxbench.reporting.gate.places import Places
-    from ctxbench.reporting.gate.texts import without_texts
+    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.texts import without_texts
 
     with progress() as shown, printing_to_stderr():
         if len(asked.places) == 2:
@@ -257,7 +257,7 @@ def _checked(asked: Asked) -> _Found:
 
 def _first(done: Checked) -> str:
     """What must be done before it can be accepted: labels that name what is gone are judged, and not accepted."""
-    from ctxbench.reporting.gate.accepting import acceptable
+    from ctxbench.report.gate.accepting import acceptable
 
     if not acceptable(done.check):
         return ""
@@ -283,25 +283,25 @@ def _accept_command(asked: Asked, done: Checked) -> str:
 
 def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
     """Files first, so that they are there even if whoever reads standard output leaves."""
-    from ctxbench.reporting.gate.document import document
+    from ctxbench.report.gate.document import document
 
     found = what.check
     told = document(found, strict=asked.strict, accept=what.accept, first=what.first, places=what.places)
     if outputs.markdown is not None:
         _summarise(told, outputs.markdown)
     if outputs.junit is not None:
-        from ctxbench.reporting.gate.junit import junit
+        from ctxbench.report.gate.junit import junit
 
         _write(outputs.junit, junit(found, strict=asked.strict, places=what.places))
     if outputs.json:
-        from ctxbench.jsonio import dump_json
-        from ctxbench.reporting.gate.as_json import check_dict
+        from ctxbench.io.json_files import dump_json
+        from ctxbench.report.gate.as_json import check_dict
 
         _print(json=dump_json(check_dict(found, strict=asked.strict, places=what.places), indent=2))
         return
     commands = ""
     if outputs.annotations:
-        from ctxbench.reporting.gate.annotations import workflow_commands
+        from ctxbench.report.gate.annotations import workflow_commands
 
         commands = workflow_commands(found, places=what.places, strict=asked.strict)
     _print(_console(told if outputs.verbose else told.brief()), commands=commands)
@@ -310,7 +310,7 @@ def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
 def _console(told: Document) -> list[str]:
     import shutil
 
-    from ctxbench.reporting.gate.console import console_text
+    from ctxbench.report.gate.console import console_text
 
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
@@ -322,20 +322,20 @@ def _tell_refusal(error: UserError, asked: Asked, outputs: Outputs) -> None:
     """
     error = without_keys(error)
     if outputs.json:
-        from ctxbench.jsonio import dump_json
-        from ctxbench.reporting.gate.as_json import refusal_dict
+        from ctxbench.io.json_files import dump_json
+        from ctxbench.report.gate.as_json import refusal_dict
 
         _print(json=dump_json(refusal_dict(asked.name, error), indent=2))
     if outputs.annotations:
-        from ctxbench.reporting.gate.annotations import refusal as commands
+        from ctxbench.report.gate.annotations import refusal as commands
 
         _print(commands=commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
-        from ctxbench.reporting.gate.document import refusal as told
+        from ctxbench.report.gate.document import refusal as told
 
         _summarise(told(asked.name, error), outputs.markdown)
     if outputs.junit is not None:
-        from ctxbench.reporting.gate.junit import refusal as cases
+        from ctxbench.report.gate.junit import refusal as cases
 
         _write(outputs.junit, cases(asked.name, faults_of(error)))
 
@@ -346,7 +346,7 @@ def _summarise(told: Document, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    from ctxbench.reporting.gate.markdown import LIMIT, markdown
+    from ctxbench.report.gate.markdown import LIMIT, markdown
 
     step = os.environ.get(_SUMMARY, "")
     if not step or path.resolve() != Path(step).resolve():

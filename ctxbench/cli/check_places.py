@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import Checked
-    from ctxbench.reporting.gate.places import Place, Places
+    from ctxbench.report.gate.places import Place, Places
 
 
 def places_of(done: Checked) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
     from ctxbench.data.datasets.lines import DatasetLines
     from ctxbench.data.datasets.store import dataset_folder
-    from ctxbench.reporting.gate.places import Places
-    from ctxbench.yamlio import line_of
+    from ctxbench.io.yaml_files import line_of
+    from ctxbench.report.gate.places import Places
 
     experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
-from ctxbench.console import say, show_json
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError, UnknownNameError
-from ctxbench.fileio import temporary_folder, write_atomic
+from ctxbench.io.console import say, show_json
+from ctxbench.io.files import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
     from ctxbench.bench.config import Experiment
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.summary import RunSummary
     from ctxbench.data.datasets.dataset import Dataset
-    from ctxbench.tokens import TokenCounter
+    from ctxbench.text.tokens import TokenCounter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +101,10 @@ def report_run(path: Path, told: Told) -> None:
         ParameterError: a dataset has changed since.
     """
     from ctxbench.bench.results import RunFolder
-    from ctxbench.cache import cache_dir
     from ctxbench.data.datasets.sample import asked
     from ctxbench.data.datasets.store import open_dataset
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
 
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
@@ -199,24 +199,24 @@ def _report(
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
     from ctxbench.bench.summary import summarise_run
-    from ctxbench.jsonio import dump_json
+    from ctxbench.io.json_files import dump_json
 
     summary = summarise_run(folder)
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
     if told.csv is not None:
-        from ctxbench.reporting.figures_csv import figures_csv
+        from ctxbench.report.figures_csv import figures_csv
 
         write_atomic(told.csv, figures_csv(summary))
     if told.markdown is not None:
-        from ctxbench.reporting.markdown import markdown_report
-        from ctxbench.reporting.pages import titles, write_parted
+        from ctxbench.report.markdown import markdown_report
+        from ctxbench.report.pages import titles, write_parted
 
         text = markdown_report(summary, datasets)
         for path in write_parted(told.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
             say(f"report: {path}", err=True)
     where = None
     if page:
-        from ctxbench.reporting.page import write_report
+        from ctxbench.report.page import write_report
 
         tokens = {
             name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
@@ -234,7 +234,7 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary.as_dict())
     else:
-        from ctxbench.reporting.console import print_summary
+        from ctxbench.report.console import print_summary
 
         print_summary(summary)
 
@@ -242,7 +242,7 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
 def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool) -> None:
     """Measure latency and print it."""
     from ctxbench.bench.latency import LatencySettings, measure
-    from ctxbench.reporting.latency import latency_json, print_latency, write_latency
+    from ctxbench.report.latency import latency_json, print_latency, write_latency
 
     settings = LatencySettings(embedder=embedder)
     with progress() as shown:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, split_lines, stats_lines
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.data.curation.labelling_files import Carried
@@ -28,9 +28,9 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
         every: list all that is counted, not the first few.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.cache import cache_dir
     from ctxbench.data.curation.stats import dataset_stats
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
 
     dataset = _opened(name)
     counter = open_counter(tokens, cache=cache_dir())
@@ -146,8 +146,8 @@ def export(name: str, what: Export, *, as_json: bool) -> None:
         ParameterError: there is nothing to write, or of format and folder one is missing.
     """
     from ctxbench.data.curation.export import export_dataset, request_rows
-    from ctxbench.fileio import write_atomic
-    from ctxbench.jsonio import dump_jsonl
+    from ctxbench.io.files import write_atomic
+    from ctxbench.io.json_files import dump_jsonl
 
     if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import InputError
-from ctxbench.jsonio import dump_json
-from ctxbench.visible import quoted
+from ctxbench.io.console import say
+from ctxbench.io.json_files import dump_json
+from ctxbench.io.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
@@ -47,7 +47,7 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     elif as_json:
         print_json({**dataset.card, "hash": dataset.hash})
     else:
-        from ctxbench.yamlio import dump_yaml
+        from ctxbench.io.yaml_files import dump_yaml
 
         card = {**dataset.card, "hash": dataset.hash}
         if "scopes" in card:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
+from ctxbench.io.console import say
 
 
 def fetch_source(name: str, *, as_json: bool) -> None:

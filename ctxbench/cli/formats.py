@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Converted, Settings
@@ -83,8 +83,8 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     """Write a TREC run as answers that `ctxbench score` reads."""
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.data.importers.formats.trec import answers_of_run, read_run
-    from ctxbench.fileio import write_atomic
-    from ctxbench.jsonio import dump_jsonl
+    from ctxbench.io.files import write_atomic
+    from ctxbench.io.json_files import dump_jsonl
 
     with progress() as shown:
         opened = open_dataset(dataset, notify=shown.say)

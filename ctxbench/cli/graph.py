@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
-from ctxbench.console import say
 from ctxbench.core.errors import StorageError
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.index.graph import GraphSpec
@@ -23,12 +23,12 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         StorageError: the file is there and holds no graph, or cannot be written.
         UserError: the catalog or the embedder is unknown.
     """
-    from ctxbench.cache import cache_dir
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.graph_store import made_from, make_graph, read_graph, write_graph
     from ctxbench.index.resources import LocalResources
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
 
     items = find_catalog(catalog)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Self, TextIO
 
-from ctxbench.console import say
+from ctxbench.io.console import say
 
 CONTROL_C, END = "\x03", "\x04"
 

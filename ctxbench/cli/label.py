@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.keys import Keys
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
-from ctxbench.visible import quoted
+from ctxbench.io.console import say
+from ctxbench.io.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Item
@@ -67,12 +67,12 @@ def label(
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
     """What selectors (the usual three if none is named) offer for a dataset's queries."""
-    from ctxbench.cache import cache_dir
     from ctxbench.data.labelling.pool import SELECTORS, make_pool, open_selectors
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
 
     opened = open_embedder(embedder)
     with progress() as shown:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from ctxbench.console import drop_output, flush, say
+from ctxbench.io.console import drop_output, flush, say
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # never a fault of the program

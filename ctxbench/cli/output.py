@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ctxbench.console import show_json
 from ctxbench.core.errors import InputError, UserError
+from ctxbench.io.console import show_json
 
 
 def print_json(value: Any) -> None:
@@ -15,14 +15,14 @@ def print_json(value: Any) -> None:
     Raises:
         ValueError: a number in it is NaN or infinite.
     """
-    from ctxbench.jsonio import dump_json
+    from ctxbench.io.json_files import dump_json
 
     show_json(dump_json(value, indent=2))
 
 
 def without_keys(error: UserError) -> UserError:
     """An error as it may be shown: one that quotes a line or an address may hold a key."""
-    from ctxbench.secrets import shown_text
+    from ctxbench.text.secrets import shown_text
 
     if not isinstance(error, InputError):
         return UserError(shown_text(str(error)))

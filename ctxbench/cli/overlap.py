@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.select import find_catalog
-from ctxbench.console import say
-from ctxbench.visible import quoted
+from ctxbench.io.console import say
+from ctxbench.io.visible import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,12 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, every: bo
         every: try changes for all pairs, and list all, not the first ten.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.cache import cache_dir
     from ctxbench.data.curation.overlap import overlap
     from ctxbench.data.curation.similar import VECTORS_THRESHOLD
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
 
     catalog = find_catalog(name)
     with progress() as shown:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ctxbench.console import is_terminal, say, write_own
-from ctxbench.visible import joined
+from ctxbench.io.console import is_terminal, say, write_own
+from ctxbench.io.visible import joined
 
 AFTER = 1.0  # seconds of silence first
 EVERY_TERMINAL = 0.1

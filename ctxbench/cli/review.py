@@ -11,9 +11,9 @@ from ctxbench.cli.keys import Keys
 from ctxbench.cli.label import ALWAYS, item_line, make_pool_for, number_of, tell
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
-from ctxbench.visible import quoted
+from ctxbench.io.console import say
+from ctxbench.io.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.core.items import ItemKey

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ctxbench.cli.output import without_keys
-from ctxbench.console import guarded, say
 from ctxbench.core.errors import UserError
-from ctxbench.visible import message_lines
+from ctxbench.io.console import guarded, say
+from ctxbench.io.visible import message_lines
 
 
 def run_script(main: Callable[..., Any], *given: Any) -> NoReturn:

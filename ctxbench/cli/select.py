@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
@@ -55,16 +55,16 @@ class Question:
 
 def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
-    from ctxbench.cache import cache_dir
-    from ctxbench.calibrations import fit_notices
     from ctxbench.cli.progress import embedding_progress
     from ctxbench.core.requests import Request
     from ctxbench.core.times import check_time
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
+    from ctxbench.features.stored_fits import fit_notices
     from ctxbench.index.resources import LocalResources
+    from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.explain import explain
-    from ctxbench.tokens import open_counter
+    from ctxbench.text.tokens import open_counter
 
     definition, preset, label = _asked(question)
     given = parse_values(question.set)

@@ -78,7 +78,7 @@ def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
         ParameterError: one is not of this form.
         StorageError: a file is missing or cannot be read.
     """
-    from ctxbench.fileio import read_text
+    from ctxbench.io.files import read_text
 
     results = []
     for pair in pairs:
@@ -102,7 +102,7 @@ def read_history(given: str) -> tuple[Message, ...]:
         InputError: it is neither; file and line of all faults.
         ParameterError: it holds several conversations, or not the one that is named.
     """
-    from ctxbench.fileio import read_text
+    from ctxbench.io.files import read_text
     from ctxbench.session import ConversationStore
 
     name, mark, conversation = (given, "", "") if Path(given).exists() else given.rpartition("#")
@@ -129,7 +129,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _messages(text: str, path: Path) -> tuple[Message, ...]:
     """The messages of a JSON list, entry by entry, so that a fault has its line."""
-    from ctxbench.jsonio import parse_json
+    from ctxbench.io.json_files import parse_json
     from ctxbench.session.exchange import read_message
 
     entries = parse_json(text, path=path)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.io.console import say
 
 DEFAULT = "learned"
 """The selector that a budget is set on unless another is named."""
@@ -83,15 +83,15 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     Raises:
         UserError: a file is faulty, the selector has no cut that a budget can set, or the budget is below one item.
     """
-    from ctxbench.cache import cache_dir
     from ctxbench.cli.select import find_catalog
     from ctxbench.core.requests import Batch
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
+    from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.definitions import find_definition, is_file
     from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
-    from ctxbench.tokens import open_counter
+    from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.token_budget import budget_setting, read_requests
 
     if not (math.isfinite(asked.tokens) and asked.tokens > 0):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import say
 from ctxbench.core.errors import ParameterError
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.data.traces.settings import TraceSettings

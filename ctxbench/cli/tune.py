@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.console import is_plain, say
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.io.console import is_plain, say
 
 if TYPE_CHECKING:
     from ctxbench.tuning.inputs import Ready
@@ -46,8 +46,8 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    from ctxbench.reporting.pages import refuse_foreign_tables
-    from ctxbench.reporting.tuning import console_table, write_markdown, write_report
+    from ctxbench.report.pages import refuse_foreign_tables
+    from ctxbench.report.tuning import console_table, write_markdown, write_report
     from ctxbench.tuning.own_fits import fit_files, open_fitted
     from ctxbench.tuning.policy_file import read_policies
     from ctxbench.tuning.presets import write_presets_of
@@ -155,7 +155,7 @@ def _contender(one: Contender) -> dict[str, Any]:
 
 def _outcome(dataset: DatasetTuning, one: Outcome) -> dict[str, Any]:
     from ctxbench.bench.summary import comparison_dict
-    from ctxbench.reporting.tuning.advice import advice
+    from ctxbench.report.tuning.advice import advice
     from ctxbench.tuning.presets import policy_block, verdict_block
 
     chosen = one.recommended

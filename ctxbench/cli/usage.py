@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
-from ctxbench.console import say
+from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +24,12 @@ def report_usage(
     Raises:
         UserError: a file or the catalog is not what it should be; file and line.
     """
-    from ctxbench.cache import cache_dir
     from ctxbench.cli.progress import progress
     from ctxbench.cli.select import find_catalog
     from ctxbench.data.usage import Enough, count_usage, read_replies, suggest_less
-    from ctxbench.reporting.wording import count
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.report.wording import count
+    from ctxbench.text.tokens import open_counter
 
     enough = Enough(share=share)
     items = None if catalog is None else find_catalog(catalog)
@@ -53,7 +53,7 @@ def report_usage(
 
 def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
     """The table of items, and what could not be counted."""
-    from ctxbench.reporting.wording import count
+    from ctxbench.report.wording import count
 
     replies = f"{count(counts.replies, 'reply', 'replies')} of {count(counts.conversations, 'conversation')}"
     used = sum(item.referenced > 0 for item in counts.items)
@@ -89,7 +89,7 @@ def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
 
 
 def _suggestions(found: Suggestions, counter: str | None) -> list[str]:
-    from ctxbench.reporting.wording import count
+    from ctxbench.report.wording import count
 
     enough = found.enough
     rule = (

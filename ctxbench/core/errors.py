@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxbench.visible import one_line
+from ctxbench.io.visible import one_line
 
 SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
 

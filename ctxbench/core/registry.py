@@ -27,12 +27,12 @@ REFINE_KINDS = ("rank", "cut", "expand", "fit")
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
-        "clauses": "ctxbench.chunking.finer:Clauses",
-        "marked": "ctxbench.chunking.finer:Marked",
-        "paragraphs": "ctxbench.chunking.rules:Paragraphs",
-        "sentences": "ctxbench.chunking.rules:Sentences",
-        "whole": "ctxbench.chunking.rules:Whole",
-        "windows": "ctxbench.chunking.finer:Windows",
+        "clauses": "ctxbench.text.chunking.finer:Clauses",
+        "marked": "ctxbench.text.chunking.finer:Marked",
+        "paragraphs": "ctxbench.text.chunking.rules:Paragraphs",
+        "sentences": "ctxbench.text.chunking.rules:Sentences",
+        "whole": "ctxbench.text.chunking.rules:Whole",
+        "windows": "ctxbench.text.chunking.finer:Windows",
     },
     "analyse": {
         "sentences": "ctxbench.steps.analyse:Sentences",
@@ -103,7 +103,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
     "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
-        "chat": "ctxbench.chat:Chat",
+        "chat": "ctxbench.net.chat:Chat",
         "embedder": "ctxbench.index.resources:TextVectors",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },

@@ -51,7 +51,7 @@ class Resources(Protocol):
 
         `embedder` is a function from texts to their vectors, `embedder:MODEL` that of another model, `tokens` one from
         a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
-        conversations to replies (`ctxbench.chat`).
+        conversations to replies (`ctxbench.net.chat`).
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.

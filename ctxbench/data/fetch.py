@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.store import Notify, importers, silent
 from ctxbench.data.importers.files import FileImporter, Source, SourceFile
-from ctxbench.fileio import exclusive
-from ctxbench.http_connection import environment_fault, offline
-from ctxbench.httpio import AS_IT_IS, Deadline, compression
+from ctxbench.io.files import exclusive
+from ctxbench.net.http_connection import environment_fault, offline
+from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression
 
 if TYPE_CHECKING:
     import httpx

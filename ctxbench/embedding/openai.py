@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.core.arrays import Float32Array, FloatArray
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
-from ctxbench.openai_server import OpenAIServer, RefusedError, ServerError
+from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
+from ctxbench.net.openai_server import OpenAIServer, RefusedError, ServerError
 
 _TEXTS = 64  # of a request, at most
 _CHARACTERS = 60_000  # of a request of more than one text

@@ -15,7 +15,7 @@ import numpy as np
 from ctxbench.core.arrays import Float32Array
 from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.weights import file_sha256
-from ctxbench.http_connection import offline
+from ctxbench.net.http_connection import offline
 
 _EXTRA = 'pip install "ctxbench[sentence-transformers]"'
 

@@ -10,10 +10,10 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from ctxbench.cache import cache_dir
-from ctxbench.checked_rows import CheckedRows
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.embedding.base import EmbedderIdentity
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.checked_rows import CheckedRows
 
 UNIT_TOLERANCE = 1e-3  # of a squared length; float32 rounding stays below 1e-6
 
@@ -50,7 +50,7 @@ class VectorStore:
 
     Args:
         identity: whose vectors; those of another are not given out.
-        root: folder of all vector stores; None: `vectors` in the cache folder (`ctxbench.cache.cache_dir`).
+        root: folder of all vector stores; None: `vectors` in the cache folder (`ctxbench.io.cache.cache_dir`).
     """
 
     def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:

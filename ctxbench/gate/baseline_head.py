@@ -25,7 +25,7 @@ from ctxbench.gate.baseline_layout import (
     inside,
 )
 from ctxbench.gate.snapshots import Snapshot
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 OWN_VERSIONS = ("ctxbench", "code")  # the same on all machines of a team; those of Python and libraries are not
 _DIGITS = 6  # of means and intervals, which are for reading: a check computes them from the values by query

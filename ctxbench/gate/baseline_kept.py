@@ -22,7 +22,7 @@ from ctxbench.gate.comparability import Comparable
 from ctxbench.gate.differences import differences
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, QueryFact, Snapshot
 from ctxbench.gate.swaps import margin_of, still
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 _LOOKED_AT = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
 _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import StorageError
-from ctxbench.fileio import file_name
 from ctxbench.gate.snapshots import SHORT
-from ctxbench.jsonio import dump_json
+from ctxbench.io.files import file_name
+from ctxbench.io.json_files import dump_json
 
 FORMAT = 2  # raised when a reader of the old one would go wrong
 READ = (1, FORMAT)  # in 1, a rule that keeps a candidate out was a sentence

@@ -16,7 +16,6 @@ import numpy as np
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
 from ctxbench.core.rules import Rule
-from ctxbench.fileio import is_utf16, read_bytes, recover_folder
 from ctxbench.gate.baseline_layout import (
     ACCEPT,
     FORMAT,
@@ -42,8 +41,9 @@ from ctxbench.gate.baseline_rows import (
 )
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
-from ctxbench.jsonio import parse_json
-from ctxbench.merge_conflicts import conflicts
+from ctxbench.io.files import is_utf16, read_bytes, recover_folder
+from ctxbench.io.json_files import parse_json
+from ctxbench.io.merge_conflicts import conflicts
 
 T = TypeVar("T")
 

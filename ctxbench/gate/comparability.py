@@ -18,9 +18,9 @@ from ctxbench.gate.questions import Questions, named, scopes_of
 from ctxbench.gate.settings import PRICES, Settings
 from ctxbench.gate.snapshots import ItemFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers, failures
+from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
-from ctxbench.sources.rows import Row
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 _UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"

@@ -11,7 +11,7 @@ from ctxbench.core.errors import UserError
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stored_pipelines import STAGES, AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
 

@@ -14,8 +14,8 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
 from ctxbench.gate.settings import METRICS, PRICES, Pin, Settings, Tolerance
-from ctxbench.yaml_form import YamlForm
-from ctxbench.yamlio import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_form import YamlForm
 
 # Each selector is held against its own baseline, so there is no other to compare it with.
 _KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.chunking.items import ItemChunking, searched
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Item
 from ctxbench.gate.cause_of import done_to
@@ -21,9 +20,10 @@ from ctxbench.gate.model import Cause, CauseKind, Change, Mend
 from ctxbench.gate.query_sides import Compared, Side
 from ctxbench.gate.replay import Row
 from ctxbench.gate.snapshot_changes import NONE
-from ctxbench.sources import rows as sources
+from ctxbench.io import rows
 from ctxbench.sources.catalogs import read_item
-from ctxbench.text import query_chunks
+from ctxbench.text.chunking.items import ItemChunking, searched
+from ctxbench.text.original_rules import query_chunks
 
 _ALIKE = 0.05  # similarities to the same request this close are of items that a request does not tell apart
 _SHORT = 3  # letters
@@ -110,7 +110,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _item(fields: Mapping[str, Any]) -> Item | None:
-    return read_item(sources.Row(fields, [], Path(), 0))
+    return read_item(rows.Row(fields, [], Path(), 0))
 
 
 def _apart(change: Change, cause: Cause, compared: Compared) -> Mend:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxbench.bench.config import Experiment
 from ctxbench.bench.provenance import versions
-from ctxbench.cache import cache_dir
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.registry import foreign_code
 from ctxbench.data.datasets.files import files_hash
@@ -28,8 +27,9 @@ from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import foreign_steps
 from ctxbench.gate.snapshots import Identity, Snapshot, content_hash
 from ctxbench.index.resources import local_resources
-from ctxbench.jsonio import dump_json
-from ctxbench.tokens import open_counter
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.json_files import dump_json
+from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
     from ctxbench.gate.stored_vectors import GateResources

@@ -11,7 +11,7 @@ from typing import Any
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import left_scopes, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, Snapshot
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
 NONE = "none"  # what a parameter is shown as on the side that lacks it

@@ -24,7 +24,6 @@ from ctxbench.bench.progress import Progress, silent
 from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.slices import Slice, joined_slices
-from ctxbench.cache import cache_dir
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
@@ -37,11 +36,12 @@ from ctxbench.gate.plugins import foreign_steps, held_to_account
 from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
 from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
-from ctxbench.jsonio import dump_json
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.base import Answers, Selector
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
 

@@ -13,13 +13,13 @@ from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.fileio import read_bytes
 from ctxbench.gate.baseline_layout import ACCEPT, HEAD, VECTORS, file_hash
 from ctxbench.gate.baseline_reader import read_head
 from ctxbench.gate.snapshots import Snapshot, content_hash
 from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import TokenCounter
+from ctxbench.io.files import read_bytes
+from ctxbench.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from ctxbench.bench.prepared import Prepared  # slow to import

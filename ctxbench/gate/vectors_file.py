@@ -24,9 +24,9 @@ from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import StorageError
 from ctxbench.embedding.store import UNIT_TOLERANCE, text_hash
-from ctxbench.fileio import read_bytes
 from ctxbench.gate.baseline_layout import ACCEPT
-from ctxbench.jsonio import dump_json
+from ctxbench.io.files import read_bytes
+from ctxbench.io.json_files import dump_json
 
 _FORMAT = 1
 _HASH = 32  # bytes

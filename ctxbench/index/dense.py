@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import EmbeddingError
@@ -25,6 +24,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.embedding.base import ModelError
 from ctxbench.index.versions import index_over
+from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
 
 T = TypeVar("T")
 Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.chunking.items import DOCUMENTS
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.stages import Resources
-from ctxbench.fileio import read_bytes, write_atomic
 from ctxbench.index.dense import dense_index
 from ctxbench.index.graph import Graph, GraphSpec, build_graph, update_graph
 from ctxbench.index.versions import index_over
+from ctxbench.io.files import read_bytes, write_atomic
+from ctxbench.text.chunking.items import DOCUMENTS
 
 FORMAT = 1
 CHUNKING = repr(DOCUMENTS)

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctxbench.chunking.items import searched
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.postings import Occurrences, Postings, logarithms
 from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule, weighted_words
+from ctxbench.text.chunking.items import searched
 
 VARIANTS = ("lucene", "robertson", "bm25+")  # as bm25s names them
 PLAIN = WordRule()

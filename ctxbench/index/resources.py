@@ -17,7 +17,7 @@ from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import Vectors, VectorStats, open_vectors
 from ctxbench.index.versions import row_over
-from ctxbench.tokens import FileCounter, TokenCounter
+from ctxbench.text.tokens import FileCounter, TokenCounter
 
 T = TypeVar("T")
 

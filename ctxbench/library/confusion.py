@@ -13,7 +13,7 @@ from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.reporting.drill import Labels
+from ctxbench.report.drill import Labels
 
 GROUPINGS = ("server", "type")
 """By what items are put together."""

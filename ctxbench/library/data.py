@@ -16,8 +16,8 @@ from ctxbench.data.datasets.labels import Label
 from ctxbench.data.datasets.rows import read_query
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.data.datasets.writer import create_dataset
+from ctxbench.io.rows import Row
 from ctxbench.sources.catalogs import read_item
-from ctxbench.sources.rows import Row
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,12 +24,12 @@ from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.core.selection import Offered, offered_rows
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.fileio import read_bytes
+from ctxbench.io.files import read_bytes
 from ctxbench.library.data import Data, opened
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.result_plots import Plots
 from ctxbench.library.selectors import selector_spec
-from ctxbench.reporting.tables import comparison_table
+from ctxbench.report.tables import comparison_table
 
 if TYPE_CHECKING:
     import pandas as pd

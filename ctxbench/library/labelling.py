@@ -30,7 +30,7 @@ from ctxbench.library.data import Data, load
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import selector_spec
 from ctxbench.sources.catalogs import read_catalog
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -453,7 +453,7 @@ def _pool(
     dataset: Dataset, selectors: SelectorsGiven, embedder: EmbedderGiven, *, folder: Path | None, progress: Progress
 ) -> Pool:
     """What selectors offer for every query of a dataset."""
-    from ctxbench.cache import cache_dir
+    from ctxbench.io.cache import cache_dir
 
     named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
     if not named:

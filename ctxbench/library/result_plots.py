@@ -15,11 +15,11 @@ from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.library.confusion import Confusion, confusion
-from ctxbench.reporting import wording
-from ctxbench.reporting.charts import comparisons, histogram
-from ctxbench.reporting.charts.axes import colours
-from ctxbench.reporting.charts.heat_map import HeatMap, heat_map
-from ctxbench.reporting.scores import ScoreGroup, score_groups
+from ctxbench.report import wording
+from ctxbench.report.charts import comparisons, histogram
+from ctxbench.report.charts.axes import colours
+from ctxbench.report.charts.heat_map import HeatMap, heat_map
+from ctxbench.report.scores import ScoreGroup, score_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,7 +22,7 @@ from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.explain import Explained, Explanation, explain
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +149,7 @@ def select(
 
 def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
     """Resources that are kept with a catalog."""
-    from ctxbench.cache import cache_dir
+    from ctxbench.io.cache import cache_dir
 
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
     key = ("resources", model.identity.key, counts.name, str(cache_dir()))

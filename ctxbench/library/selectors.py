@@ -14,7 +14,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import REFINE_KINDS, parameters
 from ctxbench.core.rules import learn
 from ctxbench.core.stages import Resources, Step
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 from ctxbench.library.embedders import embedder_name
 from ctxbench.selectors.base import Selector
 from ctxbench.selectors.callable import CallableSource

@@ -151,7 +151,7 @@ class Tuned:
         Raises:
             StorageError: the folder cannot be written.
         """
-        from ctxbench.reporting.tuning import write_report
+        from ctxbench.report.tuning import write_report
 
         return next(path for path in write_report(self.found, Path(folder)) if path.suffix == ".html")
 
@@ -169,7 +169,7 @@ class Tuned:
     @property
     def advice(self) -> str:
         """What to do, a sentence for each dataset and policy."""
-        from ctxbench.reporting.tuning.advice import advice
+        from ctxbench.report.tuning.advice import advice
 
         return "\n".join(advice(one, outcome) for one in self.found.datasets for outcome in one.outcomes)
 
@@ -182,7 +182,7 @@ class Tuned:
         return self.found.datasets[0]
 
     def _preset(self, one: DatasetTuning, outcome: Outcome) -> Preset:
-        from ctxbench.reporting.tuning.advice import advice
+        from ctxbench.report.tuning.advice import advice
 
         chosen = outcome.recommended or one.default
         if chosen is None:
@@ -205,7 +205,7 @@ class Tuned:
         return f"{lines}{table.to_html(index=False, border=0, float_format='{:.3g}'.format)}"
 
     def __repr__(self) -> str:
-        from ctxbench.reporting.tuning import console_table
+        from ctxbench.report.tuning import console_table
 
         return console_table(self.found)
 

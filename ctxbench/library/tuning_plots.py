@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.library.result_plots import new_axes
-from ctxbench.reporting import wording
-from ctxbench.reporting.charts.axes import mark_numbers
-from ctxbench.reporting.charts.heat_map import heat_map
-from ctxbench.reporting.charts.line_chart import lines
-from ctxbench.reporting.tuning import figures
+from ctxbench.report import wording
+from ctxbench.report.charts.axes import mark_numbers
+from ctxbench.report.charts.heat_map import heat_map
+from ctxbench.report.charts.line_chart import lines
+from ctxbench.report.tuning import figures
 from ctxbench.tuning.results import DatasetTuning, Heat
 
 if TYPE_CHECKING:

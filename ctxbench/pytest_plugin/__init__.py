@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ctxbench.core.errors import UserError
+from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.assertions import AssertOffers
 from ctxbench.pytest_plugin.recorder import Place, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup, open_setup
-from ctxbench.visible import joined, message_lines
 
 __all__ = ["AssertOffers", "Setup"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.fileio import read_bytes, read_text, write_atomic
-from ctxbench.yaml_form import YamlForm
-from ctxbench.yamlio import dump_yaml, load_yaml
+from ctxbench.io.files import read_bytes, read_text, write_atomic
+from ctxbench.io.yaml_files import dump_yaml, load_yaml
+from ctxbench.io.yaml_form import YamlForm
 
 FORMAT = 1
 _HEAD = "# What these tests were offered when it was accepted. Written by pytest --ctxbench-accept; read the diff.\n"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.core.errors import UserError
+from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.answer import ExplainedAnswer
 from ctxbench.selectors.explain import Explained
-from ctxbench.visible import joined, message_lines
 
 _IN_FRONT = 5  # items that are named of those that stand in front of a missing one
 _NEAR = 3  # candidates that stayed out that are shown

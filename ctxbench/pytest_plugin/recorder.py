@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ctxbench.core.errors import UserError
-from ctxbench.visible import joined, message_lines
+from ctxbench.io.visible import joined, message_lines
 
 if TYPE_CHECKING:
     from ctxbench.pytest_plugin.accepted_file import Accepted, Key, Selections

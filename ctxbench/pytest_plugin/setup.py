@@ -105,9 +105,9 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
 
 def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]:
     """A selector, its preset if one is named, and what it is called."""
+    from ctxbench.io.yaml_files import load_yaml
     from ctxbench.selectors.definitions import find_definition, is_file, read_definition
     from ctxbench.selectors.presets import read_presets
-    from ctxbench.yamlio import load_yaml
 
     file, mark, preset = selector.partition("#")
     if not mark:
@@ -129,7 +129,7 @@ def _refuse_outside(path: Path, selector: str) -> None:
     Raises:
         ParameterError: the file holds no pipeline.
     """
-    from ctxbench.yamlio import load_yaml
+    from ctxbench.io.yaml_files import load_yaml
 
     data, _ = load_yaml(path)
     if not isinstance(data, Mapping) or "pipeline" not in data:
@@ -179,13 +179,13 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
         embedder, tokens: names; empty = the default.
         stored: vectors beside a baseline, used where they are there and of the same model.
     """
-    from ctxbench.cache import cache_dir
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import Store, VectorStore
     from ctxbench.embedding.vectors import Vectors
     from ctxbench.gate.stored_vectors import LayeredStore, accepted_vectors
     from ctxbench.index.resources import LocalResources
-    from ctxbench.tokens import open_counter
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
 
     model = open_embedder(embedder or _DEFAULT["embedder"])
     store: Store = VectorStore(model.identity)

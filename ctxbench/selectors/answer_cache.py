@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from ctxbench.cache import checksum
 from ctxbench.core.requests import Batch
+from ctxbench.io.cache import checksum
 from ctxbench.selectors.protocol import MalformedError, loads
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.requests import Batch
-from ctxbench.fileio import iter_lines, read_bytes, readable
+from ctxbench.io.files import iter_lines, read_bytes, readable
 from ctxbench.selectors.protocol import MalformedError, Reply, Source, loads, quoted, shown_path
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
-from ctxbench.fileio import read_bytes
+from ctxbench.io.files import read_bytes
 from ctxbench.selectors.protocol import Reply, Source, catalog_items, check_send, quoted, shown_path
 from ctxbench.selectors.user_code import EndedError, confined
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
-from ctxbench.secrets import shown_arguments
 from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.process import Event, LineProcess
 from ctxbench.selectors.protocol import (
@@ -32,6 +31,7 @@ from ctxbench.selectors.protocol import (
     request_message,
     shown_path,
 )
+from ctxbench.text.secrets import shown_arguments
 
 _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
 _EVENTS = 10_000

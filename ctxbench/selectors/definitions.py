@@ -10,6 +10,8 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.core.pipeline import OFF, Pipeline, PipelineError, SpecFault
+from ctxbench.io.yaml_files import load_yaml
+from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.oracle import NEEDS_LABELS, ORACLE
 from ctxbench.selectors.parameters import (
     Parameter,
@@ -21,8 +23,6 @@ from ctxbench.selectors.parameters import (
     set_values,
     shown,
 )
-from ctxbench.yaml_form import YamlForm
-from ctxbench.yamlio import load_yaml
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _FILES = ("calibration", "graph")  # parameters of steps that are paths

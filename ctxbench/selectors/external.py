@@ -11,12 +11,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ctxbench.cache import cache_dir
 from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.core.query import Query
 from ctxbench.core.registry import check_type
 from ctxbench.core.requests import Batch
-from ctxbench.secrets import shown_arguments, shown_url
+from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
@@ -24,7 +23,8 @@ from ctxbench.selectors.base import EXTERNAL_KINDS as KINDS
 from ctxbench.selectors.base import Answers
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.protocol import VERSION, Reply, Source, schema
-from ctxbench.text import js_trim
+from ctxbench.text.original_rules import js_trim
+from ctxbench.text.secrets import shown_arguments, shown_url
 
 if TYPE_CHECKING:
     from ctxbench.selectors.command import CommandOptions

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from ctxbench.calibrations import PROBABILITY
 from ctxbench.core.errors import ParameterError
-from ctxbench.fileio import read_text, write_atomic
+from ctxbench.features.stored_fits import PROBABILITY
+from ctxbench.io.files import read_text, write_atomic
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 

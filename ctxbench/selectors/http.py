@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
-from ctxbench.http_connection import (
+from ctxbench.net.http_connection import (
     Connection,
     LogFilter,
     Response,
@@ -28,8 +28,7 @@ from ctxbench.http_connection import (
     is_this_machine,
     seconds_asked,
 )
-from ctxbench.httpio import BODY_LIMIT
-from ctxbench.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
+from ctxbench.net.http_limits import BODY_LIMIT
 from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
@@ -43,6 +42,7 @@ from ctxbench.selectors.protocol import (
     loads,
     quoted,
 )
+from ctxbench.text.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
 
 if TYPE_CHECKING:
     import ssl

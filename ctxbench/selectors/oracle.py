@@ -16,7 +16,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.base import Answers
-from ctxbench.text import js_trim
+from ctxbench.text.original_rules import js_trim
 
 ORACLE = "oracle"
 ABOUT = "Exactly what is required, of alternatives the cheapest: the floor of the price. It knows the labels."

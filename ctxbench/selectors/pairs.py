@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.chunking.items import DOCUMENTS, ItemChunking
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Merge, Step
+from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:
         ParameterError: a step was fitted for another catalog, or behind other steps.
     """
     if pipeline.fitted:
-        from ctxbench.calibrations import hold_to_fits
+        from ctxbench.features.stored_fits import hold_to_fits
 
         hold_to_fits(pipeline, catalog)
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
-from ctxbench.fileio import read_text, write_atomic
+from ctxbench.io.files import read_text, write_atomic
+from ctxbench.io.yaml_files import dump_yaml, line_of, load_yaml
+from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
 from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
-from ctxbench.yaml_form import YamlForm
-from ctxbench.yamlio import dump_yaml, line_of, load_yaml
 
 FORMAT = 1
 _KEYS = ("format", "tuned", "test_split", "definitions", "presets")

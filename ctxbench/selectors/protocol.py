@@ -140,8 +140,8 @@ class MalformedError(ValueError):
 def loads(text: bytes | str) -> Any:
     """Read one JSON value that a selector wrote.
 
-    Unlike `ctxbench.jsonio.parse_json` it lets NaN and infinities through: the check of the answer names them, so
-    that they are the error of one query and not of all that came in the same POST or file.
+    Unlike `ctxbench.io.json_files.parse_json` it lets NaN and infinities through: the check of the answer names them,
+    so that they are the error of one query and not of all that came in the same POST or file.
 
     Raises:
         MalformedError: it is not UTF-8, not JSON, nested too deep, or an object holds a key twice.

@@ -18,8 +18,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.core.requests import Message, SessionItem
 from ctxbench.core.selection import Prompt
+from ctxbench.io.rows import Row, read_key, read_text_value
 from ctxbench.session.session import RequestContext
-from ctxbench.sources.rows import Row, read_key, read_text_value
 
 FORMAT = 1
 FIELDS = (

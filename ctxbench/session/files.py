@@ -9,12 +9,12 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.core.requests import SessionItem
-from ctxbench.fileio import read_text, write_atomic
-from ctxbench.jsonio import dump_json, parse_json
+from ctxbench.io.files import read_text, write_atomic
+from ctxbench.io.json_files import dump_json, parse_json
+from ctxbench.io.rows import Row, read_key, read_text_value
 from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import is_format
 from ctxbench.session.session import Session
-from ctxbench.sources.rows import Row, read_key, read_text_value
 
 FORMAT = 1
 _FIELDS = ("format", "id", "selector", "items", "removed", "settings", "workspace", "user")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.core.requests import Message
-from ctxbench.fileio import exclusive, readable, write_atomic
-from ctxbench.jsonio import dump_json, parse_json
+from ctxbench.io.files import exclusive, readable, write_atomic
+from ctxbench.io.json_files import dump_json, parse_json
+from ctxbench.io.rows import Row
 from ctxbench.session.exchange import Exchange, message_hash, read_exchange
-from ctxbench.sources.rows import Row
 
 _BOM = b"\xef\xbb\xbf"
 _LAST = 64  # bytes of what was read that must still stand where they stood, or the file is another one

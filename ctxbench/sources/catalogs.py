@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cache import altered, cache_dir
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
-from ctxbench.fileio import recover_folder
-from ctxbench.jsonio import iter_jsonl
-from ctxbench.sources.rows import Row, read_key, read_text_value
+from ctxbench.io.cache import altered, cache_dir
+from ctxbench.io.files import recover_folder
+from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.rows import Row, read_key, read_text_value
 
 CORPUS = "corpus.jsonl"
 ITEM_FIELDS = (

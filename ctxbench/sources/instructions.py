@@ -13,7 +13,7 @@ from typing import Any
 
 from ctxbench.core.errors import CtxbenchError, StorageError
 from ctxbench.core.items import Item
-from ctxbench.fileio import read_text
+from ctxbench.io.files import read_text
 from ctxbench.sources.frontmatter import Page, read_page, text_of, texts, truth
 from ctxbench.sources.snapshots import Part, Source
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxbench.core.items import Item
-from ctxbench.redaction import Redactor, known_keys, shortened
+from ctxbench.text.redaction import Redactor, known_keys, shortened
 
 SHOWN = 20  # places that a note lists
 

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.fileio import atomic_folder
-from ctxbench.jsonio import dump_jsonl
-from ctxbench.redaction import Redactor, masked
-from ctxbench.redaction_rules import KNOWN_KEYS
+from ctxbench.io.files import atomic_folder
+from ctxbench.io.json_files import dump_jsonl
+from ctxbench.io.yaml_files import dump_yaml
 from ctxbench.sources.catalogs import CORPUS, corpus_rows
 from ctxbench.sources.keys import SHOWN, hidden, key_places
-from ctxbench.yamlio import dump_yaml
+from ctxbench.text.redaction import Redactor, masked
+from ctxbench.text.redaction_rules import KNOWN_KEYS
 
 CAPTURE = "capture.yaml"
 FORMAT = 1

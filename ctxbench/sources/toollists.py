@@ -10,13 +10,13 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Item
-from ctxbench.fileio import read_text
-from ctxbench.jsonio import iter_jsonl
+from ctxbench.io.files import read_text
+from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
+from ctxbench.io.yaml_files import YamlPath, line_of
 from ctxbench.sources.field_names import as_option, renamed, suggested
-from ctxbench.sources.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.sources.snapshots import Part, Source
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
-from ctxbench.yamlio import YamlPath, line_of
 
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools

@@ -11,7 +11,7 @@ from typing import Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Item
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 SCHEMA_KEYS = {"inputSchema": "mcp", "input_schema": "anthropic", "parameters": "openai"}
 SERVER_KEYS = ("server", "serverName", "server_name", "mcp_server")

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ctxbench.chunking import rules
-from ctxbench.chunking.rules import Rule, chunk_rule
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import ChunkKind, Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.text import CHUNK_LIMIT
+from ctxbench.text.chunking import rules
+from ctxbench.text.chunking.rules import Rule, chunk_rule
+from ctxbench.text.original_rules import CHUNK_LIMIT
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Sentences(Strategy):
     Attributes:
         limit: length after which a sentence is cut (`original`, UTF-16 units; the rest is lost) or divided (`marked`,
             characters; nothing is lost), >= 1.
-        rule: `original` (`ctxbench.text.query_chunks`) or `marked` (`ctxbench.chunking.finer.Marked`).
+        rule: `original` (`text.original_rules.query_chunks`) or `marked` (`text.chunking.finer.Marked`).
 
     A request without a sentence has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
     """
@@ -42,7 +42,7 @@ class Sentences(Strategy):
     def _made(self) -> Rule:
         if self.rule != "marked":
             return rules.Sentences(self.limit)
-        from ctxbench.chunking.finer import Marked
+        from ctxbench.text.chunking.finer import Marked
 
         return Marked(self.limit)
 
@@ -56,7 +56,7 @@ class Clauses(Strategy):
         limit: characters after which a clause is divided at white space, >= 1.
 
     A request without a letter, digit or symbol has no chunk. Cost: linear in the text. Source: ours
-    (`ctxbench.chunking.finer.Clauses`).
+    (`ctxbench.text.chunking.finer.Clauses`).
     """
 
     shortest: int = 3
@@ -70,7 +70,7 @@ class Clauses(Strategy):
         return _of_texts(batch, self._made())
 
     def _made(self) -> Rule:
-        from ctxbench.chunking import finer
+        from ctxbench.text.chunking import finer
 
         return finer.Clauses(self.shortest, self.limit)
 
@@ -85,7 +85,7 @@ class Windows(Strategy):
         unit: what both count: `words` or `characters`.
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
-    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.chunking.finer.Windows`);
+    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.text.chunking.finer.Windows`);
     the defaults were tuned on requests of several topics (reports/multi-topic.md).
     """
 
@@ -101,7 +101,7 @@ class Windows(Strategy):
         return _of_texts(batch, self._made())
 
     def _made(self) -> Rule:
-        from ctxbench.chunking import finer
+        from ctxbench.text.chunking import finer
 
         return finer.Windows(self.size, self.overlap, self.unit)
 

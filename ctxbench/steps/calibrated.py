@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.calibrations import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 from ctxbench.core.candidates import Candidates, place_among, rescored
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
@@ -21,6 +20,7 @@ from ctxbench.features.columns import families_of, feature_rows, resources_of
 from ctxbench.features.found import RETRIEVED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 
 
 class _FromFile(Strategy):

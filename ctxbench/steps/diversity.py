@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ctxbench.chunking.items import ItemChunking
-from ctxbench.chunking.rules import chunk_rule
 from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, SelectorError
@@ -20,6 +18,8 @@ from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import dense_index
+from ctxbench.text.chunking.items import ItemChunking
+from ctxbench.text.chunking.rules import chunk_rule
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from ctxbench.core.items import ITEM_TYPES, Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.fileio import read_bytes
 from ctxbench.index.dense import dense_index
 from ctxbench.index.versions import row_over
+from ctxbench.io.files import read_bytes
 
 # imported where used: `semantic` names this step also where it is off, and starts with every `select`
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.calibrations import WEIGHTS, Calibrations, read_calibrations
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, rescored
 from ctxbench.core.errors import ParameterError
@@ -18,6 +17,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
+from ctxbench.features.stored_fits import WEIGHTS, Calibrations, read_calibrations
 
 
 @dataclass(frozen=True)

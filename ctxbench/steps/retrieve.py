@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.chunking.items import DOCUMENTS, ItemChunking
-from ctxbench.chunking.rules import chunk_rule
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
@@ -24,6 +22,8 @@ from ctxbench.index.dense import ChunkMatrix, Embed, Hits, by_best_pair, dense_i
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.versions import row_over
+from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.text.chunking.rules import chunk_rule
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 _LONG = (
     "Invoices are paid within thirty days of the date they bear. A reminder goes out after that, a second one ten "

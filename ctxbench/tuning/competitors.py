@@ -12,12 +12,12 @@ from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
+from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import Definition, find_definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Parameter
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.yamlio import line_of
 
 OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
     name="answers",

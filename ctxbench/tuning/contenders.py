@@ -12,7 +12,7 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Comparison, compare_metric, correct, grouped_estimate
 from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from ctxbench.bench.prepared import StepChecks
 from ctxbench.bench.progress import nothing_said
-from ctxbench.cache import cache_dir
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
@@ -20,8 +19,10 @@ from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.resources import LocalResources
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.external import FileSelector
-from ctxbench.tokens import TokenCounter, open_counter
+from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.competitors import read_tunables, searched_scores, with_range_of
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.recommendation import unanswerable
@@ -29,7 +30,6 @@ from ctxbench.tuning.results import EVERYTHING, TOGETHER
 from ctxbench.tuning.split_answers import ALL, TEST, TUNING, Side
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.uncut_rankings import found_in, seen_by
-from ctxbench.yamlio import line_of
 
 T = TypeVar("T")
 FEW = 400  # queries in need over both splits, below which all labels decide

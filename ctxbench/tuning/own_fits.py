@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from ctxbench.bench.progress import nothing_said
-from ctxbench.calibrations import PROBABILITY, Fit, in_front, write_calibrations
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
+from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front, write_calibrations
+from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.tuning.calibration.examples import examples, folds_of
@@ -20,7 +21,6 @@ from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.tuning.split_answers import Side, Told
 from ctxbench.tuning.tuner import nobody
 from ctxbench.tuning.uncut_rankings import OUT_OF_FOLD
-from ctxbench.yamlio import line_of
 
 
 def asks_for_fits(file: PolicyFile) -> bool:

@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 
 from ctxbench.bench.metrics import METRICS, Metric, parse_metric
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, suggest
-from ctxbench.fileio import read_text, readable
+from ctxbench.io.files import read_text, readable
+from ctxbench.io.yaml_files import YamlPath, load_yaml
+from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.yaml_form import YamlForm, is_file_name
-from ctxbench.yamlio import YamlPath, load_yaml
 
 _KEYS = (
     *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),

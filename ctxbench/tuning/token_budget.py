@@ -20,9 +20,9 @@ from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.store import open_dataset, own_folder
-from ctxbench.fileio import iter_lines
 from ctxbench.index.resources import LocalResources
-from ctxbench.jsonio import iter_jsonl
+from ctxbench.io.files import iter_lines
+from ctxbench.io.json_files import iter_jsonl
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Value
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ctxbench.bench.slices import Slice
-from ctxbench.calibrations import ABSTENTION, KINDS, PROBABILITY, Calibrations
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import Fault, InputError, ParameterError
@@ -17,6 +16,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.stages import ByDomain, Step
 from ctxbench.features.logistic import Logistic
+from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain, Probability

@@ -24,13 +24,13 @@ import ctxbench
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.machine import machine
 from ctxbench.bench.prepared import Prepared, open_experiment
-from ctxbench.chunking.items import DOCUMENTS
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.candidates import stacked
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
-from ctxbench.fileio import write_atomic
+from ctxbench.io.files import write_atomic
+from ctxbench.text.chunking.items import DOCUMENTS
 from ctxbench.tuning.first_items import ranking_curve
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.weights import find_weights
-from ctxbench.reporting.charts.axes import COLOURS
+from ctxbench.report.charts.axes import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd

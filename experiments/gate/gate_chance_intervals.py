@@ -38,7 +38,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.gate.metric_verdicts import compare_all
 from ctxbench.gate.model import Judged, Verdict
 from ctxbench.gate.settings import Settings
-from ctxbench.reporting.pages import write_parted
+from ctxbench.report.pages import write_parted
 
 PAGE = HERE.parents[1] / "reports" / "gate-intervals.md"
 DATASETS = ("workbench", "freight")

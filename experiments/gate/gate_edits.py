@@ -17,9 +17,9 @@ from ctxbench.gate.model import Cause, CauseKind, Check
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
+from ctxbench.io.rows import Row
+from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.catalogs import read_item
-from ctxbench.sources.rows import Row
-from ctxbench.yamlio import load_yaml
 
 NOTHING = "nothing"  # expected where no query is offered anything else
 

@@ -22,7 +22,7 @@ from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import offered_ids
-from ctxbench.jsonio import dump_jsonl
+from ctxbench.io.json_files import dump_jsonl
 from ctxbench.selectors.definitions import definition
 
 DROPPED = 0.1  # share of queries that lose a required item
@@ -136,7 +136,7 @@ _HOUSE = """
 import re
 from dataclasses import dataclass
 
-from ctxbench.text import item_chunks
+from ctxbench.text.original_rules import item_chunks
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ _DROPPING = """
 import re
 from dataclasses import dataclass
 
-from ctxbench.text import item_chunks
+from ctxbench.text.original_rules import item_chunks
 
 
 @dataclass(frozen=True)

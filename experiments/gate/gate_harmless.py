@@ -40,8 +40,8 @@ from ctxbench.gate.model import Check, Verdict
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.index.resources import LocalResources
+from ctxbench.io.yaml_files import load_yaml
 from ctxbench.steps.retrieve import Dense
-from ctxbench.yamlio import load_yaml
 
 SIZE = 1e-6  # of the noise, either way
 THREADS = (1, 2, 3, 4)

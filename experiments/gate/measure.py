@@ -24,7 +24,7 @@ from gate_world import HERE, OWN
 from threadpoolctl import threadpool_limits
 
 from ctxbench.cli.scripts import run_script
-from ctxbench.reporting.pages import write_parted
+from ctxbench.report.pages import write_parted
 
 PROCESSES = 2
 Job = tuple[str, Callable[..., Any], tuple[Any, ...]]

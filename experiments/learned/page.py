@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from labels import AROUND, BEFORE, N_LABELS, OwnLabels
 
-from ctxbench.reporting.pages import write_parted
+from ctxbench.report.pages import write_parted
 
 if TYPE_CHECKING:
     from measure import Row

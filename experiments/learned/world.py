@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from ctxbench.bench.metrics import Metric, evaluate, parse_metric
-from ctxbench.cache import cache_dir
-from ctxbench.calibrations import PROBABILITY, Fit, in_front
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.pipeline import Outcome, Pipeline
@@ -23,11 +21,13 @@ from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.columns import TEXT
 from ctxbench.features.logistic import Logistic
+from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front
 from ctxbench.index.resources import LocalResources
+from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.calibration.examples import Examples, examples
 from ctxbench.tuning.calibration.fits import fit_pooled
 from ctxbench.tuning.split_answers import Side

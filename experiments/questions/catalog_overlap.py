@@ -22,10 +22,10 @@ from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
-from ctxbench.fileio import write_atomic
 from ctxbench.index.dense import chunks_of
-from ctxbench.text import query_chunks
-from ctxbench.tokens import open_counter
+from ctxbench.io.files import write_atomic
+from ctxbench.text.original_rules import query_chunks
+from ctxbench.text.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("bfcl-simple", "bfcl-live", "metatool-single", "livemcpbench", "toollens", "workbench", "freight")

@@ -15,8 +15,8 @@ import pandas as pd
 import ctxbench
 from ctxbench.bench.metrics import Grade
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.fileio import write_atomic
-from ctxbench.tokens import open_counter
+from ctxbench.io.files import write_atomic
+from ctxbench.text.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("workbench", "freight")

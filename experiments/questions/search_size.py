@@ -16,7 +16,7 @@ import numpy as np
 
 import ctxbench
 from ctxbench.bench.machine import machine
-from ctxbench.fileio import write_atomic
+from ctxbench.io.files import write_atomic
 
 ROOT = Path(__file__).parents[2]
 SIZES = (100, 1_000, 10_000, 100_000)

@@ -15,7 +15,7 @@ import ctxbench
 from ctxbench.bench.metrics import Grade
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.fileio import write_atomic
+from ctxbench.io.files import write_atomic
 from ctxbench.selectors.definitions import find_definition
 
 ROOT = Path(__file__).parents[2]

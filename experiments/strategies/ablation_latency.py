@@ -10,7 +10,7 @@ from ablation import Ablation
 from ctxbench.bench.latency import Summary
 from ctxbench.bench.latency.interleaved import InTurns
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.reporting import wording
+from ctxbench.report import wording
 
 _COMPLETE = parse_metric("completeness")
 

@@ -11,9 +11,9 @@ from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Comparison
 from ctxbench.bench.summary import SelectorSummary
-from ctxbench.reporting import wording
-from ctxbench.reporting.pages import titles
-from ctxbench.reporting.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
+from ctxbench.report import wording
+from ctxbench.report.pages import titles
+from ctxbench.report.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
 from ctxbench.selectors.parameters import shown
 
 _COMPLETE = parse_metric("completeness")

@@ -17,8 +17,8 @@ from ctxbench.bench.machine import blas, machine
 from ctxbench.bench.prepared import Prepared, open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.cli.scripts import run_script
-from ctxbench.fileio import write_atomic
-from ctxbench.reporting.pages import write_parted
+from ctxbench.io.files import write_atomic
+from ctxbench.report.pages import write_parted
 from ctxbench.selectors.pipelines import PipelineSelector
 
 HERE = Path(__file__).parents[1]

@@ -22,8 +22,6 @@ import numpy as np
 from world import FAMILIES, fitted
 
 from ctxbench.bench.stats import Comparison, correct
-from ctxbench.cache import cache_dir
-from ctxbench.calibrations import ABSTENTION, PROBABILITY, Fit, write_calibrations
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.pipeline import Pipeline
@@ -34,14 +32,16 @@ from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.logistic import Logistic
-from ctxbench.fileio import write_atomic
+from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.charts.line_chart import Ring, Scale, line_chart
-from ctxbench.reporting.pages import titles, write_parted
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import write_atomic
+from ctxbench.report.charts.line_chart import Ring, Scale, line_chart
+from ctxbench.report.pages import titles, write_parted
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.calibration.curves import CutCurve, CutPoint, area, area_interval, recall_of_first
 from ctxbench.tuning.calibration.examples import ALL, Examples, examples, joined_groups, labelled
 from ctxbench.tuning.calibration.fits import fit

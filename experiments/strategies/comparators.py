@@ -17,7 +17,6 @@ import bm25s
 import numpy as np
 
 from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
-from ctxbench.cache import cache_dir
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
@@ -31,10 +30,11 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources
-from ctxbench.reporting.pages import write_parted
+from ctxbench.io.cache import cache_dir
+from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definitions import definition
-from ctxbench.text import query_chunks
-from ctxbench.tokens import open_counter
+from ctxbench.text.original_rules import query_chunks
+from ctxbench.text.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = (

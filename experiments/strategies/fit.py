@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cache import cache_dir
-from ctxbench.calibrations import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
@@ -18,10 +16,12 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import open_counter
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.yaml_files import load_yaml
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.calibration.fits import fit
-from ctxbench.yamlio import load_yaml
 
 HERE = Path(__file__).parents[1]
 BEHIND: dict[str, dict[str, Any]] = {

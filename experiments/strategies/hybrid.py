@@ -16,7 +16,6 @@ import numpy as np
 
 from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
 from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
-from ctxbench.cache import cache_dir
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin, stacked
@@ -29,13 +28,14 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.charts.axes import colours
-from ctxbench.reporting.charts.svg import axes_at, svg
-from ctxbench.reporting.pages import write_parted
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import write_atomic
+from ctxbench.report.charts.axes import colours
+from ctxbench.report.charts.svg import axes_at, svg
+from ctxbench.report.pages import write_parted
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
 
 APART = ("Test split", "Tuning split", "Server first, then tool")

@@ -20,7 +20,6 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.prepared import count_tokens
 from ctxbench.bench.stats import Comparison, correct
-from ctxbench.cache import cache_dir
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
@@ -29,11 +28,12 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.pages import write_parted
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import write_atomic
+from ctxbench.report.pages import write_parted
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tokens import TokenCounter, open_counter
+from ctxbench.text.tokens import TokenCounter, open_counter
 
 ROOT = Path(__file__).parents[2]
 SEVERAL = ("topics-2", "topics-3", "topics-4")

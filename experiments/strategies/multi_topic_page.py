@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxbench.bench.stats import Comparison
-from ctxbench.reporting.charts.line_chart import Panel, Scale, line_charts
+from ctxbench.report.charts.line_chart import Panel, Scale, line_charts
 
 Lines = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
-from ctxbench.fileio import write_atomic
+from ctxbench.io.files import write_atomic
 
 KINDS = {
     "analyse": "Analyse: what a request is searched with",

@@ -43,7 +43,7 @@ from coverage_page import (
 
 from ctxbench.bench.stats import LEVEL
 from ctxbench.cli.scripts import run_script
-from ctxbench.reporting.pages import titles, write_parted
+from ctxbench.report.pages import titles, write_parted
 
 ROOT = Path(__file__).parents[2]
 SEED = 5

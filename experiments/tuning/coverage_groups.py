@@ -13,16 +13,16 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.prepared import count_tokens
 from ctxbench.bench.stats import by_group, grouped_compare, grouped_estimate, wilson_bounds, worth
 from ctxbench.bench.stats.intervals import hall_bounds
-from ctxbench.cache import cache_dir
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.data.datasets import Dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
+from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 SIZE = 3  # queries a group: the request and two paraphrases
 RHOS = (0.0, 0.2, 0.5, 0.8)  # correlation of two answers of one group

@@ -32,16 +32,16 @@ from domains_types import (
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
-from ctxbench.cache import cache_dir
 from ctxbench.cli.scripts import run_script
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.fileio import write_atomic
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.pages import write_parted
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import write_atomic
+from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definitions import Definition
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum

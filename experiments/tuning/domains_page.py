@@ -20,8 +20,8 @@ from domains_types import (
 )
 
 from ctxbench.bench.stats import Comparison
-from ctxbench.reporting.charts.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
-from ctxbench.reporting.wording import difference_interval, estimate_interval, number, signed, verdict
+from ctxbench.report.charts.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
+from ctxbench.report.wording import difference_interval, estimate_interval, number, signed, verdict
 from ctxbench.selectors.parameters import shown
 
 OF = {"base": "of the defaults'", "reachable": "of reachable"}

@@ -21,8 +21,6 @@ import numpy as np
 from regret_page import Team, page
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.cache import cache_dir
-from ctxbench.calibrations import write_calibrations
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.data.datasets.sample import sampled
@@ -30,12 +28,14 @@ from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
-from ctxbench.reporting.pages import write_parted
+from ctxbench.io.cache import cache_dir
+from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.calibration.fits import fit_pool, shipped_fit
 from ctxbench.tuning.limits import (
     CAUTION,

@@ -73,11 +73,7 @@ def test_versions_are_those_of_what_is_installed():
 
 def test_every_library_that_answers_are_computed_with_is_among_the_versions():
     root = Path(ctxbench.__file__).parent
-    parts = [*("text.py", "tokens.py")]
-    files = [root / name for name in parts]
-    files += [
-        path for name in ("core", "chunking", "embedding", "index", "steps") for path in (root / name).rglob("*.py")
-    ]
+    files = [path for name in ("core", "text", "embedding", "index", "steps") for path in (root / name).rglob("*.py")]
     names = set()
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -12,13 +12,13 @@ import os
 import numpy as np
 import pytest
 
-from ctxbench import fileio
 from ctxbench.bench.results import Part, RunFolder, content_key
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.rules import Rule
+from ctxbench.io import files
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])
 A, B, C = CATALOG.ids
@@ -192,7 +192,7 @@ def test_a_full_disk_leaves_the_old_part_and_nothing_half_written(fails_at, tmp_
         if next(calls) >= fails_at:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fileio.os, "fsync", fsync)
+    monkeypatch.setattr(files.os, "fsync", fsync)
     with pytest.raises(StorageError, match="No space left on device"):
         folder.save(some_part(key="new"), CATALOG)
     assert [path.name for path in (tmp_path / "d").iterdir()] == ["s"]

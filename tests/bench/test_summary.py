@@ -16,7 +16,7 @@ from ctxbench.bench.summary import HEADLINE, finite, summarise_run
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 CATALOG = Catalog([Item(type="tool", name="a")])
 NAN = math.nan

@@ -21,7 +21,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 from ctxbench.steps.retrieve import Dense
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 ITEMS, DIMENSIONS = 100_000, 384
 WORDS = [

@@ -89,7 +89,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     loaded, done = modules(*words, "--help")
     assert done.out.startswith("Usage:")
     assert loaded & HEAVY <= of_typer
-    own = {"", ".cli", ".cli.app", ".cli.light", ".console", ".core", ".core.errors", ".visible"}
+    own = {"", ".cli", ".cli.app", ".cli.light", ".core", ".core.errors", ".io", ".io.console", ".io.visible"}
     if words[:1] == ("data",):
         own |= {f".cli.{part}_app" for part in ("curate", "data", "import", "label")}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from ctxbench.calibrations import read_calibrations
 from ctxbench.cli.calibrate import Calibrated, calibrate
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.features.stored_fits import read_calibrations
 
 
 @pytest.fixture

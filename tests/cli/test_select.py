@@ -17,7 +17,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 from ctxbench.sources.catalogs import read_catalog
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 ROWS = [
     {"_id": "tool:alpha", "description": "beta gamma"},

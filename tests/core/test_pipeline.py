@@ -20,7 +20,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25
 from ctxbench.steps.retrieve import Dense
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 FIRST = {"first": {"n": 1}}
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ctxbench.core import registry, rules
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.rules import Rule
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 RULES = st.builds(

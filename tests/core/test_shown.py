@@ -25,7 +25,7 @@ from ctxbench.core.shown import MARK, between_characters, holding, quoted, text_
 from ctxbench.core.stages import Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.tokens import CharsCounter, open_counter
+from ctxbench.text.tokens import CharsCounter, open_counter
 
 COUNTERS = [open_counter(name) for name in ("o200k", "chars/4")]
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

@@ -22,7 +22,7 @@ from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.fetch import fetch, source_of, sources
 from ctxbench.data.importers.files import SourceFile
 from ctxbench.data.importers.metatool import MetaTool
-from ctxbench.fileio import exclusive
+from ctxbench.io.files import exclusive
 from tests.children import child
 
 BODIES = {"a.csv": b"0123456789" * 20_000, "deep/b.json": b'{"a": 1}'}

@@ -16,13 +16,13 @@ import time
 import numpy as np
 import pytest
 
-from ctxbench import openai_server as server_module
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.embedding import open_embedder
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.openai import OpenAIEmbedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.net import openai_server as server_module
 from tests.local_server import Server
 
 KEY = "sk-tEst0123456789abcdefghijklmnop"  # no key of anybody
@@ -523,7 +523,7 @@ def test_a_compressed_body(server, known):
 
 
 def test_a_body_that_is_too_long(server, known, monkeypatch):
-    monkeypatch.setattr("ctxbench.http_connection.BODY_LIMIT", 100)
+    monkeypatch.setattr("ctxbench.net.http_connection.BODY_LIMIT", 100)
     server.post = lambda body: (200, b" " * 200)
     with pytest.raises(ModelError, match="returned more than 64 MiB"):
         known.embed(["a"])

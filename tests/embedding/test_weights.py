@@ -16,7 +16,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.embedding import weights
 from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.weights import file_sha256, find_weights
-from ctxbench.http_connection import offline
+from ctxbench.net.http_connection import offline
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.stats import compare
-from ctxbench.calibrations import read_calibrations
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.stored_pipelines import StoredPipeline
-from ctxbench.reporting.pages import parted, titles
-from ctxbench.reporting.steps_text import stage_text
+from ctxbench.features.stored_fits import read_calibrations
+from ctxbench.report.pages import parted, titles
+from ctxbench.report.steps_text import stage_text
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "strategies" / "ablations.py"

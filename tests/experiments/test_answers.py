@@ -13,7 +13,7 @@ import multi_topic_page
 import pytest
 import regret_page
 
-from ctxbench.reporting.pages import parted
+from ctxbench.report.pages import parted
 
 
 def compared(difference, *, told=True):

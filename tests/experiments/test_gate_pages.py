@@ -15,7 +15,7 @@ from gate_price import Cost, Price
 from gate_world import ALLOWANCES, OWN, Loss
 
 from ctxbench.gate.model import Verdict
-from ctxbench.reporting.pages import parted, titles
+from ctxbench.report.pages import parted, titles
 
 
 def found(verdict=Verdict.SAME, net=0):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.reporting.pages import SUFFIX
+from ctxbench.report.pages import SUFFIX
 
 REPORTS = Path(__file__).parents[2] / "reports"
 MOST = 150

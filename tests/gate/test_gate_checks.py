@@ -22,8 +22,8 @@ from ctxbench.gate.settings import Pin, Settings, Tolerance
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import without_texts
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import open_counter
-from ctxbench.yamlio import dump_yaml, load_yaml
+from ctxbench.io.yaml_files import dump_yaml, load_yaml
+from ctxbench.text.tokens import open_counter
 from tests.gate.gate_cases import answer, identity, item, item_id, snapshot
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"

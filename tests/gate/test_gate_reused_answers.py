@@ -18,7 +18,7 @@ from ctxbench.gate.gate import accept, check_gate
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.reused_answers import inputs_of, unchanged
-from ctxbench.reporting.gate.as_json import check_dict
+from ctxbench.report.gate.as_json import check_dict
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 BM25 = {"selector": "bm25", "set": {"n": 3}}

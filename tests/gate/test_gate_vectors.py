@@ -29,7 +29,7 @@ from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import content_hash
 from ctxbench.gate.stored_vectors import KnownCounts, LayeredStore, gate_resources, known_counts
 from ctxbench.gate.vectors_file import read_vectors, vectors_bytes
-from ctxbench.tokens import CharsCounter, FileCounter
+from ctxbench.text.tokens import CharsCounter, FileCounter
 from tests.gate.gate_cases import identity, item, snapshot
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"

@@ -23,7 +23,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 from ctxbench.steps.retrieve import Dense, Random
 from ctxbench.steps.servers import Servers
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 
 class ItemWordsOf:

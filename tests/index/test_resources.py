@@ -15,7 +15,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources, TextVectors, TokenCounts
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 CATALOG = Catalog([Item(type="rule", name="a", text="four"), Item(type="file", name="b", text="12345")])
 

@@ -24,8 +24,8 @@ import ctxbench
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.library import result_plots
 from ctxbench.library.confusion import NO_SERVER, confusion
-from ctxbench.reporting.charts.axes import COLOURS
-from ctxbench.reporting.scores import score_groups
+from ctxbench.report.charts.axes import COLOURS
+from ctxbench.report.scores import score_groups
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ROOT / "datasets" / "smoke"

@@ -10,11 +10,11 @@ import pytest
 
 import ctxbench
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.io.yaml_files import load_yaml
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.presets import write_presets_of
 from ctxbench.tuning.tuner import tune
-from ctxbench.yamlio import load_yaml
 from tests.library.conftest import CHEAP, ROOT, SMOKE
 
 WORKBENCH = ROOT / "datasets" / "workbench"

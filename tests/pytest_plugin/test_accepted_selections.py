@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.yamlio import load_yaml
+from ctxbench.io.yaml_files import load_yaml
 from tests.pytest_plugin.plugin_cases import EDITED, ROWS, SECTION, put, text_of
 
 ACCEPTED = """

@@ -51,7 +51,7 @@ from ctxbench.embedding.base import ModelError
 from ctxbench.index.dense import ChunkMatrix, chunks_of, multiply, nearest
 from ctxbench.steps.cut import Standard, offered_length
 from ctxbench.steps.retrieve import best_of_items, joined_keys
-from ctxbench.text import query_chunks
+from ctxbench.text.original_rules import query_chunks
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.cache import checksum
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch, Request
+from ctxbench.io.cache import checksum
 from ctxbench.selectors.answer_cache import AnswerCache
 
 BATCH = Batch.of(Catalog([Item(type="tool", name="a")]), [Request(id=f"q{row}", text="a") for row in range(3)])

@@ -18,7 +18,7 @@ from ctxbench.index.dense import chunks_of
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.explain import explain
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 CALENDAR = Item(
     type="reference",

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from ctxbench.calibrations import SHIPPED, open_calibrations, write_calibrations
 from ctxbench.core.errors import ParameterError
+from ctxbench.features.stored_fits import SHIPPED, open_calibrations, write_calibrations
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.fitted import fitted_place, write_fitted
 

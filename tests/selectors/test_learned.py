@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench import calibrations
-from ctxbench.calibrations import SHIPPED, open_calibrations
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.store import importers
+from ctxbench.features import stored_fits as calibrations
 from ctxbench.features.columns import TEXT
 from ctxbench.features.found import RETRIEVED
+from ctxbench.features.stored_fits import SHIPPED, open_calibrations
 from ctxbench.selectors.definitions import definition
 from ctxbench.steps.price import PROBABILITY
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources

@@ -19,7 +19,7 @@ from ctxbench.embedding.base import EmbedderIdentity, ModelError
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from tests.selectors import original_engine as original
 from tests.selectors.original_engine import OriginalEngine
 

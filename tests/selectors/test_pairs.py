@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.chunking.finer import Marked, Windows
-from ctxbench.chunking.items import DOCUMENTS, ItemChunking
-from ctxbench.chunking.rules import Whole
 from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, joined
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Step
 from ctxbench.selectors.pairs import Chunkings
+from ctxbench.text.chunking.finer import Marked, Windows
+from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.text.chunking.rules import Whole
 
 CATALOG = Catalog(
     [

@@ -19,7 +19,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.testing.contract import shown
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from tests.selectors.original_engine import OriginalEngine
 
 DIMENSIONS = 8

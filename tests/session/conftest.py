@@ -9,7 +9,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.session import Agent, Session
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 
 class Broken:

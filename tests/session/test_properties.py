@@ -13,7 +13,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.session import Agent, Exchange, Session, rebuild
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 NAMES = ("a", "b", "c", "d", "e")
 IDS = tuple(f"rule:{name}" for name in NAMES)

@@ -9,13 +9,13 @@ import pytest
 from ctxbench import testing
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.io.rows import Row
 from ctxbench.selectors.definitions import read_definition
 from ctxbench.session.agent import Agent
 from ctxbench.session.comparison import compare, rebuild
 from ctxbench.session.exchange import Exchange, read_exchange
 from ctxbench.session.files import read_session, write_session
 from ctxbench.session.session import Session
-from ctxbench.sources.rows import Row
 
 ITEMS = (
     Item(type="rule", name="bob", text="Only for Bob.", include="always", user="bob"),

@@ -62,7 +62,7 @@ def test_a_folder_that_a_killed_process_moved_aside_is_found(tmp_path: Path) -> 
     target = tmp_path / "cache" / "datasets" / "kept"
     corpus(target, RULE)
     program = (
-        "import os, sys; from pathlib import Path; from ctxbench.fileio import atomic_folder\n"
+        "import os, sys; from pathlib import Path; from ctxbench.io.files import atomic_folder\n"
         "rename = Path.rename\n"
         "Path.rename = lambda path, to: (rename(path, to), path.name == 'kept' and os._exit(9))\n"
         "with atomic_folder(Path(sys.argv[1])) as folder: (folder / 'x').write_text('x')\n"

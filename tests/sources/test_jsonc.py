@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.sources.jsonc import entry_lines, plain_json, read_jsonc
+from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
 
 
 def write(folder: Path, text: str | bytes) -> Path:

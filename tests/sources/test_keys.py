@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ctxbench.core.items import Item
-from ctxbench.redaction import Redactor
-from ctxbench.redaction_rules import KNOWN_KEYS
 from ctxbench.sources.keys import hidden, key_places
+from ctxbench.text.redaction import Redactor
+from ctxbench.text.redaction_rules import KNOWN_KEYS
 from tests.planted import GITHUB, PEM, STRIPE
 
 SCHEMA = {"properties": {"token": {"default": GITHUB, "examples": [STRIPE, 3, None]}}}

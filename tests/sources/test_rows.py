@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.core.errors import Fault, ParameterError
 from ctxbench.core.items import ItemKey
-from ctxbench.sources.rows import Row, read_key, read_text_value
+from ctxbench.io.rows import Row, read_key, read_text_value
 
 PATH = Path("a.jsonl")
 

@@ -9,9 +9,9 @@ import pytest
 
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Item
+from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.snapshots import Part, capture, refuse_other, write_snapshot
-from ctxbench.yamlio import load_yaml
 from tests.planted import GITHUB, STRIPE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.calibrations import SHIPPED, Fit, read_calibrations, write_calibrations
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.core.items import Catalog, Item
@@ -23,6 +22,7 @@ from ctxbench.core.requests import Batch, Request
 from ctxbench.core.rules import Rule
 from ctxbench.features.columns import TEXT, VERSION
 from ctxbench.features.found import RETRIEVED
+from ctxbench.features.stored_fits import SHIPPED, Fit, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 
 RESOURCES = testing.mock_resources()

@@ -10,12 +10,12 @@ import time
 import pytest
 
 import ctxbench
-from ctxbench.chat import AT_ONCE, Chat
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Message, Request
 from ctxbench.library.selection import Selected
-from ctxbench.openai_server import RefusedError, ServerError
+from ctxbench.net.chat import AT_ONCE, Chat
+from ctxbench.net.openai_server import RefusedError, ServerError
 from ctxbench.steps.llm import PROMPT, Llm, named_in
 from ctxbench.testing import check_step, mock_resources
 from tests.local_server import Server

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.calibrations import Fit, write_calibrations
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated, joined
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
+from ctxbench.features.stored_fits import Fit, write_calibrations
 from ctxbench.steps.rank import Rrf, Weighted, normalised
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # the step does not look at the query

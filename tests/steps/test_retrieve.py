@@ -15,7 +15,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.retrieve import Dense, Everything, Nothing, Random
 from ctxbench.testing import check_step
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 VECTORS = {
     "east": [1.0, 0.0],

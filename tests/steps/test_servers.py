@@ -12,7 +12,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.retrieve import Dense
 from ctxbench.steps.servers import Servers, best_servers
-from ctxbench.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter
 
 
 class Dial:

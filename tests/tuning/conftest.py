@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.calibrations import write_calibrations
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
@@ -19,8 +18,9 @@ from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.calibration.fits import fit
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies

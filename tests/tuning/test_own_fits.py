@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ctxbench.calibrations import read_calibrations
 from ctxbench.core.errors import InputError
+from ctxbench.features.stored_fits import read_calibrations
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.own_fits import asks_for_fits, with_own_fits
 from ctxbench.tuning.policy_file import read_policies

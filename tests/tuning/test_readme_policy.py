@@ -10,7 +10,7 @@ import pytest
 
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.reporting.tuning import console_table, write_report
+from ctxbench.report.tuning import console_table, write_report
 from ctxbench.tuning.own_fits import open_fitted
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.tuner import tune

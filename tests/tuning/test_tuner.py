@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.reporting.tuning import write_report
+from ctxbench.report.tuning import write_report
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning import inputs
 from ctxbench.tuning.dataset_tuning import Work

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.calibrations import read_calibrations, write_calibrations
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
+from ctxbench.features.stored_fits import read_calibrations, write_calibrations
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.calibration.examples import folds_of

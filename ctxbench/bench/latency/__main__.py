@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ctxbench.bench.latency.jobs import Job
 from ctxbench.bench.latency.worker import work
-from ctxbench.console import say
 from ctxbench.core.errors import UserError
-from ctxbench.jsonio import dump_json
-from ctxbench.visible import message_lines
+from ctxbench.io.console import say
+from ctxbench.io.json_files import dump_json
+from ctxbench.io.visible import message_lines
 
 
 def _end_with_parent() -> None:

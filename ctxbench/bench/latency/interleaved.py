@@ -19,7 +19,7 @@ from ctxbench.core.stages import EMBEDDER, Resources, kind_of
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import TokenCounter
+from ctxbench.text.tokens import TokenCounter
 
 _EMBEDDED = 40  # texts that the time of one is taken from
 

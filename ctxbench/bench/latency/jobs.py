@@ -14,8 +14,8 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
-from ctxbench.fileio import write_atomic
-from ctxbench.jsonio import dump_json, dump_jsonl, iter_jsonl, read_json
+from ctxbench.io.files import write_atomic
+from ctxbench.io.json_files import dump_json, dump_jsonl, iter_jsonl, read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,16 +19,16 @@ from ctxbench.bench.latency.results import STATES, LatencyResult, Timings, Trial
 from ctxbench.bench.machine import machine
 from ctxbench.bench.progress import Progress, silent
 from ctxbench.bench.provenance import versions
-from ctxbench.cache import cache_dir
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.embedding.names import open_embedder
-from ctxbench.fileio import temporary_folder
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import temporary_folder
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 _MAX_SIZE = 1_000_000
 _SAID = {"cold": "an empty store", "restart": "a new process", "warm": "a warm process"}

@@ -9,7 +9,6 @@ from typing import Any
 from ctxbench.bench.latency.clock import Clock, TimedEmbedder, TimedResources, ask, timed
 from ctxbench.bench.latency.jobs import Job, read_items, read_request
 from ctxbench.bench.machine import blas, peak_mib
-from ctxbench.cache import cache_dir
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
@@ -17,7 +16,8 @@ from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import open_counter
+from ctxbench.io.cache import cache_dir
+from ctxbench.text.tokens import open_counter
 
 _FIRST = {"cold": "cold", "restart": "restarted", "warm": "restarted_cached"}  # the state that a job's first finds
 

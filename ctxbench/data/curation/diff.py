@@ -9,7 +9,7 @@ from typing import Any
 
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import Label
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 GRADES = {2: "required", 1: "helpful", 0: "irrelevant"}
 

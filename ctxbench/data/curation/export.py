@@ -38,8 +38,8 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.beir import HEADER
 from ctxbench.data.importers.formats.conversion import EXPORT, OURS
-from ctxbench.fileio import atomic_folder, file_name, write_atomic
-from ctxbench.jsonio import dump_json, dump_jsonl, read_json
+from ctxbench.io.files import atomic_folder, file_name, write_atomic
+from ctxbench.io.json_files import dump_json, dump_jsonl, read_json
 
 FORMATS = ("beir", "trec")
 

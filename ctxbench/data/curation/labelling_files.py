@@ -13,7 +13,7 @@ from pathlib import Path
 from ctxbench.data.labelling.answers import FOLDER, LOG
 from ctxbench.data.labelling.exposure import EXPOSURE
 from ctxbench.data.labelling.weights import WEIGHTS
-from ctxbench.fileio import read_bytes, write_atomic
+from ctxbench.io.files import read_bytes, write_atomic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, near_by_vectors
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import STOP_WORDS, name_parts, words
-from ctxbench.text import query_chunks
-from ctxbench.tokens import TokenCounter
+from ctxbench.text.original_rules import query_chunks
+from ctxbench.text.tokens import TokenCounter
 
 FIRST_FEW = 5  # the documents' floor of items
 MERGED = 0.7  # least similarity of two items whose merging is tried

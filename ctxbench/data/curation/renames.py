@@ -9,8 +9,8 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.jsonio import dump_json
-from ctxbench.yamlio import line_of, load_yaml
+from ctxbench.io.json_files import dump_json
+from ctxbench.io.yaml_files import line_of, load_yaml
 
 
 @dataclass(frozen=True, slots=True)

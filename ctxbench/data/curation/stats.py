@@ -26,8 +26,8 @@ from ctxbench.data.curation.similar import (
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import words
-from ctxbench.text import query_chunks
-from ctxbench.tokens import CharsCounter, TokenCounter
+from ctxbench.text.original_rules import query_chunks
+from ctxbench.text.tokens import CharsCounter, TokenCounter
 
 AS_CARD = "as the card says"  # the source of a label that names none
 LARGEST = 10  # items listed by price

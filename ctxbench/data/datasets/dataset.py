@@ -19,7 +19,7 @@ from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.checks import Contents, check_contents
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.jsonio import dump_json
+from ctxbench.io.json_files import dump_json
 
 SPLITS = ("tuning", "test")
 FORMAT = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ctxbench.fileio import read_bytes
+from ctxbench.io.files import read_bytes
 from ctxbench.sources.catalogs import CORPUS
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"

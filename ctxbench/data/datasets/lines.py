@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctxbench.core.errors import Fault, UserError
 from ctxbench.data.datasets.files import QRELS, QUERIES
-from ctxbench.jsonio import iter_jsonl
+from ctxbench.io.json_files import iter_jsonl
 from ctxbench.sources.catalogs import CORPUS
 
 

@@ -17,12 +17,12 @@ from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.data.datasets.files import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.datasets.rows import read_query
-from ctxbench.fileio import iter_lines, recover_folder, special
-from ctxbench.jsonio import iter_jsonl
-from ctxbench.merge_conflicts import without_marks
+from ctxbench.io.files import iter_lines, recover_folder, special
+from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.merge_conflicts import without_marks
+from ctxbench.io.rows import Row, read_key
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.sources.catalogs import CORPUS, read_items
-from ctxbench.sources.rows import Row, read_key
-from ctxbench.yamlio import YamlPath, line_of, load_yaml
 
 _TWICE = 20  # labels of a file that are told one by one to occur twice
 _GRADES = {"0": 0, "1": 1, "2": 2}

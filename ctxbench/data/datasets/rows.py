@@ -10,7 +10,7 @@ from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Message, Only, Request, SessionItem
 from ctxbench.core.times import instant
 from ctxbench.data.datasets.labels import DatasetQuery
-from ctxbench.sources.rows import Row, read_key, read_text_value
+from ctxbench.io.rows import Row, read_key, read_text_value
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from ctxbench.cache import altered, cache_dir, is_sealed, seal_folder
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
@@ -16,8 +15,9 @@ from ctxbench.data.datasets.files import CARD, own_files
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
 from ctxbench.data.importers.base import Importer
-from ctxbench.fileio import atomic_folder, recover_folder
-from ctxbench.yamlio import load_yaml
+from ctxbench.io.cache import altered, cache_dir, is_sealed, seal_folder
+from ctxbench.io.files import atomic_folder, recover_folder
+from ctxbench.io.yaml_files import load_yaml
 
 Notify: TypeAlias = Callable[[str], None]
 

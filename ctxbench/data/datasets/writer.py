@@ -11,10 +11,10 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.files import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
 from ctxbench.data.datasets.labels import Label
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.fileio import atomic_folder, read_bytes, write_atomic
-from ctxbench.jsonio import dump_jsonl
+from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
+from ctxbench.io.json_files import dump_jsonl
+from ctxbench.io.yaml_files import dump_yaml, load_yaml
 from ctxbench.sources.catalogs import CORPUS, corpus_rows
-from ctxbench.yamlio import dump_yaml, load_yaml
 
 
 def write_dataset(dataset: Dataset, folder: Path | str) -> None:

@@ -21,7 +21,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.jsonio import iter_jsonl
+from ctxbench.io.json_files import iter_jsonl
 
 RELEASE = "2026.3.23"
 SIMPLE, MULTIPLE, IRRELEVANCE = "simple_python", "live_multiple", "live_irrelevance"

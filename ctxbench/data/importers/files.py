@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from ctxbench.cache import cache_dir
 from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.fileio import read_text
-from ctxbench.jsonio import parse_json
-from ctxbench.sources.rows import Row
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.files import read_text
+from ctxbench.io.json_files import parse_json
+from ctxbench.io.rows import Row
 
 SOURCES = "sources"  # below the cache's folder
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote

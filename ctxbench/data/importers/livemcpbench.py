@@ -26,7 +26,7 @@ from ctxbench.data.importers.files import (
     raise_all,
     within,
 )
-from ctxbench.sources.rows import Row
+from ctxbench.io.rows import Row
 
 TOOLS, TASKS = "tools.json", "all_annotations.json"
 UNIQUE, ANY_OF, EXPAND = "livemcpbench-unique", "livemcpbench", "livemcpbench-expand"

@@ -29,7 +29,7 @@ from ctxbench.data.importers.files import (
     within,
 )
 from ctxbench.data.importers.groups import minimal_groups
-from ctxbench.sources.rows import Row
+from ctxbench.io.rows import Row
 
 FILE = "locomo10.json"
 TURNS, ANSWERABLE, OBSERVATIONS = "locomo", "locomo-answerable", "locomo-observations"

@@ -17,8 +17,8 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.importers.files import OWNER, FileImporter, Source, SourceFile, SourceText, raise_all
-from ctxbench.jsonio import iter_jsonl
-from ctxbench.sources.rows import Row
+from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.rows import Row
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = {"tuning": "qrels/train.tsv", "test": "qrels/test.tsv"}

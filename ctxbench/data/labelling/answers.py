@@ -19,8 +19,8 @@ from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.labelling.grades import graded, standing_in
-from ctxbench.fileio import read_bytes, write_atomic
-from ctxbench.jsonio import dump_json, parse_json
+from ctxbench.io.files import read_bytes, write_atomic
+from ctxbench.io.json_files import dump_json, parse_json
 
 FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
 PERSON = "person"

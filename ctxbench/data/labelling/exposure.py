@@ -15,9 +15,9 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.items import ItemKey
-from ctxbench.fileio import write_atomic
-from ctxbench.jsonio import dump_json, iter_jsonl
-from ctxbench.sources.rows import Row, read_key, read_text_value
+from ctxbench.io.files import write_atomic
+from ctxbench.io.json_files import dump_json, iter_jsonl
+from ctxbench.io.rows import Row, read_key, read_text_value
 
 EXPOSURE = "exposure.jsonl"
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")

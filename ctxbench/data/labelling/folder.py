@@ -19,7 +19,7 @@ from ctxbench.data.labelling.review import patched
 from ctxbench.data.labelling.session import Session
 from ctxbench.data.labelling.sources import with_sources
 from ctxbench.data.labelling.weights import write_weights
-from ctxbench.fileio import exclusive
+from ctxbench.io.files import exclusive
 
 
 @dataclass(eq=False)

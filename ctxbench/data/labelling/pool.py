@@ -14,7 +14,6 @@ from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
-from ctxbench.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch
@@ -22,6 +21,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import Label
 from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.pipelines import PipelineSelector

@@ -19,8 +19,8 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import StorageError, UnknownNameError
 from ctxbench.data.labelling.predict import Guesses, Predictor, pairs
-from ctxbench.fileio import write_atomic
-from ctxbench.jsonio import dump_json, read_json
+from ctxbench.io.files import write_atomic
+from ctxbench.io.json_files import dump_json, read_json
 
 PLAN = 100.0  # answers that the strata are made for
 MOST = 16  # strata

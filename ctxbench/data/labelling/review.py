@@ -18,8 +18,8 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import Label
 from ctxbench.data.labelling.grades import graded, standing_in
 from ctxbench.data.labelling.pool import DEPTH, Pool
-from ctxbench.fileio import write_atomic
-from ctxbench.jsonio import dump_jsonl, iter_jsonl
+from ctxbench.io.files import write_atomic
+from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 
 REVIEW = "review"  # the source of corrected labels
 FAR = 5  # a required item is contradicted if no selector ranks it, or what may replace it, this high

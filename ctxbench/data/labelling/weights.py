@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ctxbench.core.errors import Fault, InputError
-from ctxbench.fileio import write_atomic
-from ctxbench.jsonio import dump_jsonl, iter_jsonl
+from ctxbench.io.files import write_atomic
+from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 
 WEIGHTS = Path("labelling", "weights.jsonl")  # in the dataset's folder
 

@@ -17,8 +17,8 @@ from ctxbench.data.traces.conversations import Turn, reuses_ids
 from ctxbench.data.traces.records import Call, Shared, Tally, iso
 from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.data.traces.signals import signals
-from ctxbench.redaction import Redactor
 from ctxbench.sources.names import AMBIGUOUS, Names, Resolved
+from ctxbench.text.redaction import Redactor
 
 SOURCE = "trace"
 """The `source` of labels that a log says."""

@@ -23,11 +23,11 @@ from ctxbench.data.traces.reader import Notify, read_records, silent, together
 from ctxbench.data.traces.records import Tally
 from ctxbench.data.traces.report import TraceReport
 from ctxbench.data.traces.settings import TraceSettings
-from ctxbench.fileio import atomic_folder
-from ctxbench.redaction import Redactor, redactor
+from ctxbench.io.files import atomic_folder
+from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.catalogs import CORPUS
 from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, unresolved
-from ctxbench.yamlio import load_yaml
+from ctxbench.text.redaction import Redactor, redactor
 
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5

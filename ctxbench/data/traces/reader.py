@@ -15,8 +15,8 @@ from ctxbench.data.traces.lines import TURN_FIELDS, TurnReader
 from ctxbench.data.traces.otlp import SAID, holds_spans, read_spans
 from ctxbench.data.traces.records import Record, Shared, Tally
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.fileio import iter_lines, read_text, readable
-from ctxbench.jsonio import parse_json
+from ctxbench.io.files import iter_lines, read_text, readable
+from ctxbench.io.json_files import parse_json
 
 Notify: TypeAlias = Callable[[str, int, int], None]
 """Called with what is done, how much of it is done, and how much there is."""

@@ -13,7 +13,7 @@ from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.traces.conversations import Turn, conversations
 from ctxbench.data.traces.reader import read_records
 from ctxbench.data.traces.records import Tally, iso
-from ctxbench.fileio import iter_lines, readable
+from ctxbench.io.files import iter_lines, readable
 from ctxbench.session.exchange import Exchange
 from ctxbench.session.store import ConversationStore
 from ctxbench.sources.names import Names

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.httpio import AS_IT_IS
+from ctxbench.net.http_limits import AS_IT_IS
 from ctxbench.sources.mcp.config import ServerSpec
 from ctxbench.sources.mcp.watching import ListingError, Watch
 

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ctxbench.core.errors import Fault, InputError, suggest
-from ctxbench.secrets import Secrets, in_arguments, in_url
-from ctxbench.sources.jsonc import entry_lines, read_jsonc
+from ctxbench.io.jsonc import entry_lines, read_jsonc
+from ctxbench.io.yaml_files import YamlPath, line_of
 from ctxbench.sources.mcp.variables import Variables
-from ctxbench.yamlio import YamlPath, line_of
+from ctxbench.text.secrets import Secrets, in_arguments, in_url
 
 _KEYS = ("mcpServers", "servers")
 _URLS = ("url", "serverUrl", "httpUrl")

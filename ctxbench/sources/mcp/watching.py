@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from ctxbench.httpio import compression
-from ctxbench.secrets import Secrets
+from ctxbench.io.visible import one_line
+from ctxbench.net.http_limits import compression
 from ctxbench.sources.tools import unusable
-from ctxbench.visible import one_line
+from ctxbench.text.secrets import Secrets
 
 _TAIL = 8192  # bytes of standard error that are kept while a server runs
 _READS = 16  # chunks of it that are taken at a time; a server that never stops must not hold the others up

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.calibrations import ABSTENTION, PROBABILITY
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
@@ -20,6 +19,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery
 from ctxbench.features.columns import TEXT, feature_rows
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
 
 ALL = "all"
 """The split that stands for the queries of every split."""

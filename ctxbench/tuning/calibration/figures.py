@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.bench.stats import Estimate, Interval
-from ctxbench.calibrations import ABSTENTION
+from ctxbench.features.stored_fits import ABSTENTION
 from ctxbench.tuning.calibration.curves import (
     CutCurve,
     area,

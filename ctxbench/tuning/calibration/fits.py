@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.calibrations import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
@@ -18,6 +17,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import TEXT, VERSION
 from ctxbench.features.logistic import Logistic
+from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
 from ctxbench.tuning.calibration.examples import Examples, examples, folds_of, labelled
 from ctxbench.tuning.calibration.regression import Prior, fit_regression
 

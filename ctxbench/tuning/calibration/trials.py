@@ -11,10 +11,10 @@ import numpy as np
 from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric, evaluate, parse_metric
-from ctxbench.calibrations import ABSTENTION, PROBABILITY
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.logistic import Logistic
+from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
 from ctxbench.selectors.base import Selector
 from ctxbench.tuning.calibration.curves import CutCurve, CutPoint, cut_point, request_probability
 from ctxbench.tuning.calibration.examples import Examples, folds_of

@@ -261,7 +261,7 @@ class Reused:
 
     def _run(self, pipeline: Pipeline) -> Outcome:
         if pipeline.fitted:
-            from ctxbench.calibrations import hold_to_fits
+            from ctxbench.features.stored_fits import hold_to_fits
 
             hold_to_fits(pipeline, self._batch.catalog)
         return pipeline.run(self._batch, self._resources, memo=self._memo)

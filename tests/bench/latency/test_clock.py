@@ -49,7 +49,7 @@ def test_a_timed_pipeline_answers_and_describes_as_the_pipeline_does() -> None:
     from ctxbench.core.requests import Batch
     from ctxbench.embedding.vectors import Vectors
     from ctxbench.index.resources import LocalResources
-    from ctxbench.tokens import open_counter
+    from ctxbench.text.tokens import open_counter
 
     pipeline = definition("semantic").pipeline(definition("semantic").values())
     clock = Clock()

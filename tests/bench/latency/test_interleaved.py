@@ -16,7 +16,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 CATALOG = Catalog([Item(type="tool", name=name, description=f"{name} things") for name in ("cut", "join", "paint")])
 REQUESTS = (Request(id="a", text="Cut it. Join it."), Request(id="b", text="Paint"))

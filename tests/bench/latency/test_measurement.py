@@ -16,11 +16,11 @@ from ctxbench.bench.latency import (
     measure,
     measurement,
 )
-from ctxbench.cache import cache_dir
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
+from ctxbench.io.cache import cache_dir
 
 CATALOG = Catalog(
     [

@@ -9,8 +9,8 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.data.curation.overlap import Names, merged, overlap, similar_names
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.index.dense import chunks_of
-from ctxbench.text import query_chunks
-from ctxbench.tokens import open_counter
+from ctxbench.text.original_rules import query_chunks
+from ctxbench.text.tokens import open_counter
 from tests.data.curation.conftest import tool
 
 COUNTER = open_counter("chars/4")

@@ -10,7 +10,7 @@ from ctxbench.data.curation import stats
 from ctxbench.data.curation.stats import Spread, dataset_stats
 from ctxbench.data.datasets import Label
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.tokens import CharsCounter, open_counter
+from ctxbench.text.tokens import CharsCounter, open_counter
 
 
 def test_the_tiny_dataset_is_described(tiny):

@@ -13,7 +13,7 @@ from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.tokens import open_counter
+from ctxbench.text.tokens import open_counter
 
 SIMULATION = Path(__file__).parents[3] / "experiments" / "labelling"
 TURNS, DRAWS, PAIRS = 2000, 10, 3

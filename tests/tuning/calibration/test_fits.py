@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.calibrations import behind, read_calibrations, write_calibrations
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
@@ -17,6 +16,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.features.columns import TEXT, VERSION
 from ctxbench.features.logistic import Logistic
+from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 from ctxbench.tuning.calibration.examples import examples, folds_of, group_of, joined_groups, labelled
 from ctxbench.tuning.calibration.figures import measure

@@ -30,10 +30,10 @@ from ctxbench.data.importers.formats.conversion import (
     item_of,
     split_name,
 )
-from ctxbench.fileio import iter_lines
-from ctxbench.jsonio import iter_jsonl, read_json
+from ctxbench.io.files import iter_lines
+from ctxbench.io.json_files import iter_jsonl, read_json
+from ctxbench.io.rows import Row, read_key
 from ctxbench.sources.catalogs import read_item
-from ctxbench.sources.rows import Row, read_key
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS
 
 DUPLICATES = "label rows that repeat another"

@@ -30,7 +30,7 @@ from ctxbench.data.importers.formats.conversion import (
 )
 from ctxbench.data.importers.formats.records import parsed_list, records
 from ctxbench.data.importers.groups import minimal_groups
-from ctxbench.sources.rows import Row
+from ctxbench.io.rows import Row
 
 NO_DOCUMENT = "documents of retrieval_gt that are not in the corpus"
 PARTLY = "queries kept as partly labelled, because a group of documents is not in the corpus"

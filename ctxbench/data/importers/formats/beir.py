@@ -19,7 +19,7 @@ from ctxbench.data.importers.formats.assembly import (
     read_queries,
 )
 from ctxbench.data.importers.formats.conversion import Converted, Settings
-from ctxbench.fileio import iter_lines
+from ctxbench.io.files import iter_lines
 
 HEADER = ("query-id", "corpus-id", "score")
 _LABELLING = "As published in BEIR's layout; what is not labelled may do as well."

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.datasets.dataset import SPLITS, Dataset, name_fault
-from ctxbench.fileio import read_bytes, readable
+from ctxbench.io.files import read_bytes, readable
 
 OURS = "ctxbench"  # the key of `metadata` under which an export keeps what the format has no place for
 EXPORT = "export.json"  # beside exported files: their names, the card, and what the format does not hold

@@ -25,8 +25,8 @@ from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.conversion import RENAMED, Converted, Settings, Tally, about, dataset_name
 from ctxbench.data.importers.formats.records import parsed_list, records
 from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.io.rows import Row
 from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, Names, Resolved, named
-from ctxbench.sources.rows import Row
 
 QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
 EXPECTED = ("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools")

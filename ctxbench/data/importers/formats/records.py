@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.fileio import read_text
-from ctxbench.jsonio import iter_jsonl, read_json
-from ctxbench.sources.rows import Row
-from ctxbench.yamlio import line_of, load_yaml
+from ctxbench.io.files import read_text
+from ctxbench.io.json_files import iter_jsonl, read_json
+from ctxbench.io.rows import Row
+from ctxbench.io.yaml_files import line_of, load_yaml
 
 FORMS = (".jsonl", ".json", ".yaml", ".yml", ".csv", ".tsv", ".parquet")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file

@@ -23,7 +23,7 @@ from ctxbench.data.importers.formats.assembly import (
 )
 from ctxbench.data.importers.formats.beir import score_of
 from ctxbench.data.importers.formats.conversion import Converted, Settings
-from ctxbench.fileio import iter_lines
+from ctxbench.io.files import iter_lines
 
 _LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
 

@@ -26,8 +26,8 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.conversion import Converted, Settings, Tally, about, dataset_name
-from ctxbench.fileio import read_text
-from ctxbench.jsonio import parse_json
+from ctxbench.io.files import read_text
+from ctxbench.io.json_files import parse_json
 from ctxbench.sources.instructions import LEFT_OUT, rules_folder
 
 NAMES = ("trigger*eval*.json", "eval*trigger*.json")

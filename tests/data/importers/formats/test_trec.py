@@ -133,7 +133,7 @@ def test_a_faulty_run_is_refused(tmp_path):
 
 
 def test_a_run_becomes_answers_that_score_reads(tmp_path):
-    from ctxbench.jsonio import dump_jsonl
+    from ctxbench.io.json_files import dump_jsonl
 
     data = read_dataset(TINY)
     run = {"q01": [("rule:code%20review", 2.0), ("create_issue", 1.5), ("release calendar", 1.0)], "qx": [("a", 1.0)]}

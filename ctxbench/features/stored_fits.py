@@ -1,0 +1,312 @@
+"""Calibrations: what was fitted on labelled queries, in a JSON file with one fit a dataset, and the look-up in it.
+
+A fit of abstention or of weights belongs to a catalog, an embedder and the retrieval that it was made behind; each
+mismatch is an error that names both sides. A fit of a probability reads features that carry over: it may be of several
+datasets, and is used over other catalogs, with a notice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.items import Catalog
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import ByDomain, Resources, Step
+from ctxbench.io.files import read_bytes, write_atomic
+from ctxbench.io.json_files import dump_json, parse_json
+
+FORMAT = 1
+PROBABILITY, ABSTENTION, WEIGHTS = "probability", "abstention", "weights"
+KINDS = (PROBABILITY, ABSTENTION, WEIGHTS)
+SHIPPED = "shipped"
+"""What the file of the fit that comes with ctxbench is called."""
+
+_SHIPPED_FILE = Path(__file__).parents[1] / "selectors" / "shipped" / "learned.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """One fit.
+
+    Attributes:
+        what: `probability`, `abstention` or `weights`.
+        dataset: the name of the dataset whose labels it was made from.
+        dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
+            the fit is of several.
+        embedder: identity of the embedder.
+        behind: what the fitted step stands behind, as `behind` describes it.
+        split: whose queries were used; `all` = those of every split.
+        queries: how many.
+        values: what was fitted; each kind of step reads its own.
+    """
+
+    what: str
+    dataset: str
+    dataset_hash: str
+    catalog: str
+    embedder: str
+    behind: Mapping[str, Any]
+    split: str
+    queries: int
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        catalog = f"catalog {self.catalog[:12]}" if self.catalog else "several catalogs"
+        return f"{self.what} of {self.dataset} ({catalog}, {self.queries} queries)"
+
+
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("what", "dataset", "dataset_hash", "catalog", "embedder", "split"), str),
+    **dict.fromkeys(("behind", "values"), dict),
+    "queries": int,
+}
+
+
+@dataclass(frozen=True)
+class Calibrations:
+    """The fits of one file.
+
+    Attributes:
+        path: the file.
+        content: SHA-256 of its bytes; stands in keys and manifests, where the path alone would hide an edit.
+        fits: at most one for each kind and catalog.
+    """
+
+    path: Path
+    content: str
+    fits: tuple[Fit, ...]
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of fits that there are, in the order of `KINDS`."""
+        return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
+
+    def fit(self, what: str, catalog: Catalog) -> Fit:
+        """The fit for a catalog; else the only one that is of another; else the one that is of several catalogs.
+
+        Raises:
+            ParameterError: there are several, and which is meant cannot be told (names them), or none.
+        """
+        own = [fit for fit in self.fits if fit.what == what]
+        exact, pooled = [fit for fit in own if fit.catalog == catalog.hash], [fit for fit in own if not fit.catalog]
+        for found in (exact, [fit for fit in own if fit.catalog], pooled):
+            if len(found) == 1:
+                return found[0]
+        raise self._none(what, catalog)
+
+    def exact_fit(self, what: str, catalog: Catalog, resources: Resources) -> Fit:
+        """The fit for a catalog and the embedder of these resources.
+
+        Raises:
+            ParameterError: there is none for the catalog (names those that there are), or it was made with another
+                embedder (names both).
+        """
+        found = next((fit for fit in self.fits if fit.what == what and fit.catalog == catalog.hash), None)
+        if found is None:
+            raise self._none(what, catalog)
+        embedder = resources.identity("embedder")
+        if found.embedder != embedder:
+            raise ParameterError(
+                f"{self.path}: the {what} fit of {found.dataset} was made with the embedder {found.embedder}, and this "
+                f"is {embedder}; scores of two models are not comparable: fit it again with this one"
+            )
+        return found
+
+    def _none(self, what: str, catalog: Catalog) -> ParameterError:
+        """Says that no fit is for a catalog."""
+        known = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == what) or "none"
+        return ParameterError(
+            f"{self.path} holds no {what} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
+            f"holds those of catalogs: {known}; make one with `ctxbench calibrate {what} DATASET --out {self.path}`"
+        )
+
+
+def open_calibrations(name: str) -> Calibrations:
+    """The fits of a file, or those that come with ctxbench, which are called `shipped`.
+
+    Raises:
+        StorageError, InputError: as of `read_calibrations`.
+    """
+    return _shipped() if name == SHIPPED else read_calibrations(Path(name))
+
+
+@cache
+def _shipped() -> Calibrations:
+    return replace(read_calibrations(_SHIPPED_FILE), path=Path(SHIPPED))
+
+
+def read_calibrations(path: Path | str) -> Calibrations:
+    """Read a file of fits.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+        InputError: it is no file of fits, or of another version; all faults.
+    """
+    try:
+        data = read_bytes(path)
+    except StorageError as error:
+        raise StorageError(f"{error}; `ctxbench calibrate` makes a file of fits") from error
+    found = parse_json(data.decode("utf-8", "replace"), path=path)
+    if not isinstance(found, dict) or not isinstance(found.get("fits"), list):
+        raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
+    if found.get("format") != FORMAT:
+        what = f"its format is {found.get('format')!r}, this version reads {FORMAT}; fit anew with `ctxbench calibrate`"
+        raise InputError([Fault(what, path, 1)])
+    rows = enumerate(found["fits"])
+    faults = [Fault(f"fit {place}: {message}", path) for place, row in rows for message in _wrong(row)]
+    if faults:
+        raise InputError(faults)
+    fits = tuple(Fit(**row) for row in found["fits"])
+    if twice := _twice(fits):
+        raise InputError([Fault(f"two fits of one kind for one catalog: {fit}", path) for fit in twice])
+    return Calibrations(Path(path), hashlib.sha256(data).hexdigest(), fits)
+
+
+def _wrong(row: Any) -> Iterator[str]:
+    """What is wrong in one fit as it stands in the file."""
+    if not isinstance(row, dict):
+        yield f"expected an object, got {row!r}"
+        return
+    if missing := sorted(set(_TYPES) - set(row)):
+        yield f"it lacks {', '.join(missing)}"
+    if unknown := sorted(set(row) - set(_TYPES)):
+        yield f"it has no {', '.join(unknown)}"
+    for name, kind in _TYPES.items():
+        if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
+            yield f"{name} must be of type {kind.__name__}, got {row[name]!r}"
+    if isinstance(row.get("what"), str) and row["what"] not in KINDS:
+        yield f"what must be one of {', '.join(KINDS)}, got {row['what']!r}"
+
+
+def _twice(fits: Sequence[Fit]) -> list[Fit]:
+    """Fits whose kind and catalog another before them has."""
+    keys = [(fit.what, fit.catalog) for fit in fits]
+    return [fit for place, fit in enumerate(fits) if keys[place] in keys[:place]]
+
+
+def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
+    """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
+
+    A probability also takes the place of one of the same dataset, whose catalog has changed since.
+
+    Raises:
+        ParameterError: two of them are of one kind and catalog.
+        StorageError: the file cannot be written.
+        InputError: there is a file, and it is none of fits.
+    """
+    new = tuple(fits)
+    if twice := _twice(new):
+        fit = twice[0]
+        other = next(one for one in new if (one.what, one.catalog) == (fit.what, fit.catalog))
+        raise ParameterError(
+            f"{other.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.what} fit a catalog; "
+            "write them to two files"
+        )
+    replaced = {(fit.what, fit.catalog) for fit in new}
+    old = read_calibrations(path).fits if path.exists() else ()
+    renewed = {(fit.what, fit.dataset) for fit in new if fit.what == PROBABILITY}
+    kept = [fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed]
+    ordered = sorted([*kept, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
+    write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
+
+
+def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
+    """What decides the scores that the step in a place of `refine` is given: analyses, retrieval, and steps of rank.
+
+    Cuts and expansions are no part of it: they change no score of what the search found.
+
+    Args:
+        pipeline: where the step stands.
+        place: of the step in `refine`; None = behind all of them.
+    """
+    ranks = [
+        {name: value for name, value in step.describe().items() if name != "calibration"}  # its content is named
+        for step in pipeline.refine[:place]
+        if isinstance(step, ByDomain) or (step.kind == "rank" and not step.says("keeps_score"))
+    ]
+    described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
+    plain: dict[str, Any] = json.loads(json.dumps(described))  # tuples as they come back from a file
+    return plain
+
+
+def in_front(pipeline: Pipeline, what: str) -> Pipeline:
+    """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
+    for place, step in enumerate(pipeline.refine):
+        if isinstance(step, Step) and step.says("calibrated") == what:
+            return replace(pipeline, refine=pipeline.refine[:place])
+    return pipeline
+
+
+def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
+    """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
+    found = []
+    for step in pipeline.refine:
+        inner = _inside(step) if isinstance(step, ByDomain) else (step,)
+        for one in inner:
+            found += [f"{one.name}: {notice}" for notice in one.says("notices")(catalog, resources)]
+    return found
+
+
+def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
+    """What is wrong with where the fitted steps of a pipeline stand, for one catalog.
+
+    A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
+    `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
+    """
+    faults = []
+    for place, step in enumerate(pipeline.refine):
+        if isinstance(step, ByDomain):
+            faults += [
+                f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
+                "on; put it in front"
+                for inner in _inside(step)
+                if inner.says("calibrated") is not None
+            ]
+        elif step.says("calibrated") is not None:
+            faults += _elsewhere(step, behind(pipeline, place), catalog)
+    return faults
+
+
+def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+    """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
+
+    Raises:
+        ParameterError: `calibration_faults` finds any.
+    """
+    if faults := calibration_faults(pipeline, catalog):
+        raise ParameterError("; ".join(faults))
+
+
+def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
+    """Says that a step's fit was made behind another pipeline than it stands behind here."""
+    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    for fit in held.fits:
+        if fit.what != step.says("calibrated") or fit.catalog != catalog.hash:
+            continue
+        for stage in ("analyse", "retrieve", "rank"):
+            if fit.behind.get(stage) != here[stage]:
+                yield (
+                    f"{step.name}: the {fit.what} fit of {fit.dataset} in {held.path} was made behind {stage} "
+                    f"{_short(fit.behind.get(stage))}, and here stands {_short(here[stage])}; fit it again behind this"
+                )
+
+
+def _inside(domain: ByDomain) -> Iterator[Step]:
+    """The steps of a combinator, those of combinators in it as well."""
+    for steps in domain.domains.values():
+        for step in steps:
+            if isinstance(step, ByDomain):
+                yield from _inside(step)
+            else:
+                yield step
+
+
+def _short(described: Any) -> str:
+    """A description on one line, as compact JSON."""
+    return dump_json(described)

@@ -1,0 +1,187 @@
+"""Reading JSON and JSON lines with faults by file, line and column, and writing them.
+
+What is read holds no NaN, no infinity and no key twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError
+from ctxbench.io.files import iter_lines, read_text
+from ctxbench.io.merge_conflicts import MERGED, conflicts, without_marks
+
+
+def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (1-based line number, row) of a file with one JSON object a line; blank lines are passed over.
+
+    A line that is not UTF-8, not JSON or no object is added to `faults` and passed over, so that one pass finds
+    all of them: look at `faults` when the iterator is at its end.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    for number, text in without_marks(iter_lines(path, faults), path, faults):
+        if not text or text.isspace():
+            continue
+        try:
+            row = parse_json(text, path=path, line=number)
+        except InputError as error:
+            faults.extend(error.faults)
+            continue
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            faults.append(Fault(f"expected a JSON object {{...}} on each line, got {_kind(row)}", path, number, 1))
+
+
+def read_json(path: Path | str) -> Any:
+    """Read one JSON document.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is not UTF-8 or not JSON (line and column), or an object has a key twice (all of them).
+    """
+    return parse_json(read_text(path), path=path)
+
+
+def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> Any:
+    """Parse one JSON document.
+
+    Args:
+        text: the document.
+        path: named in faults.
+        line: the 1-based line of the file at which the text starts.
+
+    Raises:
+        InputError: not JSON, NaN or an infinite number, or an object has a key twice (all of them).
+    """
+    twice: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(found)
+        if len(row) != len(found):
+            twice.append("")
+        return row
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=finite)
+    except json.JSONDecodeError as error:
+        if found := conflicts(text):
+            raise InputError([Fault(MERGED, path, line + place - 1) for place in found]) from error
+        what = "the file is empty; expected JSON" if not text.strip() else _malformed(text, error)
+        raise InputError([Fault(what, path, line + error.lineno - 1, error.colno)]) from error
+    except RecursionError as error:
+        raise InputError([Fault("JSON is nested too deeply", path, line)]) from error
+    except _NotFiniteError as error:
+        places = [start for start, word in _words(text) if word == error.number]
+        where = place_of(text, places[0] if places else 0, line)
+        raise InputError([Fault(f"{error.number} is no JSON number; expected a finite one", path, *where)]) from error
+    except ValueError as error:  # an integer of more than 4,300 digits
+        raise InputError([Fault(f"malformed JSON: {error}", path, line)]) from error
+    if twice:
+        raise InputError(
+            [
+                Fault(f"key {key!r} stands twice in one object", path, *place_of(text, start, line))
+                for start, key in _duplicate_keys(text)
+            ]
+        )
+    return value
+
+
+def _malformed(text: str, error: json.JSONDecodeError) -> str:
+    """What is wrong with JSON; a string that does not end goes on to the end of the text."""
+    cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    return f"malformed JSON: it ends too early, as if cut off ({error.msg})" if cut else f"malformed JSON: {error.msg}"
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> str:
+    """Write JSON: compact on one line, or indented with a line end; keys in their order, text readable.
+
+    Lone surrogates, which UTF-8 cannot hold, are escaped (with all other non-ASCII text of that value).
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    text = _encoder(indent, ascii_only=False).encode(value)
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            text = _encoder(indent, ascii_only=True).encode(value)
+    return text + "\n" if indent else text
+
+
+@cache  # making one takes longer than writing a short row
+def _encoder(indent: int | None, *, ascii_only: bool) -> json.JSONEncoder:
+    separators = (",", ": ") if indent else (",", ":")
+    return json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, indent=indent, separators=separators)
+
+
+def dump_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write one JSON object a line; no rows give an empty text."""
+    return "".join(f"{dump_json(row)}\n" for row in rows)
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is called in a message."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
+             float: "a number", type(None): "null"}  # fmt: skip
+    return names.get(type(value), type(value).__name__)
+
+
+class _NotFiniteError(ValueError):
+    def __init__(self, number: str) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+def _no_constant(number: str) -> float:
+    raise _NotFiniteError(number)
+
+
+def finite(number: str) -> float:
+    """The number that a text tells.
+
+    Raises:
+        ValueError: it is infinite, or the text tells none.
+    """
+    value = float(number)
+    if math.isinf(value):
+        raise _NotFiniteError(number)
+    return value
+
+
+def place_of(text: str, offset: int, first_line: int) -> tuple[int, int]:
+    """The 1-based (line, column) of an offset."""
+    before = text[:offset]
+    return first_line + before.count("\n"), offset - (before.rfind("\n") + 1) + 1
+
+
+def _words(text: str) -> Iterator[tuple[int, str]]:
+    """The words of valid JSON (or of JSON with NaN) with their offsets; blanks, commas and colons left out."""
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|[^\s,:\[\]{}"]+', text, re.DOTALL):
+        yield match.start(), match.group()
+
+
+def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
+    """Offset and name of each key that its object has already."""
+    open_objects: list[set[str]] = []
+    last = (0, "")
+    for start, word in _words(text):
+        if word in "[{":
+            open_objects.append(set())
+        elif word in "]}":
+            open_objects.pop()
+        elif word == ":":
+            key = json.loads(last[1])
+            if key in open_objects[-1]:
+                yield last[0], key
+            open_objects[-1].add(key)
+        last = (start, word)

@@ -1,0 +1,1 @@
+"""Exchanges with HTTP servers, bounded in time and size."""

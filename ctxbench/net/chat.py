@@ -1,0 +1,198 @@
+"""Language models that are asked in messages, at an OpenAI-compatible address; what they reply is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from ctxbench.core.stages import Resources
+from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
+from ctxbench.net.openai_server import OpenAIServer, RefusedError, ServerError
+
+T = TypeVar("T")
+Message: TypeAlias = Mapping[str, str]  # role and content
+SENT, RECEIVED, SECONDS = "chat.sent", "chat.received", "chat.seconds"  # columns: what a request cost, on its rows
+AT_ONCE = 4  # requests on their way at one time
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model replied.
+
+    Attributes:
+        text: its message; empty where it gave none.
+        sent, received: tokens of what it was sent and of what it replied, as the server counts them; NaN where the
+            server does not say.
+        seconds: how long the exchange took when the model was asked.
+    """
+
+    text: str
+    sent: float
+    received: float
+    seconds: float
+
+
+class Chat:
+    """The resource `chat:MODEL`: a model behind `POST <address>/chat/completions`.
+
+    How the server is found and asked is told by `OpenAIServer`. Up to `AT_ONCE` requests are on their way at one time.
+    Every reply is kept in the cache under a hash of address, model and messages, and is used again, so that a run can
+    be stopped, goes on, and repeats; to ask anew, delete the folder `chat` in the cache.
+
+    Args:
+        model: as the server calls it, such as `gpt-5-mini`.
+        timeout: seconds for an exchange.
+        tries: of a request, >= 1.
+        pause: seconds before the second try, doubled each time.
+
+    Raises:
+        ParameterError: the address is none.
+    """
+
+    def __init__(
+        self, _resources: Resources, model: str, *, timeout: float = 120.0, tries: int = 6, pause: float = 0.5
+    ) -> None:
+        self._model = model
+        self._server = OpenAIServer(
+            model, "chat/completions", gives="replies", timeout=timeout, tries=tries, pause=pause
+        )
+        self._counts: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        """The model and where it is asked."""
+        return f"{self._model} at {self._server.address.shown} ({_digest(self._server.address.place)[:12]})"
+
+    @property
+    def value(self) -> Chat:
+        """Itself: called with conversations."""
+        return self
+
+    def __call__(self, conversations: Sequence[Sequence[Message]]) -> list[Reply | RefusedError]:
+        """Ask for the next message of each conversation.
+
+        Returns:
+            In their order, a reply or why the server refused this one; empty in, empty out.
+
+        Raises:
+            ServerError: there is no answer, whatever is asked, or one that cannot be read. Replies that came before
+                are kept.
+        """
+        paths = [self._path(one) for one in conversations]
+        told = dict(zip(paths, conversations, strict=True))  # equal ones are asked once, as if one came after the other
+        found: dict[Path, Reply | RefusedError] = {path: kept for path in told if (kept := _kept(path)) is not None}
+        missing = [path for path in told if path not in found]
+        self._count(model_replies_kept=len(paths) - len(missing))
+        for place, reply in _each(range(len(missing)), lambda n: self._asked(told[missing[n]], missing[n])):
+            found[missing[place]] = reply
+        return [found[path] for path in paths]
+
+    def take_notes(self) -> dict[str, Any]:
+        """What was asked since the last call, as whole numbers; empty if nothing was."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return {name: round(value) for name, value in counts.items() if value}
+
+    def _count(self, **values: float) -> None:
+        with self._lock:
+            for name, value in values.items():
+                self._counts[name] = self._counts.get(name, 0.0) + (0.0 if math.isnan(value) else value)
+
+    def _path(self, conversation: Sequence[Message]) -> Path:
+        parts = [self._server.address.place, self._model, [dict(one) for one in conversation]]
+        name = _digest(json.dumps(parts, sort_keys=True))
+        return cache_dir() / "chat" / name[:2] / f"{name}.json"
+
+    def _asked(self, conversation: Sequence[Message], path: Path) -> Reply | RefusedError:
+        begin = time.perf_counter()
+        try:
+            body = self._server.post({"model": self._model, "messages": [dict(one) for one in conversation]})
+        except RefusedError as error:
+            self._count(model_requests=1, model_requests_refused=1)
+            return error
+        seconds = time.perf_counter() - begin
+        reply = Reply(self._text(body), *_usage(body), seconds)
+        write_sealed(path, json.dumps(asdict(reply)).encode())
+        self._count(
+            model_requests=1,
+            model_tokens_sent=reply.sent,
+            model_tokens_received=reply.received,
+            model_milliseconds=1000 * seconds,
+        )
+        return reply
+
+    def _text(self, body: Any) -> str:
+        """The text of the first choice; a refusal of the model's own has none."""
+        try:
+            message = body["choices"][0]["message"]
+            content = message.get("content")
+        except (LookupError, TypeError, AttributeError):
+            raise ServerError(
+                f"{self._server.who} returned no message; expected {{choices: [{{message: ...}}]}}, got "
+                f"{self._server.told(body)}"
+            ) from None
+        parts = content if isinstance(content, list) else [content]
+        texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+        return "".join(text for text in texts if isinstance(text, str))
+
+
+def _kept(path: Path) -> Reply | None:
+    kept = read_sealed(path)
+    return None if kept is None else Reply(**json.loads(kept))
+
+
+def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int, T]]:
+    """Yield (place, what it returns) as it comes, several asked at once; an error ends all that has not begun.
+
+    The threads end with the process: one that waits for a server holds nothing up.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
+    stop = threading.Event()
+    for place in places:
+        waiting.put(place)
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                place = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((place, ask(place), None))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                done.put((place, None, error))
+
+    for _ in range(min(AT_ONCE, len(places))):
+        threading.Thread(target=work, name="ctxbench-chat", daemon=True).start()
+    try:
+        for _ in places:
+            place, value, error = done.get()
+            if error is not None:
+                raise error
+            yield place, value
+    finally:
+        stop.set()
+
+
+def _usage(body: Any) -> tuple[float, float]:
+    """Tokens sent and received, as the server says."""
+    usage = body.get("usage")
+    told = usage if isinstance(usage, dict) else {}
+    return tuple(  # type: ignore[return-value]
+        float(value) if type(value) is int and value >= 0 else math.nan
+        for value in (told.get("prompt_tokens"), told.get("completion_tokens"))
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,283 @@
+"""A server that speaks OpenAI's interface: OpenAI's own, another provider's, or one on this machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.io.visible import one_line
+from ctxbench.net.http_connection import (
+    Connection,
+    LogFilter,
+    Response,
+    TooLongError,
+    environment_fault,
+    is_this_machine,
+    offline,
+    seconds_asked,
+)
+from ctxbench.net.http_limits import BODY_LIMIT
+from ctxbench.text.secrets import Secrets, secrets_in_url, shown_text, shown_url
+
+DEFAULT_ADDRESS = "https://api.openai.com/v1"
+ADDRESS, KEY = "OPENAI_BASE_URL", "OPENAI_API_KEY"
+_LONGEST_WAIT_S = 60.0
+_TRY_AGAIN = (408, 409, 425, 429)  # and all from 500 on
+_REFUSED = (400, 413, 422)  # what was sent, or so much at once
+_SHOWN = 200  # characters of what a server says
+_log = logging.getLogger(__name__)
+
+
+class ServerError(UserError):
+    """The server gives no answer, or one that cannot be read."""
+
+
+class RefusedError(ServerError):
+    """The server refuses what it was sent; it may take something else, or less at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is asked.
+
+    Attributes:
+        url: to which is posted.
+        shown: the base as a message may show it: without what looks like a key in its path.
+        host: its host.
+        place: host, port and path, which tell servers apart.
+    """
+
+    url: str
+    shown: str
+    host: str
+    place: str
+
+
+class OpenAIServer:
+    """Posts messages about one model to `<address>/<path>` and returns the JSON that comes back.
+
+    The address is `OPENAI_BASE_URL` (https://api.openai.com/v1 by default), the key `OPENAI_API_KEY`, which a server of
+    your own may not need. The key is sent to that address and nowhere else; it stands in no message, log or file. The
+    environment's proxies are used for all but this machine. Where `CTXBENCH_OFFLINE` or `HF_HUB_OFFLINE` forbids the
+    network, only a server on this machine is asked.
+
+    What fails for the moment (408, 409, 425, 429, 5xx, no connection, no answer in time) is tried again, after a pause
+    that doubles, or that the server asks for; where it asks for more than a minute, that is an error. Threads may post
+    at the same time; each has a connection of its own.
+
+    Args:
+        model: as the server calls it.
+        path: behind the address, such as `embeddings`.
+        gives: what it gives, in the plural, as a message names it.
+        timeout: seconds for an exchange, from the first byte sent to the last received.
+        tries: of a message, >= 1.
+        pause: seconds before the second try, doubled each time.
+
+    Raises:
+        ParameterError: the address is none, or holds a user, a password or a query.
+    """
+
+    def __init__(self, model: str, path: str, *, gives: str, timeout: float, tries: int, pause: float) -> None:
+        self._gives = gives
+        self._timeout, self._tries, self._pause = timeout, tries, pause
+        self.address = _address(os.environ.get(ADDRESS, "").strip() or DEFAULT_ADDRESS, path)
+        self._path = path
+        self.who = f"model {one_line(model)!r} at {self.address.shown}"
+        self._threads = threading.local()
+        self._secrets: Secrets | None = None
+        self._has_key = False
+
+    def post(self, message: Mapping[str, Any]) -> Any:
+        """The JSON that the server answers with.
+
+        Raises:
+            RefusedError: it refuses what it was sent (400, 413, 422).
+            ServerError: there is no answer, or it is no JSON.
+        """
+        response = self._exchange(json.dumps(message).encode("ascii"))
+        if response.compression:
+            raise ServerError(
+                f"{self.who} answered in the encoding {self.quoted(response.compression)}; expected the body as it "
+                "is, as it was asked for (Accept-Encoding: identity): turn compression off"
+            )
+        try:
+            return json.loads(response.body)
+        except (ValueError, RecursionError) as error:
+            raise ServerError(
+                f"{self.who} answered with what is no JSON: {self.quoted(response.body)}; is {ADDRESS} the address "
+                "of an OpenAI-compatible server, up to and with its /v1?"
+            ) from error
+
+    def told(self, body: Any) -> str:
+        """What a server says in a body that is not what was asked for: the error that it names, or all of it."""
+        error = body.get("error") if isinstance(body, dict) else None
+        said = error.get("message") if isinstance(error, dict) else error
+        return self.quoted(said if isinstance(said, str) else body)
+
+    def quoted(self, said: Any) -> str:
+        """The beginning of what came from outside, on one line, without the key."""
+        if isinstance(said, bytes):
+            text = said[:20_000].decode("utf-8", "replace")
+        else:
+            text = (said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))[:20_000]
+        text = shown_text(self._secrets.hide(text) if self._secrets else text)
+        line = one_line(" ".join(text.split()))
+        return "nothing" if not line else line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+
+    def _exchange(self, content: bytes) -> Response:
+        """Post, and try again where that may help; the response is a good one.
+
+        Raises:
+            ServerError: there is none.
+            RefusedError: the server refuses what it was sent.
+        """
+        import httpx
+
+        try:
+            url = str(httpx.URL(self.address.url))
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise ServerError(
+                f"{ADDRESS} {self.address.shown!r} cannot be read; expected a URL such as {DEFAULT_ADDRESS}"
+            ) from error
+        connection = self._connection()
+        wait = self._pause
+        log = LogFilter(url, f"{self.address.shown}/{self._path}")
+        for left in range(self._tries - 1, -1, -1):
+            seconds = wait
+            try:
+                log.begin()
+                response = connection.send("POST", url, content)
+            except httpx.TimeoutException:
+                why = f"no answer within {self._timeout:g} s"
+            except httpx.TransportError as error:
+                lost = "no connection" if isinstance(error, httpx.ConnectError) else "no whole answer"
+                why = f"{lost}: {type(error).__name__} {self.quoted(str(error))}"
+            except TooLongError as error:
+                raise ServerError(f"{self.who} returned more than {BODY_LIMIT // 2**20} MiB") from error
+            else:
+                if 200 <= response.status < 300:
+                    return response
+                again = response.status in _TRY_AGAIN or response.status >= 500
+                if not again or _is_spent(response):
+                    raise self._refusal(response)
+                why = f"status {response.status}: {self._told(response)}"
+                seconds = seconds_asked(response.retry_after, wait)
+                if seconds > _LONGEST_WAIT_S:
+                    raise ServerError(f"{self.who} asks for a pause of {seconds:.0f} s ({why}); try again after it")
+            finally:
+                log.end()
+            if left:
+                if left == self._tries - 1:
+                    _log.warning("%s: %s; trying again in %g s", self.who, why, seconds)
+                time.sleep(seconds)
+                wait *= 2
+        raise ServerError(
+            f"{self.who} gave no {self._gives} in {self._tries} tries; the last one: {why}. Check that the server is "
+            f"there ({ADDRESS}), or try again later: the {self._gives} that it gave are kept"
+        )
+
+    def _refusal(self, response: Response) -> ServerError:
+        """What to say of a status that another try would not change."""
+        status = response.status
+        if status in (401, 403):  # what a server says of a key may hold a part of it
+            have = f"the value of {KEY}" if self._has_key else f"a request without a key, for {KEY} is not set"
+            return ServerError(
+                f"{self.who} refused {have} (status {status}); set {KEY} to a key that may use this model, and "
+                f"{ADDRESS} to the address that the key is for"
+            )
+        if status == 404:
+            return ServerError(
+                f"there is no {self.who} (status 404: {self._told(response)}); check the model's name, and that "
+                f"{ADDRESS} is the address up to and with its /v1"
+            )
+        message = f"{self.who} refused (status {status}): {self._told(response)}"
+        if status in _REFUSED:
+            return RefusedError(message)
+        if 300 <= status < 400:
+            message += f"; redirects are not followed: set {ADDRESS} to where it leads"
+        return ServerError(message)
+
+    def _connection(self) -> Connection:
+        """The connection of this thread, made at first.
+
+        Raises:
+            ServerError: the network is forbidden, or key, proxies or certificates cannot be used.
+        """
+        found: Connection | None = getattr(self._threads, "connection", None)
+        if found is not None:
+            return found
+        import httpx
+
+        here = is_this_machine(self.address.host)
+        if offline() and not here:
+            raise ServerError(
+                f"{self.who} cannot be asked: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
+                f"set {ADDRESS} to a server on this machine"
+            )
+        key = os.environ.get(KEY, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ServerError(f"the value of {KEY} cannot stand in a header; expected printable ASCII")
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
+        hidden = secrets_in_url(self.address.url)
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+            hidden.append(("Authorization", key))
+        self._has_key, self._secrets = bool(key), Secrets(hidden)
+        try:
+            context = httpx.create_ssl_context(trust_env=not here)
+            found = Connection(timeout=self._timeout, headers=headers, context=context, proxies=not here)
+        except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+            raise ServerError(environment_fault(error)) from error
+        weakref.finalize(self, found.close)
+        self._threads.connection = found
+        return found
+
+    def _told(self, response: Response) -> str:
+        """What a server says in its body, as a message may show it."""
+        if response.compression:
+            return f"a body in the encoding {self.quoted(response.compression)}, which was not read"
+        try:
+            return self.told(json.loads(response.body))
+        except (ValueError, RecursionError):
+            return self.quoted(response.body)
+
+
+def _address(base: str, path: str) -> Address:
+    """The address that a variable or the default names.
+
+    Raises:
+        ParameterError: it is none, or has parts that it must not have.
+    """
+    shown = one_line(shown_url(base)).rstrip("/")
+    try:
+        parts = urlsplit(base)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ParameterError(f"{ADDRESS} {shown!r} cannot be read; expected a URL such as {DEFAULT_ADDRESS}") from error
+    if parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base):
+        raise ParameterError(f"{ADDRESS} must start with http:// or https:// and name a host, got {shown!r}")
+    if parts.username is not None or parts.password is not None:
+        raise ParameterError(f"{ADDRESS} must hold no user or password; put the key into {KEY}")
+    if parts.query or parts.fragment:
+        raise ParameterError(f"{ADDRESS} must hold no query or fragment (?... or #...), got one behind {shown!r}")
+    below = parts.path.rstrip("/")
+    if port == {"http": 80, "https": 443}[parts.scheme]:
+        port = None
+    named = f"[{host}]" if ":" in host else host
+    place = f"{named}{'' if port is None else f':{port}'}{below}"
+    url = f"{parts.scheme}://{place}"
+    return Address(f"{url}/{path}", one_line(shown_url(url)), host, place)
+
+
+def _is_spent(response: Response) -> bool:
+    """Whether a 429 says that the account has nothing left, which no waiting changes."""
+    return response.status == 429 and b'"insufficient_quota"' in response.body

@@ -1,0 +1,155 @@
+"""A run on the console: for each dataset what every selector offered, and how it compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
+
+from ctxbench.bench.summary import RunSummary
+from ctxbench.io.console import is_plain, show_tables
+from ctxbench.report import wording
+from ctxbench.report.tables import Column, ComparisonTable, Row, comparison_table
+from ctxbench.report.wording import said
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+_WIDE = 110  # from here on a comparison takes one line
+_DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
+_OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
+
+
+def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: int | None = None) -> None:
+    """Print the tables of a run, all at once: a reader that leaves is for the caller to deal with.
+
+    Args:
+        summary: of the run.
+        file: standard output if None.
+        width: columns; None asks the terminal (80 where there is none).
+    """
+    show_tables(lambda console: console_tables(summary, console=console), file=file, width=width)
+
+
+def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableType]:
+    """What `print_summary` prints: for each dataset a heading, two tables and notes; then the notes common to all.
+
+    Args:
+        summary: of the run.
+        console: where it is going; columns that do not fit its width are left out and named, and where its
+            encoding is not Unicode, signs are plain.
+    """
+    plain = is_plain(console.encoding)
+    tables = [comparison_table(summary, dataset) for dataset in summary.datasets]
+    common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
+    parts: list[RenderableType] = []
+    for table in tables:
+        parts += _dataset(table, console, plain, set(common))
+    return [*parts, *_notes([*common, _OUTSIDE], plain)]
+
+
+def _dataset(table: ComparisonTable, console: Console, plain: bool, common: set[str]) -> list[RenderableType]:
+    from rich.text import Text
+
+    columns, dropped = _fitting(table, console, plain)
+    parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold"), _figures(table, columns, plain)]
+    if table.compared:
+        heading = Text(said(f"Against {table.base} (*), on the same queries", plain), style="bold")
+        parts += [Text(), heading, _differences(table, plain, stacked=console.width < _WIDE)]
+    notes = [note for note in table.notes if note not in common]
+    if dropped:
+        titles = wording.listed([column.title for column in dropped])
+        notes.append(f"Left out at this width: {titles}.")
+    return [*parts, Text(), *_notes(notes, plain), *([Text()] if notes else [])]
+
+
+def _notes(notes: Sequence[str], plain: bool) -> list[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return [Padding(Text(said(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
+
+
+def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[list[Column], list[Column]]:
+    """The columns that fit the width, and those that do not."""
+    from rich.measure import Measurement
+
+    columns = list(table.columns)
+    order = [c for name in _DROPPED_FIRST for c in columns if name in (c.key, c.metric.name)]
+    for column in dict.fromkeys(order):
+        options = console.options.update(width=10_000)
+        if Measurement.get(console, options, _figures(table, columns, plain)).maximum <= console.width:
+            break
+        columns.remove(column)
+    return columns, [column for column in table.columns if column not in columns]
+
+
+def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool) -> Table:
+    made = _table()
+    made.add_column("selector", overflow="fold")
+    for column in columns:
+        made.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=True)
+    errors = any(row.errors for row in table.rows)
+    if errors:
+        made.add_column("errors", justify="right", style="bold red")
+    for row in table.rows:
+        cells = [_text(f"{row.selector} *" if row.is_base else row.selector, plain)]
+        cells += [_figure(table, row, column, plain) for column in columns]
+        if errors:
+            cells.append(_text(f"{row.errors:,}", plain))
+        made.add_row(*cells, style="bold" if row.is_base else "")
+    return made
+
+
+def _figure(table: ComparisonTable, row: Row, column: Column, plain: bool) -> Text:
+    """A value, and behind it its interval; values stand right-aligned among those of the column."""
+    cell = row.cells[column.key]
+    if not column.interval:
+        return _text(cell.value, plain)
+    width = max(len(other.cells[column.key].value) for other in table.rows)
+    text = _text(cell.value.rjust(width), plain)
+    text.append(f"  {said(cell.interval, plain)}" if cell.interval else "", style="not bold dim")
+    return text
+
+
+def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table:
+    from rich.text import Text
+
+    made = _table()
+    made.add_column("selector", overflow="fold")
+    for metric in table.compared:
+        title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
+        made.add_column(title, overflow="fold")
+    for row in table.rows:
+        if row.is_base:
+            continue
+        cells = [_text(row.selector, plain)]
+        for metric in table.compared:
+            found = row.differences.get(str(metric))
+            told = [] if found is None else [f"{found.value}  ({found.interval})", found.verdict, found.needed]
+            parts = [_text(part, plain) for part in told if part] or [_text(wording.NONE, plain)]
+            cells.append(Text("\n" if stacked else "  ").join(parts))
+        made.add_row(*cells)
+    return made
+
+
+def _table() -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+
+
+def _heading(column: Column) -> str:
+    """A heading in short lines; a share says that it is in per cent."""
+    words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
+    words = words.replace("wrong siblings", "wrong\nsiblings")
+    return f"{words} %" if column.unit == "%" else words
+
+
+def _text(cell: str, plain: bool) -> Text:
+    """A cell as text."""
+    from rich.text import Text
+
+    return Text(said(cell, plain))

@@ -1,0 +1,232 @@
+"""A check as workflow commands, which GitHub shows as annotations of the lines that were changed.
+
+Source: "Workflow commands for GitHub Actions", and for what is escaped actions/toolkit, packages/core/src/command.ts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import Fault
+from ctxbench.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
+from ctxbench.report import wording
+from ctxbench.report.gate import texts
+from ctxbench.report.gate.places import Place, Places, unknown
+from ctxbench.report.gate.short import blamed
+
+MOST = 10  # errors, and as many warnings, that GitHub shows of a step
+_LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Note:
+    """One annotation.
+
+    Attributes:
+        error: whether the check fails for it.
+        title: short.
+        text: what is wrong.
+        place: looked up only if the annotation is given, since files are read for it.
+        column: 1-based; 0 = not known.
+    """
+
+    error: bool
+    title: str
+    text: str
+    place: Callable[[], Place] = unknown
+    column: int = 0
+
+
+def workflow_commands(check: Check, *, places: Places | None = None, strict: bool = False) -> str:
+    """Errors for what fails a check, warnings for the rest, most costly first; at most `MOST` of each.
+
+    Args:
+        check: what was found.
+        places: where things stand.
+        strict: whether `cannot tell` fails.
+
+    Returns:
+        One command a line; empty where there is nothing to say.
+    """
+    places = places or Places()
+    judged = [*_metrics(check, strict, places), *_latency(check, strict)]
+    facts = [*_pins(check, places), *_unmet(check, places), *_causes(check, strict, places)]
+    notes = [*_refusals(check, places), *facts, *judged, *_repriced(check, places)]
+    return _commands([*notes, *_notices(check)], "the summary and in the log")
+
+
+def refusal(faults: Sequence[Fault], *, file: Callable[[Path], str] = str) -> str:
+    """The commands for a check that could not be made: an error a fault, at its place; at most `MOST`.
+
+    Args:
+        faults: what is wrong, never empty.
+        file: names a file from the root of the repository; empty for one that is elsewhere.
+    """
+
+    def note(fault: Fault) -> _Note:
+        named = "" if fault.path is None else file(Path(fault.path))
+        return _Note(
+            error=True,
+            title="ctxbench check: cannot judge",
+            text=fault.message if named else str(fault),
+            place=lambda: (named, fault.line),
+            column=fault.column if fault.line else 0,
+        )
+
+    return _commands([note(fault) for fault in faults], "the log")
+
+
+def _commands(notes: Sequence[_Note], elsewhere: str) -> str:
+    """Errors first; of either kind as many as are shown, the last of them how many more there are, and where."""
+    lines = []
+    for error in (True, False):
+        of_kind = [note for note in notes if note.error is error]
+        kept = of_kind if len(of_kind) <= MOST else of_kind[: MOST - 1]
+        lines += [_command(note) for note in kept]
+        if len(of_kind) > len(kept):
+            more = f"{len(of_kind) - len(kept):,} more stand in {elsewhere} of this step"
+            lines.append(_command(_Note(error=error, title="ctxbench check", text=more)))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _refusals(check: Check, places: Places) -> Iterator[_Note]:
+    """What cannot be compared; selectors of one dataset that have the same reasons together."""
+    found: dict[tuple[str, tuple[str, ...]], list[SelectorCheck]] = {}
+    for one in check.selectors:
+        if one.verdict is Verdict.NOT_COMPARABLE:
+            found.setdefault((one.dataset, one.reasons), []).append(one)
+    for (dataset, reasons), held in found.items():
+        title = f"{texts.some([one.selector for one in held])} on {dataset}: not comparable"
+        yield _Note(error=True, title=title, text=" ".join(reasons), place=partial(places.of_queries, held[0]))
+
+
+def _pins(check: Check, places: Places) -> Iterator[_Note]:
+    for one in check.selectors:
+        for pin in one.pins:
+            place = partial(places.in_gate, pin.line)
+            yield _Note(error=True, title=_title(one, f"pin, {pin.query}"), text=pin.message, place=place)
+
+
+def _unmet(check: Check, places: Places) -> Iterator[_Note]:
+    """What can no longer be offered, once a dataset: all its selectors lack it."""
+    found = {(one.dataset, lacking.items): lacking for one in check.selectors for lacking in one.unmet}
+    for (dataset, items), lacking in found.items():
+        yield _Note(
+            error=True,
+            title=f"required item gone from {dataset}",
+            text=texts.unmet(lacking),
+            place=partial(_gone, places, items, lacking.queries[0], dataset),
+        )
+
+
+def _gone(places: Places, items: Sequence[str], query: str, dataset: str) -> Place:
+    """Where an item stands that can no longer be offered; else the labels that require it."""
+    found = places.of_items(items, dataset)
+    return found if found[1] else places.labels(dataset, query)
+
+
+def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
+    """Lost items by cause; equal causes of several selectors together."""
+    failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
+    found: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
+    for one in check.selectors:
+        for group in one.causes:
+            if group.lost:
+                found.setdefault((one.dataset, group.cause), []).append((one, group))
+    ranked = sorted(found.items(), key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]))
+    for (dataset, cause), groups in ranked:
+        yield _Note(
+            error=any(one.lost_verdict in failing for one, _ in groups),
+            title=f"{wording.count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
+            text=f"{texts.sentence(texts.cause(cause))}. {'. '.join(_share(one, group) for one, group in groups)}.",
+            place=partial(places.of_cause, cause, dataset, [one.selector for one, _ in groups]),
+        )
+
+
+def _share(one: SelectorCheck, group: CauseGroup) -> str:
+    """What a selector lost for a cause. A group may stand for several causes of one kind."""
+    lost = {change.query for change in one.changes if change.lost and change.required and _kind(change, group)}
+    losing = [query for query in group.queries if query in lost]
+    mend = f"; to mend it: {group.mend}" if group.mend else ""
+    return f"{one.selector} lost {group.lost:,} ({texts.some(losing)}){mend}"
+
+
+def _kind(change: Change, group: CauseGroup) -> bool:
+    return change.cause.kind is group.cause.kind
+
+
+def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
+    """Metrics that fail or may; at the place of what is to blame for it, if that is known."""
+    told = {Verdict.WORSE: True, Verdict.CANNOT_TELL: strict}
+    for one in check.selectors:
+        for judged in one.metrics:
+            if judged.verdict not in told:
+                continue
+            metric, group = parse_metric(judged.metric), blamed(one, judged)
+            text = (
+                f"{texts.title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
+                f"difference {texts.difference(metric, judged.comparison)}{texts.p_told(one, judged)}, "
+                f"tolerance {texts.amount(metric, judged.tolerance)}"
+            )
+            yield _Note(
+                error=told[judged.verdict],
+                title=_title(one, f"{judged.metric} {judged.verdict}"),
+                text=text if group is None else f"{text}; {texts.sentence(texts.cause(group.cause))}",
+                place=unknown if group is None else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
+            )
+
+
+def _latency(check: Check, strict: bool) -> Iterator[_Note]:
+    told = {Verdict.WORSE: True, Verdict.CANNOT_TELL: strict}
+    for one in check.selectors:
+        if one.latency is not None and one.latency.verdict in told:
+            title = _title(one, f"latency {one.latency.verdict}")
+            yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency(one.latency))
+
+
+def _repriced(check: Check, places: Places) -> Iterator[_Note]:
+    """Items that cost more where tokens decide, each at its line, what adds most first; once a dataset."""
+    found: dict[tuple[str, str], Repriced] = {}
+    for one in check.selectors:
+        if any(texts.counts_tokens(judged) and judged.verdict in texts.BLAMED for judged in one.metrics):
+            for item in one.repriced:
+                found.setdefault((one.dataset, item.item), item)
+    for (dataset, name), item in sorted(found.items(), key=lambda entry: -entry[1].tokens):
+        if item.tokens > 0:
+            place = partial(places.item, dataset, name)
+            yield _Note(error=False, title=f"item dearer on {dataset}", text=texts.repriced(item), place=place)
+
+
+def _notices(check: Check) -> Iterator[_Note]:
+    shared = texts.shared_notices(check)
+    for text in (*check.notices, *shared):
+        yield _Note(error=False, title="ctxbench check", text=text)
+    for one in check.selectors:
+        for text in one.notices:
+            if text not in shared:
+                yield _Note(error=False, title=_title(one, "notice"), text=text)
+
+
+def _title(one: SelectorCheck, what: str) -> str:
+    return f"{texts.named(one)}: {what}"
+
+
+def _command(note: _Note) -> str:
+    file, line = note.place()
+    where = [f"file={_property(file)}"] if file else []
+    where += [f"{name}={value}" for name, value in (("line", line), ("col", note.column)) if file and value]
+    named = ",".join([*where, f"title={_property(texts.clipped(note.title))}"])
+    return f"::{'error' if note.error else 'warning'} {named}::{_data(note.text[:_LONGEST])}"
+
+
+def _data(text: str) -> str:
+    """A message as a workflow command holds it."""
+    return wording.named(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

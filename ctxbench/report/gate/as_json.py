@@ -1,0 +1,184 @@
+"""A check as JSON for a program: everything, with no number that is not finite."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
+from ctxbench.core.errors import Fault, faults_of
+from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
+from ctxbench.report.gate import texts
+from ctxbench.report.gate.places import Place, Places
+
+FORMAT = 1
+
+
+def check_dict(check: Check, *, strict: bool = False, places: Places | None = None) -> dict[str, Any]:
+    """A check in JSON's types; what has no finite value is None. `error` is None unless it could not be made.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails, for the exit code.
+        places: where things stand.
+    """
+    places = places or Places()
+    return {
+        "format": FORMAT,
+        "name": check.name,
+        "base": check.base,
+        "head": check.head,
+        "baseline": check.baseline,
+        "verdict": str(check.verdict),
+        "exit_code": check.exit_code(strict=strict),
+        "notices": list(check.notices),
+        "selectors": [_selector(one, places) for one in check.selectors],
+        "error": None,
+    }
+
+
+def worth_dict(found: Worth) -> dict[str, Any]:
+    """What was accepted of a selector on a dataset; a mean of nothing is None."""
+    means = {str(metric): finite(value) for metric, value in found.metrics.items()}
+    return {
+        "dataset": found.dataset,
+        "selector": found.selector,
+        "queries": found.queries,
+        "offered": found.offered,
+        "metrics": means,
+    }
+
+
+def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
+    """A check that could not be made, in the form of one that was, with what is wrong as `error`.
+
+    Args:
+        name: of what was to be checked.
+        error: why it could not be.
+    """
+    return {
+        **check_dict(Check(name=name, base="", head="", selectors=())),
+        "error": {"message": str(error), "faults": [_fault(one) for one in faults_of(error)]},
+    }
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    """What is not known of its place is None."""
+    return {
+        "message": fault.message,
+        "file": None if fault.path is None else Path(fault.path).as_posix(),
+        "line": fault.line or None,
+        "column": fault.column or None,
+    }
+
+
+def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
+    return {
+        "dataset": check.dataset,
+        "selector": check.selector,
+        "verdict": str(check.verdict),
+        "reasons": list(check.reasons),
+        "notices": list(check.notices),
+        "differs": check.differs,
+        "reused": check.reused,
+        "compared": check.compared,
+        "left_out": {why: list(ids) for why, ids in check.left_out.items()},
+        "lost": check.lost,
+        "gained": check.gained,
+        "needing": check.needing,
+        "unsteady": check.unsteady,
+        "allowed": check.allowed,
+        "deterministic": check.deterministic,
+        "metrics": [_metric(one, deterministic=check.deterministic) for one in check.metrics],
+        "pins": [asdict(one) for one in check.pins],
+        "unmet": [{**asdict(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
+        "causes": [
+            {
+                **_cause(one.cause),
+                "lost": one.lost,
+                "gained": one.gained,
+                "others": one.others,
+                "tokens": one.tokens,
+                "queries": list(one.queries),
+                "mend": str(one.mend),
+                **_place(places.of_cause(one.cause, check.dataset, [check.selector])),
+            }
+            for one in check.causes
+        ],
+        "repriced": [
+            {**asdict(one), "tokens": one.tokens, **_place(places.item(check.dataset, one.item))}
+            for one in check.repriced
+        ],
+        "changes": [_change(one) for one in check.changes],
+        "swaps": list(check.swaps),
+        "texts": dict(check.texts),
+        "latency": None if check.latency is None else _latency(check.latency),
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    """A file and a line; what is not known of them is None."""
+    file, line = place
+    return {"file": file or None, "line": line or None}
+
+
+def _metric(judged: Judged, *, deterministic: bool) -> dict[str, Any]:
+    """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
+    compared = comparison_dict(judged.comparison)
+    if deterministic:
+        compared |= {"p": None, "p_holm": None}
+    for name in ("better_on", "worse_on"):  # which of both is better is the metric's to say
+        del compared[name]
+    found = judged.comparison
+    return {
+        "metric": judged.metric,
+        "verdict": str(judged.verdict),
+        "base": estimate_dict(judged.base),
+        "head": estimate_dict(judged.head),
+        "comparison": {
+            **compared,
+            "left_out": found.left_out,
+            "higher_on": found.higher,
+            "lower_on": found.lower,
+            "equal_on": found.equal,
+            "alpha": found.alpha,
+        },
+        "tolerance": finite(judged.tolerance),
+        "detectable": None if judged.detectable is None else finite(judged.detectable),
+    }
+
+
+def _latency(judged: LatencyJudged) -> dict[str, Any]:
+    """Every sample included, seconds; by query, one a round."""
+    return {
+        **asdict(judged),
+        "verdict": str(judged.verdict),
+        "low": finite(judged.low),
+        "high": finite(judged.high),
+        "about": texts.LATENCY,
+    }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {"cause": str(cause.kind), "subjects": list(cause.subjects), "detail": cause.detail}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    def number(value: float | None) -> float | None:
+        return None if value is None else finite(value)
+
+    return {
+        "query": change.query,
+        "item": change.item,
+        "way": texts.way(change),
+        "required": change.required,
+        "kept_out_by": "" if change.rule is None else str(change.rule),
+        "out_by": None if change.rule is None else change.rule.as_dict(),
+        "missed_by": number(change.missed_by),
+        "base": {"score": number(change.base_score), "rank": change.base_rank},
+        "head": {"score": number(change.head_score), "rank": change.head_rank},
+        **_cause(change.cause),
+        "mend": str(change.mend),
+    }

@@ -1,0 +1,112 @@
+"""A check on the console."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Table, Text
+from ctxbench.report.wording import said
+
+_NARROWEST = 40
+_GAP = "  "
+_FIXED = "\xa0"  # stands for a blank at which no line is broken
+_ALL = "all of them: --json or --markdown FILE"
+
+
+def console_text(document: Document, *, width: int = 100, plain: bool = False) -> str:
+    """A check as text; ends with a line feed.
+
+    Args:
+        document: the check.
+        width: columns; a word that is longer stands out.
+        plain: whether the terminal lacks Unicode, so that signs must be plain.
+    """
+    width = max(width, _NARROWEST)
+    lines = _wrapped(document.title, 0, 2, width)
+    for block in document.opening:
+        lines += ["", *_rendered(block, width, titled=False)]
+    for section in document.sections:
+        lines += ["", *_wrapped(section.title, 0, 2, width)]
+        for place, block in enumerate(section.blocks):
+            lines += [*([""] if place else []), *_rendered(block, width)]
+    for block in document.closing:
+        lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, width)]
+    return "".join(f"{said(line.rstrip(), plain)}\n" for line in lines)
+
+
+def _rendered(block: Block, width: int, *, titled: bool = True) -> list[str]:
+    match block:
+        case Text():
+            return _wrapped(block.text, 0, 0, width)
+        case Bullets():
+            return [line for text in block.texts for line in _wrapped(f"- {text}", 2, 4, width)]
+        case Code():
+            return [f"  {_line(block.text)}"]
+        case Table():
+            return [*(_wrapped(block.title, 2, 4, width) if titled else []), *_table(block, width)]
+
+
+def _table(table: Table, width: int) -> list[str]:
+    rows = table.rows[: table.shown or None]
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    lines = [] if table.stacked else _columns(table, cells)
+    if table.stacked or any(len(line) > width for line in lines):
+        lines = [line for row in cells for line in _stacked(table, row, width)]
+    more = len(table.rows) - len(rows)
+    return [*lines, *([f"    and {more:,} more ({_ALL})"] if more else [])]
+
+
+def _columns(table: Table, rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line a row, the headings above."""
+    widths = [max(map(len, column)) for column in zip(table.head, *rows, strict=True)]
+    lines = []
+    for row in (table.head, *rows):
+        padded = [
+            cell.rjust(wide) if place in table.numbers else cell.ljust(wide)
+            for place, (cell, wide) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(f"    {_GAP.join(padded)}")
+    return lines
+
+
+def _stacked(table: Table, row: Sequence[str], width: int) -> Iterator[str]:
+    """What the row is about on one line, the other cells that are not empty below it with their headings."""
+    yield from _wrapped(_GAP.join(row[: table.key]), 4, 8, width)
+    told = [
+        _whole(f"{name} {cell}", width) if table.joined and place in table.numbers else f"{name}: {cell}"
+        for place, (name, cell) in enumerate(zip(table.head, row, strict=True))
+        if place >= table.key and cell
+    ]
+    for text in ["; ".join(told)] if table.joined else told:
+        yield from _wrapped(text, 8, 10 - 2 * table.joined, width)
+
+
+def _whole(text: str, width: int) -> str:
+    """A heading with its number, which stay on one line unless none is long enough."""
+    return text.replace(" ", _FIXED) if len(text) < width - 8 else text
+
+
+def _cell(cell: Cell) -> str:
+    """A cell on one line; after an id, what it stands for is in quotes."""
+    if isinstance(cell, str):
+        return _line(cell)
+    first, *rest = map(_line, cell)
+    return " ".join([first, *(f'"{part}"' for part in rest)])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _wrapped(text: str, first: int, rest: int, width: int) -> list[str]:
+    """Lines broken at blanks only, so that ids and options can be copied."""
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=" " * first,
+        subsequent_indent=" " * rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_FIXED, " ") for line in lines] or [""]

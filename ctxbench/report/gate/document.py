@@ -1,0 +1,377 @@
+"""A check as a document: the verdict first, then why, what was lost and for what cause, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import SHOWN, faults_of
+from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.report import wording
+from ctxbench.report.gate import texts
+from ctxbench.report.gate.accepting import acceptable, pins_told
+from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.gate.places import Places, said
+from ctxbench.report.gate.short import in_short, though_lost
+
+_P = "p is corrected over all metrics of the whole check."
+_LEGEND = (
+    "Detectable is the smallest change for the worse that so many queries would tell apart four times in five. ~ marks "
+    "an interval that too few values carry."
+)
+_SELDOM = ("left out", "swaps")
+_SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
+
+
+def document(
+    check: Check, *, strict: bool = False, accept: str = "", first: str = "", places: Places | None = None
+) -> Document:
+    """Tell a check.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails.
+        accept: the command that would make the head the baseline; empty where there is none, or it would fail.
+        first: what must be done before that; empty = nothing.
+        places: where things stand.
+    """
+    places = places or Places()
+    ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
+    accept = accept if acceptable(check) else ""
+    short = in_short(ranked, accept, first=first, pins=pins_told(check))
+    opening: list[Block] = [Bullets(short)] if short else []
+    opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
+    shared = texts.shared_notices(check)
+    notices = [*check.notices, *shared, *_not_asked(ranked), *map(_unsteady, filter(_partly_counted, ranked))]
+    if notices:
+        opening.append(Bullets(tuple(map(texts.sentence, notices))))
+    return Document(
+        title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
+        opening=tuple(opening),
+        sections=tuple(_section(one, shared, places) for one in ranked),
+        closing=tuple(_closing(check, strict, accept, first)),
+    )
+
+
+def refusal(name: str, error: Exception) -> Document:
+    """What stands in place of a check that could not be made: its faults, one a line, as many as `SHOWN`.
+
+    Args:
+        name: of what was to be checked.
+        error: why it could not be.
+    """
+    faults = faults_of(error)
+    lines = [str(one) for one in faults[:SHOWN]]
+    lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
+    title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
+    said = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
+    return Document(title=title, opening=(Bullets(tuple(map(texts.sentence, lines))),), sections=(), closing=(said,))
+
+
+def _not_asked(selectors: list[SelectorCheck]) -> Iterator[str]:
+    """One notice for all selectors whose answers are those of the baseline."""
+    names = [texts.named(one) for one in selectors if one.reused]
+    if names:
+        all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
+        what = all_of_them if len(names) == len(selectors) else f"not asked again: {texts.some(names)}"
+        yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
+
+
+def _partly_counted(check: SelectorCheck) -> bool:
+    return check.counted and check.unsteady > 0
+
+
+def _unsteady(check: SelectorCheck) -> str:
+    """The footnote to what was lost and gained."""
+    n = f"{check.unsteady:,} of {wording.count(check.needing, 'query', 'queries')} that need something"
+    return f"required items lost and gained of {texts.named(check)} leave out {n}: unsteady between repeats"
+
+
+def _verdicts(selectors: list[SelectorCheck]) -> Table:
+    """One row a selector and dataset; what was left out nowhere has no column."""
+    counts = [_counts(one) for one in selectors]
+    names = [name for name in counts[0] if name not in _SELDOM or any(one[name] for one in counts)]
+    rows = []
+    for one, found in zip(selectors, counts, strict=True):
+        judged = one.verdict is not Verdict.NOT_COMPARABLE
+        numbers = [_shown(one, name, found[name]) if judged else wording.NONE for name in names]
+        rows.append((str(one.verdict), Quoted(one.dataset), Quoted(one.selector), *numbers))
+    return Table(
+        title="Verdicts",
+        head=("verdict", "dataset", "selector", *names),
+        rows=tuple(rows),
+        numbers=frozenset(range(3, 3 + len(names))),
+        weight=Weight.VERDICT,
+        key=3,
+        joined=True,
+    )
+
+
+def _shown(check: SelectorCheck, name: str, count: int) -> str:
+    """A count; what was counted on no query is not 0."""
+    if check.counted or name not in ("required lost", "gained"):
+        return f"{count:,}"
+    return f"not counted ({check.unsteady:,} unsteady)" if name == "required lost" else wording.NONE
+
+
+def _counts(check: SelectorCheck) -> dict[str, int]:
+    """Queries compared, left out, and different by ties alone; required items lost, gained, and allowed to be lost."""
+    return {
+        "queries": check.compared,
+        "left out": sum(map(len, check.left_out.values())),
+        "swaps": len(check.swaps),
+        "required lost": check.lost,
+        "gained": check.gained,
+        "net allowed": check.allowed,
+    }
+
+
+def _section(check: SelectorCheck, told_already: Collection[str], places: Places) -> Section:
+    """One selector; notices that were said already are left out."""
+    told = [*check.reasons, *([f"what differs: {check.differs}"] if check.differs else [])]
+    blocks: list[Block] = [Bullets(tuple(map(texts.sentence, told)))]
+    blocks += [table for table in _tables(check, places) if table.rows]
+    notices = [one for one in check.notices if one not in told_already]
+    if notices:
+        blocks.append(Bullets(tuple(map(texts.sentence, notices))))
+    return Section(f"{check.verdict}: {texts.named(check)}", tuple(blocks))
+
+
+def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
+    lost = [one for one in check.changes if one.required and one.lost]
+    gained = [one for one in check.changes if one.required and not one.lost]
+    others = [one for one in check.changes if not one.required]
+    yield _pins(check)
+    yield _unmet(check, places)
+    yield _metrics(check)
+    yield _latency(check)
+    yield _causes(check, places)
+    yield _repriced(check, places)
+    yield _changes(check, f"Required items lost: {len(lost):,}", lost)
+    yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
+    yield _changes(check, f"Other items that went in or out: {len(others):,}", others, weight=Weight.DETAIL)
+
+
+def _metrics(check: SelectorCheck) -> Table:
+    p = [] if check.deterministic else ["p"]
+    head = ("metric", "verdict", "base", "head", "difference", *p, "tolerance", "detectable", "n")
+    rows = []
+    for one in check.metrics:
+        metric = parse_metric(one.metric)
+        rows.append(
+            (
+                texts.title(one),
+                str(one.verdict),
+                texts.mean(metric, one.base),
+                texts.mean(metric, one.head),
+                texts.difference(metric, one.comparison),
+                *([texts.p_value(one.comparison)] if p else []),
+                texts.amount(metric, one.tolerance),
+                texts.amount(metric, one.detectable),
+                f"{one.comparison.n:,}",
+            )
+        )
+    return Table(
+        title="Metrics",
+        head=head,
+        rows=tuple(rows),
+        numbers=frozenset(range(2, len(head))),
+        weight=Weight.VERDICT,
+        key=2,
+        joined=True,
+    )
+
+
+def _latency(check: SelectorCheck) -> Table:
+    """One row; none where nothing was timed."""
+    head = ("what", "verdict", "base", "head", "ratio", "p", "tolerance", "n")
+    rows: list[tuple[Cell, ...]] = []
+    if check.latency is not None:
+        one = check.latency
+        sides = (texts.milliseconds(one.base_s), texts.milliseconds(one.head_s))
+        told = (texts.ratio(one), texts.chance(one.p_holm), texts.tolerated(one), f"{len(one.queries):,}")
+        rows.append(("ms a request", str(one.verdict), *sides, *told))
+    return Table(
+        title="Latency",
+        head=head,
+        rows=tuple(rows),
+        numbers=frozenset(range(2, 8)),
+        weight=Weight.VERDICT,
+        key=2,
+        joined=True,
+        brief=True,
+    )
+
+
+def _pins(check: SelectorCheck) -> Table:
+    rows = [
+        (
+            texts.quoted(check, one.query),
+            texts.sentence(one.pin),
+            f"{one.line}" if one.line else wording.NONE,
+            texts.sentence(one.message),
+        )
+        for one in check.pins
+    ]
+    return Table(
+        title=f"Pins that do not hold: {len(rows):,}",
+        head=("query", "pin", "line", "what is wrong"),
+        rows=tuple(rows),
+        shown=_SHOWN,
+        stacked=True,
+        brief=True,
+    )
+
+
+def _unmet(check: SelectorCheck, places: Places) -> Table:
+    rows = [
+        (
+            texts.sentence(" or ".join(one.items)),
+            said(places.of_items(one.items, check.dataset)),
+            one.why,
+            f"{len(one.queries):,} ({texts.some(one.queries)})",
+        )
+        for one in check.unmet
+    ]
+    return _known(
+        Table(
+            title=f"Required items that can no longer be offered: {len(rows):,}",
+            head=("item", "where", "what became of it", "queries"),
+            rows=tuple(rows),
+            shown=_SHOWN,
+            stacked=True,
+            joined=True,
+            brief=True,
+        )
+    )
+
+
+def _repriced(check: SelectorCheck, places: Places) -> Table:
+    """For information, unless tokens decide."""
+    rows = [
+        (
+            Quoted(one.item),
+            said(places.item(check.dataset, one.item)),
+            f"{one.base:,} -> {one.head:,}",
+            one.why,
+            f"{len(one.queries):,}",
+            f"{one.tokens:+,}",
+        )
+        for one in check.repriced
+    ]
+    decides = any(texts.counts_tokens(one) and one.verdict in texts.BLAMED for one in check.metrics)
+    return _known(
+        Table(
+            title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
+            head=("item", "where", "prompt tokens", "what was done", "queries", "tokens added"),
+            rows=tuple(rows),
+            numbers=frozenset({2, 4, 5}),
+            weight=Weight.COST if decides else Weight.DETAIL,
+            shown=_SHOWN if decides else _FEW,
+            joined=True,
+        )
+    )
+
+
+def _known(table: Table) -> Table:
+    """The table without its column `where` if no row has any."""
+    at = table.head.index("where")
+    if any(row[at] for row in table.rows):
+        return table
+    return replace(
+        table,
+        head=(*table.head[:at], *table.head[at + 1 :]),
+        rows=tuple((*row[:at], *row[at + 1 :]) for row in table.rows),
+        numbers=frozenset(n - (n > at) for n in table.numbers),
+    )
+
+
+def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
+    """Lost ones stand with what would mend them; a table of both ways says which way each went."""
+    mend = any(one.mend for one in changes)
+    ways = len({one.lost for one in changes}) > 1
+    came_in = not ways and any(not one.lost for one in changes)
+    out = "kept out before" if came_in else "kept out"
+    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if mend else []))
+    rows = []
+    for one in changes:
+        row: list[Cell] = [texts.quoted(check, one.query), Quoted(one.item), *([texts.way(one)] if ways else [])]
+        when = f"{'now' if one.lost else 'before'}, " if ways else ""
+        row += [f"{when}{texts.step(one)}", texts.scores(one)]
+        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(str(one.mend))] if mend else [])]
+        rows.append(tuple(row))
+    return Table(
+        title=title,
+        head=head,
+        rows=tuple(rows),
+        weight=weight,
+        shown=_SHOWN if weight is Weight.COST else _FEW,
+        key=3 if ways else 2,
+        stacked=True,
+        joined=weight is Weight.DETAIL,
+    )
+
+
+def _causes(check: SelectorCheck, places: Places) -> Table:
+    rows = [
+        (
+            texts.sentence(texts.cause(one.cause)),
+            said(places.of_cause(one.cause, check.dataset, [check.selector])),
+            f"{one.lost:,}",
+            f"{one.gained:,}",
+            f"{one.others:,}",
+            f"{one.tokens:+,}" if one.tokens else "0",
+            f"{len(one.queries):,} ({texts.some(one.queries)})",
+            texts.sentence(str(one.mend)),
+        )
+        for one in check.causes
+    ]
+    head = ("cause", "where", "required items lost", "gained", "other items", "prompt tokens", "queries", "mend")
+    return _known(
+        Table(
+            title=f"Causes, most costly first: {len(rows):,}",
+            head=head,
+            rows=tuple(rows),
+            numbers=frozenset({2, 3, 4, 5}),
+            shown=_SHOWN,
+            stacked=True,
+            joined=True,
+            brief=True,
+        )
+    )
+
+
+def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Block]:
+    if judged := [one for one in check.selectors if one.metrics]:
+        yield Text(_LEGEND if all(one.deterministic for one in judged) else f"{_P} {_LEGEND}", note=True)
+    if any(one.latency is not None for one in check.selectors):
+        yield Text(texts.LATENCY)
+    how = f"{first}, then accept it" if first else "accept it"
+    new = any(one.left_out.get("new") for one in check.selectors)
+    match check.verdict:
+        case Verdict.NOT_COMPARABLE:
+            told = "It cannot be judged (exit code 2): mend what is said above."
+            if any(one.left_out.get(why) for one in check.selectors for why in ("removed", "changed", "relabelled")):
+                told += " Queries that are gone or were relabelled on purpose are left out with --allow-removed."
+            yield Text(f"{told} If what differs is meant, {how}:" if accept else told)
+        case Verdict.WORSE:
+            told, rest = "It is worse (exit code 1).", "it"
+            if any(one.unmet for one in check.selectors):
+                told = f"{told} Required items that are gone on purpose are no reason to fail with --allow-removed."
+            if pins := pins_told(check):
+                told, rest = f"{told} {pins[0].upper()}{pins[1:]}.", "the rest"
+            yield Text(f"{told} Mend {rest} as said above, or, if it is meant, {how}:" if accept else told)
+        case Verdict.CANNOT_TELL:
+            code = 1 if strict else 0
+            why = " for --strict" if strict else ", with --strict 1"
+            told = f"It cannot be told whether it is worse (exit code {code}{why}): more queries would tell."
+            yield Text(f"{told} If the change is meant, {how}:" if accept else told)
+        case Verdict.BETTER:
+            told = f"It is better (exit code 0){though_lost(check.selectors)}."
+            yield Text(f"{told} To hold the gain, {how}:" if accept else told)
+        case Verdict.SAME:
+            told = f"Nothing got worse (exit code 0){though_lost(check.selectors)}."
+            yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
+    if accept:
+        yield Code(accept)

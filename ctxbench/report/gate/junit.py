@@ -1,0 +1,174 @@
+"""A check as JUnit XML: one suite a dataset and selector.
+
+Source of the form: junit-10.xsd of Jenkins' xunit plugin; times are 0, so that equal checks give equal bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.errors import SHOWN, Fault
+from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.report.gate import texts
+from ctxbench.report.gate.places import Places, said
+from ctxbench.report.gate.short import blamed
+
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
+_KINDS = ("failure", "error", "skipped")
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A case.
+
+    Attributes:
+        name: of the case; one that its suite has already gets a number behind it.
+        outcome: one of `_KINDS`; empty = passed.
+        kind: of the failure or error.
+        message: what is wrong, or why it is skipped.
+    """
+
+    name: str
+    outcome: str = ""
+    kind: str = ""
+    message: str = ""
+
+
+def junit(check: Check, *, strict: bool = False, places: Places | None = None) -> str:
+    """A check as XML; ends with a line feed.
+
+    A suite has one case for whether it is comparable, one a metric, one for latency if it was timed, one for the
+    allowance of lost required items, one for each of them, one for each that can no longer be offered, and one for each
+    pin that does not hold. Worse is a failure, not comparable an error, cannot tell (unless `strict`) and what was lost
+    within the allowance, or maybe by chance, are skipped, with the reason.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails.
+        places: where things stand.
+    """
+    places = places or Places()
+    suites = [(f"{one.selector} on {one.dataset}", list(_cases(one, strict, places))) for one in check.selectors]
+    return _document(check.name, suites)
+
+
+def refusal(name: str, faults: Sequence[Fault]) -> str:
+    """The XML of a check that could not be made: a case a fault, named by its place, each an error; as many as `SHOWN`.
+
+    Args:
+        name: of what was to be checked.
+        faults: what is wrong, never empty.
+    """
+    cases = [_Case(one.place or "comparable", "error", "cannot judge", str(one)) for one in faults[:SHOWN]]
+    if len(faults) > SHOWN:
+        cases.append(_Case("and more", "error", "cannot judge", f"and {len(faults) - SHOWN:,} more"))
+    return _document(name, [(name, cases)])
+
+
+def _cases(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case]:
+    if check.verdict is Verdict.NOT_COMPARABLE:
+        yield _Case("comparable", "error", str(check.verdict), " ".join(check.reasons))
+        yield from _pins(check)
+        return
+    yield _Case("comparable")
+    yield from _metrics(check, strict, places)
+    yield from _latency(check, strict)
+    outcome = _outcome(check.lost_verdict, strict)
+    note = "it may be chance: " if check.lost_verdict is Verdict.CANNOT_TELL else "within what may be lost: "
+    told = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"
+    if not check.counted:
+        outcome, told = "skipped", f"not counted: unsteady on all {check.unsteady:,} queries that need something"
+    yield _Case("required items", outcome, str(check.lost_verdict), told if outcome else "")
+    for one in check.changes:
+        if one.lost and one.required:
+            told = _lost(one) if outcome == "failure" else f"{note}{_lost(one)}"
+            yield _Case(f"required item: {one.query} {one.item}", outcome or "skipped", "lost", told)
+    for found in check.unmet:
+        yield _Case(f"required item gone: {' or '.join(found.items)}", "failure", "gone", texts.unmet(found))
+    yield from _pins(check)
+
+
+def _pins(check: SelectorCheck) -> Iterator[_Case]:
+    for pin in check.pins:
+        yield _Case(f"pin: {pin.query}: {pin.pin}", "failure", "pin", pin.message)
+
+
+def _outcome(verdict: Verdict, strict: bool) -> str:
+    return {Verdict.WORSE: "failure", Verdict.CANNOT_TELL: "failure" if strict else "skipped"}.get(verdict, "")
+
+
+def _latency(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
+    one = check.latency
+    if one is not None:
+        told = f"{one.verdict}: {texts.latency(one)}. {texts.LATENCY}"
+        outcome = _outcome(one.verdict, strict)
+        yield _Case("latency", outcome, str(one.verdict), told if outcome else "")
+
+
+def _metrics(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case]:
+    """Those that fail or may with what is to blame, and where it stands, if that is known."""
+    for one in check.metrics:
+        metric = parse_metric(one.metric)
+        told = (
+            f"{one.verdict}: {texts.mean(metric, one.base)} -> {texts.mean(metric, one.head)}, difference "
+            f"{texts.difference(metric, one.comparison)}{texts.p_told(check, one)}, tolerance "
+            f"{texts.amount(metric, one.tolerance)}, detectable {texts.amount(metric, one.detectable)}"
+        )
+        outcome = _outcome(one.verdict, strict)
+        if outcome and (group := blamed(check, one)) is not None:
+            where = said(places.of_cause(group.cause, check.dataset, [check.selector]))
+            told += f"; {texts.cause(group.cause)}{f' ({where})' if where else ''}"
+        yield _Case(f"metric: {one.metric}", outcome, str(one.verdict), told if outcome else "")
+
+
+def _lost(change: Change) -> str:
+    parts = (
+        texts.step(change),
+        texts.scores(change) and f"score {texts.scores(change)}",
+        texts.cause(change.cause),
+        str(change.mend),
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
+    cases = [case for _, each in suites for case in each]
+    root = Element("testsuites", {"name": _legal(name), **_counts(cases, skipped=False), "time": "0"})
+    for suite, each in suites:
+        element = SubElement(root, "testsuite", {"name": _legal(suite), **_counts(each), "time": "0"})
+        for case, name in zip(each, _distinct([case.name for case in each]), strict=True):
+            names = {"name": _legal(name), "classname": _legal(suite), "time": "0"}
+            made = SubElement(element, "testcase", names)
+            if case.outcome:
+                kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
+                message = _legal(texts.sentence(case.message))
+                SubElement(made, case.outcome, {**kind, "message": message}).text = message
+    indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"
+
+
+def _distinct(names: list[str]) -> Iterator[str]:
+    """Names with a number behind those that came before."""
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
+
+
+def _counts(cases: list[_Case], *, skipped: bool = True) -> dict[str, str]:
+    """How many cases ended how; the schema has no skipped ones at the root."""
+    told = {"tests": str(len(cases))}
+    for kind, name in zip(_KINDS, ("failures", "errors", "skipped"), strict=True):
+        if kind != "skipped" or skipped:
+            told[name] = str(sum(case.outcome == kind for case in cases))
+    return told
+
+
+def _legal(text: str) -> str:
+    """The text with U+FFFD in place of characters that XML cannot hold."""
+    return _ILLEGAL.sub("\ufffd", text)

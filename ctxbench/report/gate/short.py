@@ -1,0 +1,122 @@
+"""A check in a few lines: which selector, what was lost, what it cost most, what mends it, and how it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ctxbench.gate.model import Cause, CauseGroup, Judged, SelectorCheck, Verdict
+from ctxbench.report import wording
+from ctxbench.report.gate import texts
+
+_NAMED = 3  # lost items, and selectors, that are named
+_LONGEST = 150  # characters of a reason, a cause and a mend
+_MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
+
+
+def in_short(
+    selectors: Sequence[SelectorCheck], accept: str = "", *, first: str = "", pins: str = ""
+) -> tuple[str, ...]:
+    """What a reader must know, a sentence each; nothing where all is the same and no required item was lost.
+
+    Args:
+        selectors: what is worst first.
+        accept: the command that would make the head the baseline; empty where there is none, or it would not help.
+        first: what must be done before that; empty = nothing.
+        pins: what to do about those that do not hold; empty where all hold.
+    """
+    return tuple(_sentences(selectors, accept, first=first, pins=pins))
+
+
+def though_lost(selectors: Sequence[SelectorCheck]) -> str:
+    """What goes behind a good verdict: the required items that were lost all the same; empty where none was."""
+    n = sum(one.lost for one in selectors)
+    if not n:
+        return ""
+    gained = sum(one.gained for one in selectors)
+    also = f" and {gained:,} gained" if gained else ""
+    verb = "was" if n == 1 else "were"
+    return f", though {wording.count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
+
+
+def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:
+    differ = [one for one in selectors if one.verdict is not Verdict.SAME]
+    losing = [one for one in selectors if one.lost]
+    if differ:
+        worst, *others = differ
+        left = len(worst.reasons) - 1
+        more = f"; {wording.count(left, 'more reason')} below" if left else ""
+        yield f"{texts.named(worst)}: {_cut(worst.reasons[0])}{more}"
+        if others:
+            yield texts.sentence(f"also {_others(others)}")
+    if losing:
+        yield f"lost: {_lost(losing)}"
+    found = costliest(selectors)
+    if found is not None:
+        cause, mend = found
+        only = len({group.cause for one in selectors for group in one.causes}) == 1
+        what = f"{'cause' if only else 'most costly cause'}: {_cut(texts.cause(cause))}"
+        yield f"{what}; to mend it: {_cut(mend)}" if mend else what
+    if pins:
+        yield pins
+    if differ and accept:
+        why = _MEANT.get(differ[0].verdict, "if it is meant")
+        yield f"to accept it, {why}: {f'{first}, then ' if first else ''}{accept}"
+
+
+def _others(selectors: Sequence[SelectorCheck]) -> str:
+    """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
+    names: dict[Verdict, list[str]] = {}
+    for one in selectors:
+        names.setdefault(one.verdict, []).append(texts.named(one))
+    return "; ".join(f"{verdict}: {texts.some(held, _NAMED)}" for verdict, held in names.items())
+
+
+def _lost(selectors: Sequence[SelectorCheck]) -> str:
+    """Items with the queries that lost them, in whichever selector, what most lost first."""
+    queries: dict[str, dict[str, None]] = {}
+    for check in selectors:
+        for one in check.changes:
+            if one.lost and one.required:
+                queries.setdefault(one.item, {})[one.query] = None
+    ranked = sorted(queries.items(), key=lambda entry: -len(entry[1]))
+    return texts.sentence(texts.some([f"{item} ({texts.some(list(held), _NAMED)})" for item, held in ranked], _NAMED))
+
+
+def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
+    """The cause that cost most, over all selectors, with what mends it; None where no cause is known.
+
+    Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
+    alone decided on the worst selector, what is to blame for the metric that decided.
+    """
+    found: dict[tuple[str, Cause], list[CauseGroup]] = {}
+    for one in () if selectors and _tokens_decided(selectors[0]) else selectors:
+        for group in one.causes:
+            if group.lost:
+                found.setdefault((one.dataset, group.cause), []).append(group)
+    if found:
+        (_, cause), groups = min(found.items(), key=lambda entry: sum(one.gained - one.lost for one in entry[1]))
+        return cause, next((str(one.mend) for one in groups if one.mend), "")
+    for one in selectors:
+        for judged in one.metrics:
+            blame = blamed(one, judged)
+            if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.BLAMED:
+                return blame.cause, str(blame.mend)
+    return None
+
+
+def _tokens_decided(check: SelectorCheck) -> bool:
+    """Whether a verdict is what it is for nothing but prompt tokens."""
+    facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
+    judged = [one for one in check.metrics if one.verdict in texts.BLAMED and one.verdict is check.verdict]
+    return not facts and bool(judged) and all(map(texts.counts_tokens, judged))
+
+
+def blamed(check: SelectorCheck, judged: Judged) -> CauseGroup | None:
+    """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
+    if texts.counts_tokens(judged):
+        return max(check.causes, key=lambda group: group.tokens, default=None)
+    return next((group for group in check.causes if group.lost or group.gained or group.others), None)
+
+
+def _cut(text: str) -> str:
+    return texts.clipped(text, _LONGEST)

@@ -1,0 +1,243 @@
+"""What a check found, in words: values, scores, causes. Nothing is decided here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.model import (
+    Cause,
+    Change,
+    Check,
+    Judged,
+    LatencyJudged,
+    Mend,
+    Repriced,
+    SelectorCheck,
+    Unmet,
+    Verdict,
+)
+from ctxbench.report import wording
+from ctxbench.report.gate.blocks import Cell, Quoted
+from ctxbench.steps.cut import TOP_K
+
+LONGEST = 160  # characters of a request or an item that are quoted
+_LONGEST_SENTENCE = 2000
+_NAMED = 5  # ids that are named in a sentence
+_LEAST = 0.0001  # of what is said of scores
+LATENCY = (
+    "Latency is of warm requests, vectors held in memory, base and head timed in turns in one process; n counts "
+    "requests, and p is of Wilcoxon's signed-rank test, corrected over all latencies. Both sides run by the code that "
+    "is here now, so that a change of code is not seen, nor is the time to embed new texts."
+)
+BLAMED = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
+_SEVERITY = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
+
+
+def severity(verdict: Verdict) -> int:
+    """0 for what is worst."""
+    return _SEVERITY.index(verdict)
+
+
+def named(check: SelectorCheck) -> str:
+    """A selector with its dataset: `semantic on desk`."""
+    return f"{check.selector} on {check.dataset}"
+
+
+def shared_notices(check: Check) -> tuple[str, ...]:
+    """Notices that all of several selectors have, which need saying once; in their order."""
+    first, *others = check.selectors or (None,)
+    if first is None or not others:
+        return ()
+    return tuple(one for one in first.notices if all(one in other.notices for other in others))
+
+
+def counts_tokens(judged: Judged) -> bool:
+    """Whether a metric counts prompt tokens."""
+    return parse_metric(judged.metric).declaration.unit == "tokens"
+
+
+def p_told(check: SelectorCheck, judged: Judged) -> str:
+    """`, p 0.031`; empty for a selector that is known to answer alike whenever it is asked: what differs is a fact."""
+    return "" if check.deterministic else f", p {p_value(judged.comparison)}"
+
+
+def unmet(found: Unmet) -> str:
+    """On one line: `rule:a (disabled): 2 queries require it, and nothing else would do (q1 and q2)`."""
+    n = wording.count(len(found.queries), "query", "queries")
+    verb = "requires" if len(found.queries) == 1 else "require"
+    told = f"{n} {verb} {'it' if len(found.items) == 1 else 'one of them'}, and nothing else would do"
+    return f"{' or '.join(found.items)} ({found.why}): {told} ({some(found.queries)})"
+
+
+def repriced(found: Repriced) -> str:
+    """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
+    more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
+    over = wording.count(len(found.queries), "query", "queries")
+    return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
+
+
+def title(judged: Judged) -> str:
+    """A metric with what its numbers count: `completeness %`, `tokens`."""
+    metric = parse_metric(judged.metric)
+    return f"{metric} %" if wording.unit(metric) == "%" else str(metric)
+
+
+def mean(metric: Metric, found: Estimate) -> str:
+    """A mean with its interval: `93.1 (90.2-95.5)`."""
+    interval = wording.estimate_interval(metric, found)
+    return f"{wording.number(metric, found.value)}{f' ({interval})' if interval else ''}"
+
+
+def difference(metric: Metric, found: Comparison) -> str:
+    """A difference with its interval: `-3.1 (-6.0 to -1.9)`; the interval is left out where all values are equal."""
+    value = wording.signed(metric, found.difference)
+    interval = wording.difference_interval(metric, found)
+    return f"{value} ({interval})" if interval and (found.higher or found.lower) else value
+
+
+def p_value(found: Comparison) -> str:
+    """The corrected p-value; a dash where nothing was compared."""
+    if not found.n or not math.isfinite(found.p_holm):
+        return wording.NONE
+    return chance(found.p_holm)
+
+
+def chance(p: float) -> str:
+    """A p-value to two digits or so."""
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
+
+
+def amount(metric: Metric, value: float | None) -> str:
+    """A size in the unit of differences: `1.0 points`, `12 tokens`; a dash for None."""
+    if value is None or not math.isfinite(value):
+        return wording.NONE
+    text = wording.number(metric, value)
+    if value and not any(digit in text for digit in "123456789"):
+        text = f"{value * (100 if wording.unit(metric) == '%' else 1):.2g}"
+    return f"{text} {wording.points(metric)}".rstrip()
+
+
+def milliseconds(seconds: float) -> str:
+    """A time to three digits or so: `0.123`, `4.56`, `123`; milliseconds."""
+    value = seconds * 1e3
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
+
+
+def ratio(found: LatencyJudged) -> str:
+    """Head to base with the interval: `1.31 (1.22-1.42)`; without where so few requests carry none."""
+    interval = f" ({found.low:.2f}-{found.high:.2f})" if found.low > 0 and math.isfinite(found.high) else ""
+    return f"{found.ratio:.2f}{interval}"
+
+
+def latency(found: LatencyJudged) -> str:
+    """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
+    sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
+    told = f"ratio {ratio(found)}, p {chance(found.p_holm)}, tolerance {tolerated(found)}"
+    return f"{sides}, {told}, {wording.count(len(found.queries), 'request')}"
+
+
+def tolerated(found: LatencyJudged) -> str:
+    """The largest and smallest ratio that are the same: `0.80-1.25`."""
+    return f"{1 / (1 + found.tolerance):.2f}-{1 + found.tolerance:.2f}"
+
+
+def scores(change: Change) -> str:
+    """The score and rank on both sides: `0.4512 -> 0.4321, rank 3 -> 8`; empty where neither side has any."""
+    told = []
+    if change.base_score is not None or change.head_score is not None:
+        told.append(f"{_score(change.base_score)} -> {_score(change.head_score)}")
+    if change.base_rank is not None or change.head_rank is not None:
+        told.append(f"rank {change.base_rank or 'none'} -> {change.head_rank or 'none'}")
+    return ", ".join(told)
+
+
+def _score(value: float | None) -> str:
+    return "none" if value is None else wording.named(f"{value:.4f}")
+
+
+def step(change: Change) -> str:
+    """What keeps an item out on the side where it is out, and by how much it missed."""
+    rule = "no candidate" if change.rule is None else str(change.rule)
+    if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
+        rule = f"{rule}, of which an item may have several"
+    if not change.missed_by:
+        return rule
+    missed = f"{change.missed_by:.4f}" if change.missed_by >= _LEAST else f"less than {_LEAST}"
+    return f"{rule}; missed by {missed}"
+
+
+def way(change: Change) -> str:
+    """Which way an item went."""
+    return "out" if change.lost else "in"
+
+
+def cause(found: Cause) -> str:
+    """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
+    named = [one for one in found.subjects if one not in found.detail]
+    said = found.detail.startswith(f"{found.kind} ")
+    told = found.detail if said else ": ".join(filter(None, (str(found.kind), found.detail)))
+    if not named:
+        return told
+    return f"{told} ({some(named)})" if found.detail else f"{told}: {some(named)}"
+
+
+def some(ids: Sequence[str], most: int = _NAMED) -> str:
+    """The first ids, and how many more there are: `a, b and 3 more`."""
+    if len(ids) <= most + 1:
+        return wording.listed(list(ids))
+    return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
+
+
+def worth(found: Worth) -> str:
+    """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
+    told = []
+    for metric, value in found.metrics.items():
+        unit, number = wording.unit(metric), wording.number(metric, value)
+        if unit == "tokens" and str(metric) == unit:
+            told.append(f"{number} tokens a query")
+        elif str(metric) == "total_tokens":
+            told.append(f"{number} with the session's")
+        else:
+            told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
+    told += [wording.count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
+    return f"{found.selector} on {found.dataset}: {', '.join(told)}"
+
+
+def quoted(check: SelectorCheck, name: str) -> Cell:
+    """An id, with the text that belongs to it if there is one."""
+    text = clipped(check.texts.get(name, ""))
+    return (Quoted(name), Quoted(text)) if text else Quoted(name)
+
+
+def clipped(text: str, most: int = LONGEST) -> str:
+    """A text on one line, cut where it is long."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
+
+
+def sentence(text: str) -> str:
+    """A sentence on one line, cut where it is very long."""
+    return clipped(text, _LONGEST_SENTENCE)
+
+
+def without_texts(check: Check) -> Check:
+    """The check with the texts of requests and items left out; ids stay, and may hold words."""
+
+    def bare(mend: Mend) -> Mend:
+        return replace(mend, quoted="")
+
+    def told(one: SelectorCheck) -> SelectorCheck:
+        return replace(
+            one,
+            texts={},
+            changes=tuple(replace(change, mend=bare(change.mend)) for change in one.changes),
+            causes=tuple(replace(group, mend=bare(group.mend)) for group in one.causes),
+            pins=tuple(replace(pin, mend=bare(pin.mend)) for pin in one.pins),
+        )
+
+    return replace(check, selectors=tuple(map(told, check.selectors)))

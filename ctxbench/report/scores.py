@@ -1,0 +1,298 @@
+"""Where scores lie beside a threshold: of what a query needs, and of the best item that it does not need."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.bench.metrics import Grade
+from ctxbench.bench.results import Part
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import SEARCHED, Candidates, Origin
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.report import wording
+from ctxbench.report.charts.axes import nice_step
+from ctxbench.report.drill import Labels
+from ctxbench.report.thresholds import QUANTITIES, Bound, bounds_of
+
+_BINS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A selector's threshold: the parameter with its setting, where it lies, and what it comes to."""
+
+    selector: str
+    text: str
+    value: float
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreGroup:
+    """Selectors that give every candidate the same score; they differ only in what they make of it.
+
+    Attributes:
+        selectors: their names.
+        title: what these scores are, and of which items; empty where it is the score of all.
+        edges: of the bins, shape (n_bins + 1,), rising by equal steps.
+        required: scores of required items among the candidates, counted by bin.
+        other: the best score of an item that is not labelled needed or helpful, one a query that needs something.
+        idle: the best score of a query that needs nothing.
+        thresholds: of those selectors that have one.
+        sentences: what else a reader must know.
+    """
+
+    selectors: tuple[str, ...]
+    title: str
+    edges: FloatArray
+    required: tuple[int, ...]
+    other: tuple[int, ...]
+    idle: tuple[int, ...]
+    thresholds: tuple[Threshold, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is looked at: a quantity (see `QUANTITIES`) of items of some types; none = all."""
+
+    quantity: str
+    types: tuple[str, ...] = ()
+
+    def title(self, known: Collection[str]) -> str:
+        """What stands over a chart; of its types those that are `known`."""
+        types = wording.listed([one for one in self.types if one in known])
+        return ", ".join(filter(None, [QUANTITIES[self.quantity], types]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Scores of one selector; see `ScoreGroup`.
+
+    Attributes:
+        required, other, idle: one score each, in no order that matters; no idle ones of scores that are relative to
+            the best, which is what they are.
+        unseen: required items that are no candidates.
+        idle_queries: queries that need nothing, those without candidates included.
+        best: the best score of each query, -inf where there is none.
+    """
+
+    required: FloatArray
+    unseen: int
+    other: FloatArray
+    idle: FloatArray
+    idle_queries: int
+    best: FloatArray
+
+    @property
+    def all(self) -> FloatArray:
+        """All scores of a chart."""
+        return np.concatenate([self.required, self.other, self.idle])
+
+
+def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str, Any]) -> tuple[ScoreGroup, ...]:
+    """Group the scored selectors of a dataset by equal scores, those with a threshold first.
+
+    A threshold that is not held against the scores of all items (one of a domain, one relative to the best score, one
+    of an expansion) has a group of its own, of the scores that it is held against.
+
+    Args:
+        dataset: as it was run.
+        parts: the answers, one a selector.
+        described: the manifest's selectors.
+    """
+    judged = dataset.judged()
+    labels = Labels.of(judged)
+    types = np.array([item.type for item in judged.catalog], dtype=object)
+    alike: dict[tuple[_View, str], list[Part]] = {}
+    bounds: dict[tuple[str, _View], list[Bound]] = {}
+    for part in parts:
+        if not part.answers.scored or not _differ(part):
+            continue
+        views = [_View("score")]
+        for bound in bounds_of(described.get(part.selector, {})):
+            view = _View(bound.quantity, bound.types)
+            views += [view] if view not in views else []
+            bounds.setdefault((part.selector, view), []).append(bound)
+        for view in views:
+            alike.setdefault((view, _digest(part, view.quantity)), []).append(part)
+    groups = []
+    for (view, _), same in alike.items():
+        scores = _scores(same[0], labels, view, types)
+        thresholds = [
+            Threshold(part.selector, _text(bound), bound.value, _sentence(scores, bound))
+            for part in same
+            for bound in bounds.get((part.selector, view), ())
+        ]
+        groups += [_group(same, scores, view, view.title(set(types)), thresholds)] if len(scores.all) else []
+    return tuple(sorted(groups, key=lambda group: not group.thresholds))
+
+
+def _digest(part: Part, quantity: str) -> str:
+    """A hash of what every item of every query scores, whatever else is in the table."""
+    digests, first = [hashlib.sha256() for _ in range(3)], 0
+    for block in part.answers.blocks():
+        table = block.candidates
+        value = _quantity(table, quantity)
+        rows = np.flatnonzero(~np.isnan(value))
+        rows = rows[np.lexsort((table.item[rows], table.request[rows]))]
+        for digest, array in zip(digests, (table.request[rows] + first, table.item[rows], value[rows]), strict=True):
+            digest.update(array.tobytes())
+        first += table.n_requests
+    return " ".join(digest.hexdigest() for digest in digests)
+
+
+def _searched(table: Candidates) -> FloatArray:
+    """The score that the search gave each row, shape (n,); NaN where it gave none."""
+    before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
+    return np.where(table.ranked, table.score, before)
+
+
+def _differ(part: Part) -> bool:
+    """Whether the search gave scores that are not all the same."""
+    first = math.nan
+    for block in part.answers.blocks():
+        scores = _searched(block.candidates)
+        scores = scores[~np.isnan(scores)]
+        if len(scores):
+            first = float(scores[0]) if math.isnan(first) else first
+            if np.any(scores != first):
+                return True
+    return False
+
+
+def _quantity(table: Candidates, quantity: str) -> FloatArray:
+    """What thresholds of this quantity are held against, shape (n,); NaN where a row has none."""
+    if quantity == "expansion":
+        return np.where((table.origin >= Origin.EXPANSION) & ~table.ranked, table.score, np.nan)
+    scores = _searched(table)
+    if quantity == "score":
+        return scores
+    best = np.full(table.n_requests, -np.inf)
+    np.fmax.at(best, table.request, scores)
+    of_best = best[table.request]
+    relative: FloatArray = scores - of_best
+    if quantity == "ratio":
+        relative = np.divide(scores, of_best, out=np.full(len(table), np.nan), where=of_best > 0)
+    return relative
+
+
+def _scores(part: Part, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
+    found, first = [], 0
+    for block in part.answers.blocks():
+        found.append(_scores_of(block.candidates, labels.between(first, block.candidates.n_requests), view, types))
+        first += block.candidates.n_requests
+    return _Scores(
+        required=np.concatenate([one.required for one in found]),
+        unseen=sum(one.unseen for one in found),
+        other=np.concatenate([one.other for one in found]),
+        idle=np.concatenate([one.idle for one in found]),
+        idle_queries=sum(one.idle_queries for one in found),
+        best=np.concatenate([one.best for one in found]),
+    )
+
+
+def _scores_of(table: Candidates, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
+    """Those of some queries; `labels` are theirs."""
+    n = table.n_requests
+    value = _quantity(table, view.quantity)
+    looked_at = ~np.isnan(value)
+    required = labels.with_grade(Grade.REQUIRED)
+    if view.types:
+        looked_at &= np.isin(types[table.item], view.types)
+        required = required[np.isin(types[required % labels.n_items], view.types)]
+    code = table.request * labels.n_items + table.item
+    is_required = looked_at & np.isin(code, required)
+    is_other = looked_at & ~np.isin(code, labels.with_grade(Grade.HELPFUL, Grade.REQUIRED))
+    best, best_other = (np.full(n, -np.inf) for _ in range(2))
+    np.maximum.at(best, table.request[looked_at], value[looked_at])
+    np.maximum.at(best_other, table.request[is_other], value[is_other])
+    needing = np.zeros(n, dtype=np.bool_)
+    needing[labels.request[labels.grade == Grade.REQUIRED]] = True
+    found = np.isfinite(best_other)
+    return _Scores(
+        required=value[is_required],
+        unseen=len(np.setdiff1d(required, code[looked_at | (table.origin == Origin.SESSION)])),
+        other=best_other[found & needing],
+        idle=best_other[found & ~needing & (view.quantity in ("score", "expansion"))],
+        idle_queries=int((~needing).sum()),
+        best=best,
+    )
+
+
+def _group(
+    parts: Sequence[Part], scores: _Scores, view: _View, title: str, thresholds: Sequence[Threshold]
+) -> ScoreGroup:
+    edges = _edges(scores.all)
+    return ScoreGroup(
+        selectors=tuple(part.selector for part in parts),
+        title=title,
+        edges=edges,
+        required=_counts(scores.required, edges),
+        other=_counts(scores.other, edges),
+        idle=_counts(scores.idle, edges),
+        thresholds=tuple(thresholds),
+        sentences=tuple(_remarks(scores, view)),
+    )
+
+
+def _text(bound: Bound) -> str:
+    """The parameter and its value."""
+    return f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS)
+
+
+def _sentence(scores: _Scores, bound: Bound) -> str:
+    """What a threshold comes to on these queries."""
+
+    def reached(some: FloatArray) -> str:
+        return f"{int((some >= bound.value).sum()):,} of"
+
+    queries = wording.count(len(scores.best), "query", "queries")
+    required = f"{reached(scores.required)} {wording.count(len(scores.required) + scores.unseen, 'required item')}"
+    if bound.quantity == "expansion":
+        came = int(np.isfinite(scores.best).sum())
+        return f"Items were brought in for {came:,} of {queries}; {required} are among them."
+    if bound.quantity != "score":
+        others = f"{reached(scores.other)} {wording.count(len(scores.other), 'query', 'queries')} that need something"
+        text = f"{required} are within it, and so is the best item that is not needed in {others}"
+    else:
+        text = f"The best score of a query is at least {bound.value:g} in {reached(scores.best)} {queries}; {required}"
+        text += " score so high"
+        if scores.idle_queries:
+            nothing = wording.count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
+            text += f", and so does the best item of {reached(scores.idle)} {nothing}"
+    if bound.floor:
+        text += f". Up to {bound.floor:g} items are offered even where no score is that high"
+    return f"{text}."
+
+
+def _remarks(scores: _Scores, view: _View) -> list[str]:
+    if not scores.unseen or view.quantity == "expansion":
+        return []
+    return [f"{wording.count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]
+
+
+def _edges(scores: FloatArray) -> FloatArray:
+    """Edges of at most 50 equal bins with round ends that hold all scores; 0 to 1 where the scores lie there."""
+    low, high = float(scores.min()), float(scores.max())
+    if low >= 0.0 and high <= 1.0 + 1e-6 and high > 0.3:
+        low, high = 0.0, 1.0
+    step = nice_step((high - low) / _BINS or 1.0)
+    first = math.floor(low / step + 1e-9)
+    last = max(math.ceil(high / step - 1e-9), first + 1)
+    edges: FloatArray = np.arange(first, last + 1, dtype=np.float64) * step
+    return edges
+
+
+def _counts(scores: FloatArray, edges: FloatArray) -> tuple[int, ...]:
+    """How many scores lie in each bin, its lower edge included; those on the last edge are in the last bin."""
+    step = edges[1] - edges[0]
+    place = np.clip(np.floor((scores - edges[0]) / step + 1e-9).astype(np.int64), 0, len(edges) - 2)
+    return tuple(np.bincount(place, minlength=len(edges) - 1).tolist())

@@ -1,0 +1,353 @@
+"""The comparison of a dataset as a table of texts: what the console and the page both show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.report import wording
+from ctxbench.report.steps_text import pipeline_text, reads_a_fit
+from ctxbench.selectors.parameters import shown
+
+_SHOWN = (
+    *("completeness", "tokens", "total_tokens", "loaded_tokens", "model_tokens", "items", "Comp", "wrong_siblings"),
+    "abstention",
+)
+_SHORT = {
+    "completeness": "complete",
+    "tokens": "prompt tokens",
+    "total_tokens": "in all",
+    "loaded_tokens": "with bodies",
+    "model_tokens": "model tokens",
+    "items": "items",
+    "wrong_siblings": "wrong siblings",
+    "abstention": "empty when nothing needed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric of a table.
+
+    Attributes:
+        metric: which.
+        title: its heading.
+        about: one sentence.
+        unit: `%`, `tokens`, `items` or empty.
+        interval: whether intervals are shown.
+    """
+
+    metric: Metric
+    title: str
+    about: str
+    unit: str
+    interval: bool
+
+    @property
+    def key(self) -> str:
+        """The metric's printed name."""
+        return str(self.metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure: `-` without a value, and then `why` says why."""
+
+    value: str
+    interval: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A selector against the one that all are compared with, on one metric.
+
+    Attributes:
+        value: signed.
+        interval: of the difference alone.
+        verdict: a p-value, or that the two cannot be told apart.
+        needed: how many queries would tell them apart, or empty.
+        told: whether they are told apart.
+        counts: on how many queries it is higher, lower, equal.
+        test: which.
+    """
+
+    value: str
+    interval: str
+    verdict: str
+    needed: str
+    told: bool
+    counts: tuple[int, int, int]
+    test: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One selector.
+
+    Attributes:
+        selector: its name.
+        about: what it is, with its values; guesses say so.
+        is_base: whether all others are compared with it.
+        cells: by column key.
+        differences: by headline metric; empty for the base.
+        errors: queries that it failed on.
+    """
+
+    selector: str
+    about: str
+    is_base: bool
+    cells: Mapping[str, Cell]
+    differences: Mapping[str, Difference]
+    errors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonTable:
+    """All selectors on one dataset.
+
+    Attributes:
+        dataset: its name.
+        heading: name, number of queries, number of items.
+        base: the selector that all are compared with.
+        columns: those that have a value in any row.
+        compared: the headline metrics that any row is compared on.
+        rows: in the order of the experiment.
+        notes: what a reader must know of the figures, each a sentence.
+    """
+
+    dataset: str
+    heading: str
+    base: str
+    columns: tuple[Column, ...]
+    compared: tuple[Metric, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metric: bool = False) -> ComparisonTable:
+    """Make the table of a dataset.
+
+    Args:
+        summary: of the run.
+        dataset: one of its datasets.
+        every_metric: all metrics of the experiment, each with its interval; else those that decide.
+    """
+    columns = _columns(summary, dataset, every_metric)
+    compared = tuple(parse_metric(name) for name in HEADLINE if any(name in s.against for s in dataset.selectors))
+    queries, items = wording.count(dataset.queries, "query", "queries"), wording.count(dataset.items, "item")
+    if dataset.of > dataset.queries:
+        queries = f"a sample of {dataset.queries:,} of {wording.count(dataset.of, 'query', 'queries')}"
+    split = summary.manifest["experiment"].get("split")
+    if split:
+        queries += f" of split {split}"
+    return ComparisonTable(
+        dataset=dataset.dataset,
+        heading=f"{dataset.dataset}: {queries}, {items}",
+        base=summary.compare_to,
+        columns=columns,
+        compared=compared,
+        rows=tuple(_row(summary, one, columns) for one in dataset.selectors),
+        notes=tuple(_notes(summary, dataset, columns)),
+    )
+
+
+SEEN = "fitted on labels that may be among these: judge it by `split: test`"
+
+
+def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """What a selector is (of a pipeline of the experiment, its steps), and its values; either may be empty."""
+    described = manifest["selectors"].get(name, {})
+    description = described.get("description", {})
+    about = str(described.get("about", "")).rstrip(".") or pipeline_text(description)
+    if reads_a_fit(description) and manifest["experiment"].get("split") != "test":
+        about = f"{about}; {SEEN}"
+    values = ", ".join(f"{key} {shown(value)}" for key, value in described.get("values", {}).items())
+    if described.get("like"):  # then its own size counts for nothing
+        values = f"as many items as {described['like']}"
+    return about, values
+
+
+def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
+    asked = [parse_metric(name) for name in summary.manifest["experiment"]["metrics"]]
+    if not every_metric:
+        asked = sorted(
+            (m for m in asked if m.name in _SHOWN and _tells(dataset, m)), key=lambda m: (_SHOWN.index(m.name), m.k)
+        )
+    return tuple(_column(metric, every_metric) for metric in asked if _has_value(dataset, metric))
+
+
+def _column(metric: Metric, every_metric: bool) -> Column:
+    return Column(
+        metric=metric,
+        title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
+        about=metric.declaration.text,
+        unit=wording.unit(metric),
+        interval=every_metric or metric.name in HEADLINE,
+    )
+
+
+def _tells(dataset: DatasetSummary, metric: Metric) -> bool:
+    """Whether a column says something: tokens with the session's, or with bodies, do where they are more."""
+    if metric.name not in ("total_tokens", "loaded_tokens"):
+        return True
+    values = [
+        [one.estimates[name].value for name in ("tokens", metric.name) if name in one.estimates]
+        for one in dataset.selectors
+    ]
+    return any(len(pair) == 2 and pair[0] != pair[1] for pair in values)
+
+
+def _has_value(dataset: DatasetSummary, metric: Metric) -> bool:
+    found = [one.estimates.get(str(metric)) for one in dataset.selectors]
+    return any(estimate is not None and estimate.n > 0 for estimate in found)
+
+
+def _row(summary: RunSummary, one: SelectorSummary, columns: Sequence[Column]) -> Row:
+    return Row(
+        selector=one.selector,
+        about="; ".join(filter(None, about_selector(summary.manifest, one.selector))),
+        is_base=one.selector == summary.compare_to,
+        cells={column.key: _cell(one, column) for column in columns},
+        differences={name: _difference(parse_metric(name), found) for name, found in one.against.items()},
+        errors=one.errors,
+    )
+
+
+def _cell(one: SelectorSummary, column: Column) -> Cell:
+    found = one.estimates.get(column.key)
+    if found is None:
+        return Cell(wording.NONE, why=one.unavailable.get(column.key, "not computed"))
+    if found.n == 0:
+        return Cell(wording.NONE, why="no query that it applies to")
+    interval = wording.estimate_interval(column.metric, found) if column.interval else ""
+    return Cell(wording.number(column.metric, found.value), interval)
+
+
+def _difference(metric: Metric, found: Comparison) -> Difference:
+    return Difference(
+        value=wording.signed(metric, found.difference),
+        interval=wording.difference_interval(metric, found),
+        verdict=wording.verdict(found),
+        needed=wording.needed(found),
+        told=bool(found.distinguishable),
+        counts=(found.higher, found.lower, found.equal),
+        test=found.test,
+    )
+
+
+def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
+    shown = [(c, e) for c in columns for one in dataset.selectors if (e := one.estimates.get(c.key)) and e.n]
+    notes = (
+        [f"Prompt tokens are counted by {summary.manifest['tokens']}."]
+        if any("item_tokens" in c.metric.declaration.needs for c in columns)
+        else []
+    )
+    notes += [*_sizes(columns, shown), *_methods(shown)]
+    if _any_loose(dataset, shown):
+        notes.append(
+            f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
+        )
+    notes += _comparison_note(summary, dataset)
+    if dataset.unlabelled:
+        left = wording.count(dataset.unlabelled, "query", "queries")
+        notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
+    if dataset.drawn:
+        notes.append(
+            f"{wording.count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
+            "chances: these are not the figures of all requests, see `ctxbench data label FOLDER --minutes 0`."
+        )
+    return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
+
+
+def _any_loose(dataset: DatasetSummary, shown: Sequence[tuple[Column, Estimate]]) -> bool:
+    """Whether an interval that does not hold is shown, of a mean or of a difference."""
+    texts = [wording.estimate_interval(column.metric, found) for column, found in shown if column.interval]
+    against = [pair for one in dataset.selectors for pair in one.against.items()]
+    texts += [wording.difference_interval(parse_metric(name), found) for name, found in against]
+    return any(text.endswith(wording.LOOSE) for text in texts)
+
+
+def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
+    """Over how many queries each mean is; nothing without columns."""
+    by_size: dict[tuple[int, ...], list[str]] = {}
+    for column in columns:
+        sizes = tuple(sorted({found.n for c, found in shown if c is column}))
+        by_size.setdefault(sizes, []).append(column.title)
+    texts = []
+    for sizes, titles in by_size.items():
+        span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+        texts.append(f"n = {span}" if len(by_size) == 1 else f"n = {span} for {wording.listed(titles)}")
+    return [f"{'; '.join(texts)}."] if texts else []
+
+
+def _methods(shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
+    """Which intervals are shown, and how they were made."""
+    methods: dict[str, dict[str, None]] = {}
+    levels = set()
+    for column, found in shown:
+        if column.interval and wording.estimate_interval(column.metric, found):
+            methods.setdefault(found.interval.method, {})[column.title] = None
+            levels.add(f"{found.interval.level:.0%}")
+    texts = [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]
+    return [f"Intervals are {wording.listed(sorted(levels))}: {'; '.join(texts)}."] if texts else []
+
+
+def _comparison_note(summary: RunSummary, dataset: DatasetSummary) -> list[str]:
+    found = [one for selector in dataset.selectors for one in selector.against.values()]
+    if not found:
+        return []
+    tests = wording.listed(sorted({one.test for one in found}))
+    note = (
+        f"Differences from {wording.named(summary.compare_to)} are paired on the same queries; p is Holm-corrected "
+        f"over the {len(found)} comparisons of this dataset (tests: {tests}; told apart at p of at most "
+        f"{max(one.alpha for one in found):g}); the interval is of the one difference alone."
+    )
+    return [note]
+
+
+def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
+    """Why a figure is missing, once a reason."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for one in dataset.selectors:
+        reasons: dict[str, list[str]] = {}
+        for column in columns:
+            cell = _cell(one, column)
+            if cell.why:
+                reasons.setdefault(cell.why, []).append(column.title)
+        for why, titles in reasons.items():
+            missing.setdefault((why, wording.listed(titles)), []).append(wording.named(one.selector))
+    return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
+
+
+def _worst_scopes(dataset: DatasetSummary) -> list[str]:
+    metric = parse_metric(HEADLINE[0])
+    texts = [
+        f"{wording.named(one.selector)} {wording.named(one.worst_scope.group)} "
+        f"{wording.number(metric, one.worst_scope.mean.value)}% (n = {one.worst_scope.mean.n:,})"
+        for one in dataset.selectors
+        if one.worst_scope is not None
+    ]
+    return [f"Worst scope by completeness: {'; '.join(texts)}."] if texts else []
+
+
+def _failures(dataset: DatasetSummary) -> list[str]:
+    return [
+        f"{wording.named(one.selector)} failed on {one.errors:,} of {wording.count(one.queries, 'query', 'queries')}; "
+        "to fail counts as nothing offered."
+        for one in dataset.selectors
+        if one.errors
+    ]
+
+
+def _said(dataset: DatasetSummary) -> list[str]:
+    """What selectors say of their own answers."""
+    return [
+        f"{wording.named(one.selector)}: {', '.join(f'{name} {value}' for name, value in one.notes.items())}."
+        for one in dataset.selectors
+        if one.notes
+    ]

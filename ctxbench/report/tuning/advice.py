@@ -1,0 +1,113 @@
+"""What tuning advises, one sentence for each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ctxbench.bench.stats import Comparison
+from ctxbench.report import wording
+from ctxbench.report.tuning import texts
+from ctxbench.report.tuning.texts import COMPLETENESS, TOKENS
+from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+
+
+def answer(tuning: Tuning) -> str:
+    """What tuning came to, in one sentence; empty where there was no policy."""
+    found: dict[str, list[Outcome]] = {}
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            found.setdefault(outcome.policy.name, []).append(outcome)
+    if len(tuning.datasets) == 1:
+        return "; ".join(advice(tuning.datasets[0], one).rstrip(".") for (one,) in found.values()) + "." * bool(found)
+    return "; ".join(_over_datasets(name, several) for name, several in found.items()) + "." * bool(found)
+
+
+def _over_datasets(name: str, several: Sequence[Outcome]) -> str:
+    """For how many datasets another setting than the default is recommended, and what these change."""
+    told = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
+    said = f"{name}: another setting than the default for {len(told)} of {len(several)} datasets"
+    tokens = [one["tokens"] for one in told if "tokens" in one and one["tokens"].base]
+    points = [one["completeness"].difference for one in told if "completeness" in one and one["completeness"].n]
+    ranges = []
+    if tokens:
+        ranges.append(f"{_range([one.difference / one.base for one in tokens], texts.percent)} prompt tokens")
+    if points:
+        ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
+    return f"{said} ({', '.join(ranges)})" if ranges else said
+
+
+def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
+    low, high = say(min(figures)), say(max(figures))
+    return low if low == high else f"{low} to {high}"
+
+
+def advice(dataset: DatasetTuning, outcome: Outcome) -> str:
+    """What to do for one policy, such as to keep the default."""
+    name = outcome.policy.name
+    if outcome.recommended is not None:
+        return f"{name}: {_offers(outcome, outcome.recommended)}{_holds(outcome)}."
+    kept = f"{name}: keep the default{_called(dataset)}"
+    if outcome.chosen is not None:
+        missed = wording.listed([one.text for one in outcome.verdicts if one.short or one.met is False])
+        return f"{kept}; what was chosen, {setting(outcome.chosen)}, misses {missed} on the test split."
+    if not outcome.answered:
+        return f"{kept}; {outcome.reason.rstrip('.')}."
+    return f"{kept}; {more(outcome.needed)}."
+
+
+def more(needed: tuple[int, int] | None) -> str:
+    """How many more labels would help."""
+    if needed is None:
+        return "more labels are unlikely to help"
+    fewest, most = (wording.two_digits(one) for one in needed)
+    to = f" to {most:,}" if most > fewest else ""
+    return f"label about {fewest:,}{to} more request{'' if most <= 1 else 's'}"
+
+
+def setting(chosen: Contender) -> str:
+    """A selector with its values, as a sentence has it."""
+    values = texts.setting(chosen.values)
+    return f"{chosen.selector} with {values}" if values else chosen.selector
+
+
+def _called(dataset: DatasetTuning) -> str:
+    return "" if dataset.default is None else f" ({dataset.default.name})"
+
+
+def _offers(outcome: Outcome, chosen: Contender) -> str:
+    """What it costs and keeps, against the default."""
+    found = outcome.against.get("defaults", {})
+    tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
+    said = setting(chosen)
+    if tokens is not None and tokens.n and tokens.base:
+        value, interval = _changed(tokens)
+        said += f" offers {value} prompt tokens {interval}"
+    if complete is not None and complete.n:
+        interval = wording.difference_interval(COMPLETENESS, complete)
+        said += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
+    return said
+
+
+def _changed(tokens: Comparison) -> tuple[str, str]:
+    """By how many per cent tokens change, and the interval of that."""
+    value, interval = texts.changed({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
+    way = "more" if tokens.difference > 0 else "fewer"
+    return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
+
+
+def _holds(outcome: Outcome) -> str:
+    """What the verdicts come to."""
+    said = {one.said for one in outcome.verdicts}
+    targets = "its target" if len(outcome.verdicts) == 1 else "its targets"
+    if not said:
+        return ""
+    if "too few to say" in said:
+        return f"; there are too few labels to say whether it holds {targets}"
+    if "open" in said:
+        needed = [one.needed for one in outcome.verdicts if one.said == "open" and one.needed is not None]
+        tell = (
+            f"about {wording.two_digits(max(needed)):,} more labels would tell" if needed else "more labels hardly tell"
+        )
+        return f"; whether it holds {targets} is open: {tell}"
+    return f"; it holds {targets}{' within 2 points' if 'holds within 2 points' in said else ''}"

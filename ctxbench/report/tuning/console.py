@@ -1,0 +1,82 @@
+"""What tuning found, on the console: a sentence of advice for each policy, then what it rests on."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ctxbench.report import wording
+from ctxbench.report.tuning import texts
+from ctxbench.report.tuning.advice import advice
+from ctxbench.report.tuning.tables import reading
+from ctxbench.report.tuning.texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
+from ctxbench.report.wording import said
+from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
+
+_WIDTH = 80
+_ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
+_LEGEND = (
+    "Intervals are each of one figure alone; p-values are corrected over all comparisons of a dataset, so that a "
+    "difference may not be told apart though its interval leaves out 0."
+)
+_ALL_DECIDE = "All labels decided: no unread split is left, and figures are of what was chosen on."
+_OTHERS = {"defaults": "against the base's defaults", "fixed": "against tuned fixed k"}
+
+
+def console_table(tuning: Tuning, *, plain: bool = False) -> str:
+    """The recommendations in 80 columns; ends with a line feed.
+
+    Args:
+        tuning: what was found.
+        plain: whether the terminal lacks Unicode, so that signs must be plain.
+    """
+    lines: list[str] = []
+    several = len(tuning.datasets) > 1
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice(dataset, outcome)}", 0, 2)
+    lines += [""] * bool(lines)
+    for dataset in tuning.datasets:
+        lines += _wrapped(_heading(dataset), 0, 2)
+        if dataset.all_decide:
+            lines += _wrapped(_ALL_DECIDE, 2, 2)
+        for outcome in dataset.outcomes:
+            lines += [*_outcome(dataset, outcome), ""]
+    if tuning.datasets:
+        lines += [*_wrapped(_LEGEND, 0, 2), ""]
+    return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
+
+
+def _heading(dataset: DatasetTuning) -> str:
+    counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
+    items = wording.count(dataset.items, "item")
+    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} queries, {items}, tokens by {dataset.tokens}"
+
+
+def _outcome(dataset: DatasetTuning, outcome: Outcome) -> Iterator[str]:
+    yield from _wrapped(f"{outcome.policy.name}: {texts.asked(outcome.policy)}", 2, 4)
+    chosen = outcome.chosen
+    if chosen is None:
+        yield from _wrapped(texts.nothing(outcome), 4, 6)
+        return
+    yield from _wrapped(texts.found(outcome, chosen), 4, 6)
+    splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
+    yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
+    for metric in (COMPLETENESS, TOKENS):
+        sides = (texts.measured(found, metric) for found in splits.values())
+        yield f"    {TITLES[str(metric)]:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
+    if not outcome.against:
+        return
+    for key, name in _OTHERS.items():
+        if key == "fixed" and outcome.fixed is None:
+            yield "    tuned fixed k: no k meets the policy"
+            continue
+        yield f"    {name}"
+        compared = outcome.against.get(key)
+        yield from _wrapped(f"prompt tokens {', '.join(texts.changed(compared, TOKENS))}", 6, 8)
+        yield from _wrapped(f"completeness, points {', '.join(texts.changed(compared, COMPLETENESS))}", 6, 8)
+    yield from _wrapped(f"constraints, {SPLITS[reading(dataset)]}: {texts.held(outcome)}", 4, 6)
+
+
+def _wrapped(text: str, first: int, rest: int) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=" " * first, subsequent_indent=" " * rest) or [""]

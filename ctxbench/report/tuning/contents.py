@@ -1,0 +1,222 @@
+"""The report of a tuning, block by block, the most important first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ctxbench.report import wording
+from ctxbench.report.tuning import figures, tables, texts
+from ctxbench.report.tuning.advice import advice, answer
+from ctxbench.report.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Text
+from ctxbench.report.tuning.texts import ALL, COMPLETENESS, TOKENS
+from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
+
+_CHOSEN = "What a selector offers is measured; what the model then calls is outside."
+_SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."
+_ALL_DECIDE = (
+    "All labels decided, and figures are of the same labels: no unread split is left that would confirm them. A "
+    "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
+    "standard errors."
+)
+_OPTIMISM = (
+    "Optimism is the tuning split's figure less the test split's: what the choice owes to the queries it was made on. "
+    "More completeness and fewer tokens on the tuning split are promises that were not kept whole. Tokens are in per "
+    "cent of the test split."
+)
+_GAINS = (
+    "Two steps from the first k items of the base's ranking to what is recommended: first another "
+    "ranking with a tuned k of its own, then a better cut of that ranking. Both together are the change against tuned "
+    "fixed k."
+)
+_WORST = (
+    "Where what is recommended does worst, among groups of at least 10 queries. The lowest of many "
+    "groups is low by chance, too."
+)
+
+
+def document(tuning: Tuning) -> Document:
+    """Make the report; the same tuning gives the same blocks."""
+    blocks = [*_recommended(tuning), *_across(tuning)]
+    for dataset in tuning.datasets:
+        blocks += _dataset(dataset)
+    return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=(*blocks, *_made(tuning)))
+
+
+def _recommended(tuning: Tuning) -> Iterator[Block]:
+    yield Heading(2, "What is recommended")
+    if not any(True for _ in tables.outcomes(tuning)):
+        yield Text("No policy was tuned for.")
+        return
+    several = len(tuning.datasets) > 1
+    yield Bullets(
+        tuple(f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tables.outcomes(tuning))
+    )
+    yield Text(" ".join([_CHOSEN, *_decided(tuning)]))
+    yield tables.summary(tuning)
+    yield Bullets(tuple(_reading(tuning)))
+    yield Heading(3, "Policies")
+    yield tables.policies(tuning)
+
+
+def _decided(tuning: Tuning) -> Iterator[str]:
+    """Which labels decided, and which are read."""
+    names = {kind: [one.dataset for one in tuning.datasets if one.all_decide is kind] for kind in (False, True)}
+    for kind, said in ((False, _SPLIT), (True, _ALL_DECIDE)):
+        if names[kind]:
+            yield said if not names[not kind] else f"On {wording.listed(names[kind])}: {said[0].lower()}{said[1:]}"
+
+
+def _reading(tuning: Tuning) -> Iterator[str]:
+    """How the figures are to be read."""
+    levels = sorted({one.level for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)})
+    said = wording.listed([f"{100 * level:g}%" for level in levels])
+    yield (
+        "Completeness is the share of queries for which every required item was offered. Values are means over "
+        f"queries with their {said + ' ' if said else ''}intervals. Queries of one group (paraphrases, a conversation) "
+        "answer alike, so that intervals and tests are by group."
+    )
+    yield (
+        "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
+        "completeness percentage points; their p-values are Holm-corrected over the comparisons of a dataset (those "
+        "at equal tokens apart), their "
+        "intervals each of one difference alone. A difference that cannot be told apart is not shown to be none: its "
+        "interval says how large it may be."
+    )
+    yield (
+        "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy; one item more "
+        "is a large step, so it often meets the policy with completeness to spare. At equal tokens means: against the "
+        "first n items of the base's ranking, n between two numbers by lot, so that they cost as much as what is "
+        "recommended (tested by group, the interval by query). A constraint holds where the unfavourable end of what "
+        "is likely (of the paired difference, where it is a share of the base) is at the target or better, within 2 "
+        "points where it is no further off, is missed where the favourable end is below the target, and open in "
+        "between."
+    )
+    if any(not one.holds for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)):
+        yield (
+            f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be "
+            "relied on."
+        )
+
+
+def _across(tuning: Tuning) -> Iterator[Block]:
+    """What is said of all datasets in one table."""
+    for heading, table, about in (
+        ("Tuning split and test split", tables.optimism(tuning), _OPTIMISM),
+        ("Gain by ranking and gain by cut", tables.gains(tuning), _GAINS),
+        ("Worst scope and worst server", tables.worst(tuning), _WORST),
+    ):
+        if table is not None:
+            yield Heading(2, heading)
+            yield Text(about)
+            yield table
+
+
+def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
+    yield Heading(2, dataset.dataset)
+    yield Text(_facts(dataset))
+    if (drawing := figures.trade_off(dataset)) is not None:
+        yield drawing
+    else:
+        yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
+    if tables.compared(dataset):
+        yield Heading(3, "Contenders")
+        yield tables.contenders(dataset, figures.tags(dataset))
+    for outcome in dataset.outcomes:
+        parts = (figures.sensitivity(dataset, outcome), figures.two_at_a_time(dataset, outcome))
+        drawn = tuple(part for part in parts if part is not None)
+        if drawn:
+            yield Folded(f"{outcome.policy.name} on {dataset.dataset}: sensitivity to its parameters", drawn)
+    for outcome in dataset.outcomes:
+        if outcome.chosen is not None:
+            yield from _worse(dataset, outcome)
+    notes = tuple(_notes(dataset))
+    if notes:
+        yield Heading(3, "Notes")
+        yield Bullets(notes)
+
+
+def _facts(dataset: DatasetTuning) -> str:
+    counts = []
+    for split, n in dataset.queries.items():
+        of = dataset.of.get(split, n)
+        some = f"{n:,} of " if of > n else ""
+        whose = "" if split == ALL else f" of split {split}"
+        counts.append(f"{some}{wording.count(of, 'query', 'queries')}{whose}")
+    queries = wording.listed(counts) or "No queries"
+    version = f"Version {dataset.version}, content" if dataset.version else "Content"
+    return (
+        f"{queries}; {wording.count(dataset.items, 'item')}. {version} {dataset.hash[:12]}. "
+        f"Prompt tokens by {dataset.tokens}."
+    )
+
+
+def _worse(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
+    """Requests made worse, by name, beside how many were made better."""
+    name, compared = outcome.policy.name, outcome.against.get("defaults", {}).get("completeness")
+    if not outcome.worse:
+        if compared is not None and compared.n:
+            yield Text(f"{name}: no request is worse than under the base's defaults.")
+        return
+    said = (
+        f"{wording.count(len(outcome.worse), 'request')} that the base's defaults made complete "
+        f"{'is' if len(outcome.worse) == 1 else 'are'} no longer complete"
+    )
+    if compared is not None:
+        said += f"; {compared.higher:,} became complete and {compared.equal:,} stayed as they were"
+    first = f" The first {tables.MANY} in the order of the dataset." if len(outcome.worse) > tables.MANY else ""
+    title = f"{name} on {dataset.dataset}: {wording.count(len(outcome.worse), 'request')} made worse"
+    yield Folded(title, (Text(f"{said}.{first}"), tables.made_worse(outcome)))
+
+
+def _notes(dataset: DatasetTuning) -> Iterator[str]:
+    """What the tuner says, and what the figures themselves give reason to doubt."""
+    yield from dataset.notes
+    for outcome in dataset.outcomes:
+        yield from _searched(outcome)
+        if outcome.chosen is not None:
+            yield from _doubts(outcome)
+
+
+def _searched(outcome: Outcome) -> Iterator[str]:
+    name = outcome.policy.name
+    if outcome.settings or outcome.tried:
+        said = f"{name}: {wording.count(outcome.settings, 'setting')} compared exactly"
+        if outcome.tried:
+            said += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
+        yield f"{said}."
+    for text, bound in outcome.bounds.items():
+        yield f"{name}: on the queries that decided {bound:.4g} was held against {text}."
+
+
+def _doubts(outcome: Outcome) -> Iterator[str]:
+    """Where a recommendation deserves less trust than its figures look."""
+    name, chosen = outcome.policy.name, outcome.chosen
+    if chosen is None:
+        return
+    for one in outcome.verdicts:
+        if one.said not in ("holds", "holds within 2 points"):
+            more = f"; about {one.needed:,} more labels would tell" if one.needed else ""
+            yield f"{name}: {one.text} is {one.said}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
+    for metric in (COMPLETENESS, TOKENS):
+        before, after = chosen.tuning.get(str(metric)), chosen.test.get(str(metric))
+        if before is None or after is None or not math.isfinite(before.value) or not math.isfinite(after.value):
+            continue
+        if not before.interval.low <= after.value <= before.interval.high:
+            yield (
+                f"{name}: {'completeness' if metric == COMPLETENESS else 'the number of prompt tokens'} on the test "
+                f"split ({wording.number(metric, after.value)}) lies outside the interval of the tuning split "
+                f"({wording.estimate_interval(metric, before) or wording.number(metric, before.value)})."
+            )
+
+
+def _made(tuning: Tuning) -> Iterator[Block]:
+    yield Heading(2, "How this was made")
+    yield Bullets(
+        (
+            f"Embeddings: {tuning.embedder}.",
+            f"Seed of random search, resampling and folds: {tuning.seed}.",
+            "The same command on the same data gives the same bytes:",
+        )
+    )
+    yield Code(tuning.command)

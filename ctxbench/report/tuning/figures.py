@@ -1,0 +1,279 @@
+"""Figures of what tuning found: trade-offs with every contender, each parameter on its own, and two at a time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.core.arrays import FloatArray
+from ctxbench.report import wording
+from ctxbench.report.charts.axes import LOG_FROM, compact
+from ctxbench.report.charts.heat_map import HeatMap, heat_maps
+from ctxbench.report.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale, line_charts
+from ctxbench.report.tuning import texts
+from ctxbench.report.tuning.document import Drawing
+from ctxbench.report.tuning.geometry import amounts, order, shares, upper
+from ctxbench.report.tuning.tables import compared
+from ctxbench.report.tuning.texts import COMPLETENESS, ITEMS, RECALL, TOKENS
+from ctxbench.selectors.parameters import Value, shown
+from ctxbench.tuning.results import (
+    DEFAULTS,
+    EVERYTHING,
+    FIXED,
+    PRESET,
+    RECOMMENDED,
+    Contender,
+    DatasetTuning,
+    Heat,
+    Outcome,
+    Trace,
+)
+
+_BEYOND = 1.6  # an axis goes on before the first contender and behind the last by this factor
+_CELLS = 10  # rows and columns of a heat map at most
+_NAME = 42  # letters of a name in a legend at most
+_SHAPES = {RECOMMENDED: "diamond", DEFAULTS: "square", PRESET: "triangle", FIXED: "ring", EVERYTHING: "cross"}
+_AXES = {
+    COMPLETENESS: "completeness, % of queries",
+    RECALL: "recall, % of required items",
+    TOKENS: "prompt tokens a query",
+    ITEMS: "items a query",
+}
+_FIRST, _MEAN = ": first n", "mean over queries"
+_LINES = (
+    " A thick line has the best settings of a selector (its front in completeness and prompt tokens), a thin one the "
+    "first n items of its ranking; tints are 95% intervals. Where the thick line stands above the thin one of the same "
+    "selector, its cut is worth more than a fixed number; where one thin line stands above another, its ranking is "
+    "better."
+)
+
+
+def file_name(*parts: str) -> str:
+    """A name that any file system and any link takes."""
+    return "-".join(re.sub("[^a-z0-9]+", "-", part.lower()).strip("-") or "x" for part in parts)
+
+
+def tags(dataset: DatasetTuning) -> dict[str, str]:
+    """A number for every contender that a figure marks, by name, in the order of the table."""
+    return {one.name: str(place) for place, one in enumerate(compared(dataset), start=1)}
+
+
+def trade_off(dataset: DatasetTuning) -> Drawing | None:
+    """Completeness and recall against tokens and items on the tuning split; None where there is nothing to draw."""
+    lines = named_lines(dataset.traces)
+    found = [trade_panel(dataset, lines, across, up) for up in (COMPLETENESS, RECALL) for across in (TOKENS, ITEMS)]
+    panels = [panel for panel in found if panel is not None]
+    if not panels:
+        return None
+    log = " Axes across are logarithmic." if any(panel.x.log for panel in panels) else ""
+    name = file_name(dataset.dataset, "trade-off")
+    return Drawing(
+        name=name,
+        title=f"{dataset.dataset}: what is complete, and at what price",
+        caption=(
+            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the table below, "
+            "by its numbers: a diamond is recommended, a square the base's defaults; an arrow says that the mark "
+            f"lies beyond the axes, that way. Tuning split.{log}"
+        ),
+        svg=line_charts(panels, columns=2, size=MEDIUM, name=name),
+    )
+
+
+def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
+    """Traces by what a legend calls them: the selectors' names shortened, if that leaves them apart."""
+    short = [texts.shortened(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
+    names = short if len(set(short)) == len(short) else [one.name for one in traces]
+    return dict(zip(names, traces, strict=True))
+
+
+def _selector(trace: str) -> str:
+    return trace.rsplit(": ", 1)[0]
+
+
+def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metric, up: Metric) -> Panel | None:
+    """One metric against another; None where neither a line nor a contender has both.
+
+    The axes reach as far as the contenders need it, but for the one that offers everything: what lies far beyond has
+    little to say, and would leave no room for the rest.
+    """
+    rings = list(_marked(dataset, across, up))
+    points = {name: _points(trace, across, up) for name, trace in lines.items()}
+    near = [ring for ring in rings if ring.shape != _SHAPES[EVERYTHING]] or rings
+    ys = upper([ring.y for ring in near])
+    seen = [ring.x for ring in near if ring.y in ys and ring.x > 0]
+    first, last = (min(seen) / _BEYOND, max(seen) * _BEYOND) if seen else (0.0, math.inf)
+    pairs = (pair for line in points.values() for pair in zip(line[0].tolist(), line[1].tolist(), strict=True))
+    drawn = [(at, height) for at, height in pairs if first <= at <= last]
+    heights = [height for _, height in drawn]
+    ys = ys + [height for height in heights if height >= min(ys)] if ys else upper(heights)
+    if not ys:
+        return None
+    y = _scale(up, ys)
+    x = _scale(across, [*(at for at, height in drawn if height >= y.low), *seen])
+    title = f"{up} against {'prompt tokens' if across == TOKENS else across}"
+    return Panel(title, points, x, y, rings)
+
+
+def _scale(metric: Metric, values: Sequence[float]) -> Scale:
+    title = _AXES.get(metric, str(metric))
+    return shares(title, values or [0.0]) if wording.unit(metric) == "%" else amounts(title, values)
+
+
+def _marked(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
+    """A mark for each contender that has both figures."""
+    tag = tags(dataset)
+    for one in compared(dataset):
+        x, y = (float(one.tuning[str(m)].value) if str(m) in one.tuning else math.nan for m in (across, up))
+        if math.isfinite(x) and math.isfinite(y):
+            unit = "%" * (wording.unit(up) == "%")
+            told = f"{texts.measured(one.tuning, up)}{unit} {up}, {texts.measured(one.tuning, across)} "
+            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.shortened(one.name, _NAME)}"
+            yield Ring(f"{name}: {told}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
+
+
+def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
+    """A line from left to right, with its band; empty where the trace lacks a metric."""
+    if str(across) not in trace.means or str(up) not in trace.means:
+        return np.zeros(0), np.zeros(0)
+    return _line(trace.means[str(across)], trace, str(up))
+
+
+def _line(xs: FloatArray, trace: Trace, metric: str) -> tuple[FloatArray, ...]:
+    """The means of a metric in the order of `xs`, with what is tinted around them."""
+    keep = order(xs)
+    return xs[keep], *(part[metric][keep] for part in (trace.means, trace.low, trace.high) if metric in part)
+
+
+def sensitivity(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
+    """Completeness and tokens along each parameter, all others as recommended; None where there is nothing to draw."""
+    slices = [one for one in outcome.slices if one.settings and {"completeness", "tokens"} <= set(one.means)]
+    if outcome.chosen is None or not slices:
+        return None
+    complete, spent = _range(slices, COMPLETENESS), _range(slices, TOKENS)
+    panels = []
+    for trace in slices:
+        for metric, scale in ((COMPLETENESS, complete), (TOKENS, spent)):
+            panels.append(_slice_panel(trace, metric, scale, outcome.chosen))
+    name = file_name(dataset.dataset, outcome.policy.name, "parameters")
+    return Drawing(
+        name=name,
+        title=f"{dataset.dataset}, {outcome.policy.name}: each parameter on its own",
+        caption=(
+            "One row a parameter, all others as recommended; the diamond is what is chosen. A flat line says that the "
+            "parameter hardly matters there, a steep one that it must be set with care; a line that ends at the foot "
+            "goes on below. Tints are 95% intervals. Tuning split."
+        ),
+        svg=line_charts(panels, columns=2, size=SMALL, name=name),
+    )
+
+
+def _range(slices: Sequence[Trace], metric: Metric) -> Scale:
+    """One scale for all parameters, so that they can be held against each other."""
+    name = str(metric)
+    parts = [part[name] for one in slices for part in (one.means, one.low, one.high) if name in part]
+    known = [float(value) for part in parts for value in part if math.isfinite(value)]
+    return _scale(metric, upper(known) if metric == COMPLETENESS else known)
+
+
+def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: Contender) -> Panel:
+    """One metric along one parameter."""
+    values = [setting.get(trace.name) for setting in trace.settings]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    names = () if numbers else tuple(dict.fromkeys(shown(value) for value in values if value is not None))
+    xs = np.array([_place(value, names) for value in values])
+    keep = order(xs)
+    name = str(metric)
+    means = trace.means[name]
+    low, high = (float(xs[keep[0]]), float(xs[keep[-1]])) if len(keep) else (0.0, 0.0)
+    log = not names and 0 < LOG_FROM * low < high
+    pad = 0.5 if names else 0.04 * (high - low) or 0.5
+    x = Scale(f"{trace.name}, logarithmic", low, high, log=True) if log else Scale(trace.name, low - pad, high + pad)
+    rings = []
+    at = _place(chosen.values.get(trace.name), names)
+    if len(keep) and low <= at <= high:
+        value = float(np.interp(at, xs[keep], means[keep]))
+        if math.isfinite(value):
+            said = f"chosen: {trace.name} {shown(chosen.values[trace.name])}"
+            rings.append(Ring(said, at, value, shape="diamond"))
+    title = f"{trace.name}: {texts.TITLES[name].removesuffix(' %')}"
+    return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
+
+
+def _place(value: Value | None, names: Sequence[str]) -> float:
+    """Where a value stands: a number at itself, another at the place of its name; NaN where it stands nowhere."""
+    if value is None:
+        return math.nan
+    if names:
+        return float(names.index(shown(value))) if shown(value) in names else math.nan
+    return math.nan if isinstance(value, str) else float(value)
+
+
+def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
+    """Two parameters at a time: completeness and tokens, all others as recommended; None where there are none."""
+    chosen, maps, left = outcome.chosen, [], set()
+    for heat in outcome.heats if chosen is not None else ():
+        if chosen is not None and heat.xs and heat.ys and {"completeness", "tokens"} <= set(heat.means):
+            maps += [cells(heat, str(metric), chosen, most=_CELLS) for metric in (COMPLETENESS, TOKENS)]
+            left |= {name for name, found in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(found) > _CELLS}
+    if not maps:
+        return None
+    thinned = f" Of {wording.listed(sorted(left))} some values stand for all." if left else ""
+    name = file_name(dataset.dataset, outcome.policy.name, "pairs")
+    return Drawing(
+        name=name,
+        title=f"{dataset.dataset}, {outcome.policy.name}: two parameters at a time",
+        caption=(
+            "One row a pair of parameters, all others as recommended; darker is more, and the frame is what is chosen. "
+            "A better setting would be one where completeness is still dark while tokens are pale. Means over the "
+            f"tuning split, without intervals.{thinned}"
+        ),
+        svg=heat_maps(maps, columns=2, name=name),
+    )
+
+
+def cells(heat: Heat, metric: str, chosen: Contender | None, *, most: int) -> HeatMap:
+    """A map of a metric with at most so many rows and columns."""
+    wanted = chosen.values if chosen is not None else {}
+    columns, rows = _thinned(heat.xs, wanted.get(heat.x), most), _thinned(heat.ys, wanted.get(heat.y), most)
+    at = [
+        next((place for place, i in enumerate(kept) if values[i] == wanted.get(name)), None)
+        for kept, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
+    ]
+    share = wording.unit(parse_metric(metric)) == "%"
+    values = heat.means[metric][np.ix_(rows, columns)]
+    known = values[np.isfinite(values)]
+    told = (lambda value: f"{100 * value:.1f}") if share else compact
+    pale = float(known[known >= known.max() / 2].min()) if share and len(known) else None
+    below = f" (palest up to {told(pale)})" if pale is not None and pale > known.min() else ""
+    return HeatMap(
+        title=_AXES.get(parse_metric(metric), metric) + below,
+        x=heat.x,
+        y=heat.y,
+        xs=[_short(heat.xs[i]) for i in columns],
+        ys=[_short(heat.ys[i]) for i in rows],
+        values=values,
+        pale=pale,
+        told=told,
+        chosen=None if at[0] is None or at[1] is None else (at[0], at[1]),
+    )
+
+
+def _thinned(values: Sequence[Value], chosen: Value | None, most: int) -> list[int]:
+    """Places of at most so many values, spread evenly, the first, the last and the chosen one among them."""
+    if len(values) <= most:
+        return list(range(len(values)))
+    wanted = next((i for i, value in enumerate(values) if value == chosen), None)
+    kept = sorted({round(i * (len(values) - 1) / (most - 1)) for i in range(most)})
+    if wanted is not None and wanted not in kept:
+        kept[min(range(1, len(kept) - 1), key=lambda place: abs(kept[place] - wanted))] = wanted
+    return kept
+
+
+def _short(value: Value) -> str:
+    """A value in a heading: a number to three digits."""
+    return f"{value:.3g}" if isinstance(value, float) else shown(value)

@@ -1,0 +1,166 @@
+"""Tables of what tuning found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ctxbench.bench.metrics import GroupMean
+from ctxbench.bench.stats import Comparison
+from ctxbench.report import wording
+from ctxbench.report.tuning import texts
+from ctxbench.report.tuning.document import Cell, Table
+from ctxbench.report.tuning.texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
+from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+
+MANY = 20  # so many requests made worse are named
+_SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)
+
+
+def summary(tuning: Tuning) -> Table:
+    """What is recommended on each dataset for each policy, and what it is worth."""
+    head = (
+        "dataset",
+        "policy",
+        "recommended",
+        "figures of",
+        "completeness %",
+        "prompt tokens",
+        "tokens against the base's defaults",
+        "completeness against the base's defaults, points",
+        "against tuned fixed k",
+        "completeness against first n at equal tokens, points",
+        "constraints",
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, outcome in outcomes(tuning):
+        start = (dataset.dataset, outcome.policy.name)
+        if outcome.chosen is None:
+            rows.append((*start, texts.nothing(outcome), *([wording.NONE] * 8)))
+            continue
+        told = [SPLITS[reading(dataset)]]
+        told += [texts.measured(outcome.chosen.read, metric) for metric in (COMPLETENESS, TOKENS)]
+        changes = [texts.changed(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
+        changes += [_against_fixed(outcome), texts.changed(_at_equal_tokens(outcome), COMPLETENESS)]
+        rows.append((*start, texts.found(outcome, outcome.chosen), *told, *changes, texts.held(outcome)))
+    if len({reading(dataset) for dataset in tuning.datasets}) > 1:
+        return Table("What is recommended", head, tuple(rows), frozenset({4, 5}))
+    same = (*head[:3], *head[4:])  # all figures are of the same queries, which the page says above
+    return Table("What is recommended", same, tuple((*row[:3], *row[4:]) for row in rows), frozenset({3, 4}))
+
+
+def _against_fixed(outcome: Outcome) -> tuple[str, ...]:
+    """Both changes against the tuned fixed number of items."""
+    if outcome.fixed is None:
+        return ("no k meets the policy",)
+    found = outcome.against.get("fixed")
+    named = (("tokens", TOKENS), ("points", COMPLETENESS))
+    return tuple(f"{name} {', '.join(texts.changed(found, metric))}" for name, metric in named)
+
+
+def _at_equal_tokens(outcome: Outcome) -> Mapping[str, Comparison]:
+    found = None if outcome.at_tokens is None else outcome.at_tokens.comparison
+    return {} if found is None else {str(COMPLETENESS): found}
+
+
+def optimism(tuning: Tuning) -> Table | None:
+    """What the tuning split promised beside what the test split kept; None where no test split was read."""
+    rows = []
+    for dataset, outcome in outcomes(tuning):
+        if outcome.chosen is None or not outcome.chosen.test:
+            continue
+        row = [dataset.dataset, outcome.policy.name]
+        for metric in (COMPLETENESS, TOKENS):
+            row += [texts.measured(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
+            sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
+            row.append(texts.apart(metric, *sides))
+        rows.append(tuple(row))
+    titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
+    if not rows:
+        return None
+    head = ("dataset", "policy", *titles)
+    return Table("Tuning split and test split", head, tuple(rows), frozenset(range(2, len(head))))
+
+
+def gains(tuning: Tuning) -> Table | None:
+    """What a better ranking gives and what a better cut gives, apart; None where nothing is recommended."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, outcome in outcomes(tuning):
+        if outcome.chosen is None or not outcome.against:
+            continue
+        parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
+        changes = [texts.changed(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
+        if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
+            changes[:2] = [("the same ranking",), (wording.NONE,)]
+        ks = [one.name if one else "none meets the policy" for one in (outcome.fixed, outcome.fixed_own)]
+        rows.append((dataset.dataset, outcome.policy.name, *ks, *changes))
+    head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
+    for name in ("ranking", "cut", "both"):
+        head += [f"by {name}: tokens", f"by {name}: completeness, points"]
+    return Table("Gain by ranking and gain by cut", tuple(head), tuple(rows)) if rows else None
+
+
+def worst(tuning: Tuning) -> Table | None:
+    """The scope and the server with the lowest completeness; None where there are no groups large enough."""
+    rows = [
+        (dataset.dataset, outcome.policy.name, _group(outcome.worst_scope), _group(outcome.worst_server))
+        for dataset, outcome in outcomes(tuning)
+        if outcome.worst_scope is not None or outcome.worst_server is not None
+    ]
+    head = ("dataset", "policy", "worst scope: completeness %", "worst server: completeness %")
+    return Table("Worst scope and worst server", head, tuple(rows)) if rows else None
+
+
+def _group(found: GroupMean | None) -> str:
+    if found is None:
+        return "fewer than two groups of 10 queries"
+    queries = wording.count(found.mean.n, "query", "queries")
+    return f"{found.group}: {wording.number(COMPLETENESS, found.mean.value)} of {queries}"
+
+
+def policies(tuning: Tuning) -> Table:
+    """What each policy asks for; the same on all datasets."""
+    found = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
+    rows = tuple((one.name, one.about, texts.asked(one)) for one in found.values())
+    return Table("Policies", ("policy", "about", "asks for"), rows)
+
+
+def contenders(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
+    """Every contender on all that was measured; the tags are those of the figure."""
+    rows: list[tuple[str, ...]] = []
+    for one in compared(dataset):
+        what = ": ".join(filter(None, (texts.ROLES[one.role], texts.setting(one.values))))
+        start = (one.name, tags.get(one.name, ""), what)
+        for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
+            if found:
+                rows.append((*start, split, *(texts.measured(found, metric) for metric in _SHOWN)))
+                start = ("", "", "")
+    head = ("contender", "mark", "what it is", "split", *(TITLES[str(metric)] for metric in _SHOWN))
+    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(range(4, 8)))
+
+
+def compared(dataset: DatasetTuning) -> Sequence[Contender]:
+    """The contenders of a dataset, and those that its outcomes name besides, each name once."""
+    found = {one.name: one for one in dataset.contenders}
+    for outcome in dataset.outcomes:
+        for one in (outcome.chosen, outcome.fixed, outcome.fixed_own):
+            if one is not None:
+                found.setdefault(one.name, one)
+    return tuple(found.values())
+
+
+def made_worse(outcome: Outcome) -> Table:
+    """The first requests that the defaults made complete and what is recommended does not."""
+    rows = tuple((one.query, one.text, ", ".join(one.missing)) for one in outcome.worse[:MANY])
+    return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
+
+
+def reading(dataset: DatasetTuning) -> str:
+    """The split that figures are read from."""
+    return ALL if dataset.all_decide else TEST
+
+
+def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, Outcome]]:
+    """Every outcome with its dataset, in order."""
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            yield dataset, outcome

@@ -1,0 +1,129 @@
+"""What tuning found, in words: values, changes, settings and policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.report import wording
+from ctxbench.selectors.parameters import Value, shown
+from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Contender, Outcome
+
+COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
+TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
+ROLES = {
+    RECOMMENDED: "recommended",
+    DEFAULTS: "the base with its defaults",
+    PRESET: "a preset as shipped",
+    FIXED: "tuned fixed k",
+    EVERYTHING: "all that may be offered",
+}
+TUNING, TEST, ALL = "tuning", "test", "all"
+SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
+
+
+def measured(found: Mapping[str, Estimate], metric: Metric) -> str:
+    """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
+    one = found.get(str(metric))
+    if one is None or not one.n or not math.isfinite(one.value):
+        return wording.NONE
+    interval = wording.estimate_interval(metric, one)
+    return f"{wording.number(metric, one.value)}{f' ({interval})' if interval else ''}"
+
+
+def changed(found: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
+    """A difference with its interval, and whether the two are told apart; tokens as per cent of the other's mean."""
+    one = (found or {}).get(str(metric))
+    if one is None or not one.n or not math.isfinite(one.difference) or (metric == TOKENS and one.base == 0):
+        return (wording.NONE,)
+    if metric != TOKENS:
+        value, interval = wording.signed(metric, one.difference), wording.difference_interval(metric, one)
+    else:
+        value, interval = percent(one.difference / one.base), _shares(one.interval, one.base)
+    return f"{value} ({interval})", wording.verdict(one)
+
+
+def percent(share: float) -> str:
+    """A signed share as `-41.2%`; 0 has no sign, and without a value a dash stands."""
+    if math.isnan(share):
+        return wording.NONE
+    if math.isinf(share):
+        return "\u221e" if share > 0 else f"{wording.MINUS}\u221e"
+    text = f"{share:+,.1%}"
+    return (text if any(digit in text for digit in "123456789") else text[1:]).replace("-", wording.MINUS)
+
+
+def _shares(interval: Interval, base: float) -> str:
+    ends = (percent(end / base).removesuffix("%") for end in (interval.low, interval.high))
+    return f"{' to '.join(ends)}{'' if interval.holds else wording.LOOSE}"
+
+
+def apart(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
+    """What the tuning split promised more than the test split kept; tokens as per cent of the test split's mean."""
+    if tuning is None or test is None or not (math.isfinite(tuning.value) and math.isfinite(test.value)):
+        return wording.NONE
+    if metric != TOKENS:
+        return wording.signed(metric, tuning.value - test.value)
+    return percent((tuning.value - test.value) / test.value) if test.value else wording.NONE
+
+
+def setting(values: Mapping[str, Value]) -> str:
+    """Parameters with their values."""
+    return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+
+
+def recommended(chosen: Contender) -> str:
+    """A selector with its values."""
+    values = setting(chosen.values)
+    return f"{chosen.selector}: {values}" if values else chosen.selector
+
+
+def found(outcome: Outcome, chosen: Contender) -> str:
+    """What was chosen, and where the test split says otherwise that it is not recommended."""
+    said = recommended(chosen)
+    return said if outcome.recommended is not None else f"keep the default: {said} misses its target"
+
+
+def nothing(outcome: Outcome) -> str:
+    """Why the default is kept."""
+    return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is better beyond doubt'}"
+
+
+def held(outcome: Outcome) -> str:
+    """What is said of the constraints."""
+    if not outcome.policy.constraints:
+        return "none to hold"
+    if outcome.chosen is None or not outcome.verdicts:
+        return wording.NONE
+    if len(outcome.verdicts) == 1:
+        return outcome.verdicts[0].said
+    return "; ".join(f"{one.text}: {one.said}" for one in outcome.verdicts)
+
+
+def asked(policy: Policy) -> str:
+    """An objective under its constraints, as a sentence without its end."""
+    goal = f"{'least' if policy.minimise else 'most'} {_plain(str(policy.objective))}"
+    constraints = [str(one) for one in policy.constraints]
+    return f"{goal} with {wording.listed(constraints)}" if constraints else f"{goal}, without constraints"
+
+
+def _plain(metric: str) -> str:
+    return {"tokens": "prompt tokens"}.get(metric, metric)
+
+
+def intervals(outcome: Outcome) -> Iterator[Interval]:
+    """Every interval that is shown of an outcome's recommendation."""
+    if outcome.chosen is not None:
+        for found in (outcome.chosen.tuning, outcome.chosen.test):
+            yield from (one.interval for one in found.values())
+    for compared in (*outcome.against.values(), outcome.ranking):
+        yield from (one.interval for one in compared.values())
+
+
+def shortened(text: str, most: int) -> str:
+    """A text on one line, of at most so many letters."""
+    line = wording.named(" ".join(text.split()))
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}\u2026"

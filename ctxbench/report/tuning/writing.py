@@ -1,0 +1,61 @@
+"""Reports as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctxbench.io.files import write_atomic
+from ctxbench.report.drill import without_surrogates
+from ctxbench.report.pages import titles, write_parted
+from ctxbench.report.tuning.contents import document
+from ctxbench.report.tuning.document import Document
+from ctxbench.report.tuning.markdown import markdown
+from ctxbench.report.tuning.page import page
+from ctxbench.tuning.results import Tuning
+
+_FIGURES = "figures"
+
+
+def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
+    """Write `report.md`, its `figures/*.svg` and `report.html`, which needs no other file, into a folder.
+
+    Each file is written whole or not at all, those that name others after them. The same tuning gives the same bytes.
+
+    Returns:
+        The paths of the report, the page, the tables of several datasets, and the figures.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written.
+    """
+    made = document(tuning)
+    html = page(made)
+    report, *others = _write_markdown(made, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1)
+    write_atomic(folder / "report.html", html)
+    return report, folder / "report.html", *others
+
+
+def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, ...]:
+    """Write the report as Markdown, with its figures in a folder beside it.
+
+    Args:
+        tuning: what was found.
+        path: of the Markdown.
+        figures: the name of the folder for figures, in the folder of the Markdown.
+
+    Returns:
+        The paths of the Markdown, the tables of several datasets, and the figures.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written.
+    """
+    return tuple(_write_markdown(document(tuning), path, figures, several=len(tuning.datasets) > 1))
+
+
+def _write_markdown(made: Document, path: Path, figures: str, *, several: bool) -> list[Path]:
+    """Write figures, page and, of several datasets, the file of their sections."""
+    drawn = []
+    for drawing in made.drawings:
+        drawn.append(path.parent / figures / f"{drawing.name}.svg")
+        write_atomic(drawn[-1], drawing.svg, durable=False)
+    text = without_surrogates(markdown(made, figures=f"{figures}/"))
+    return [*write_parted(path, text, titles(text)[1:-1] if several else ()), *drawn]

@@ -1,0 +1,134 @@
+"""Numbers and verdicts in words, the same on the console and on the page. Nothing is decided here."""
+
+from __future__ import annotations
+
+import math
+
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.io.visible import one_line
+
+MINUS, DASH = "\u2212", "\u2013"
+NONE = "-"  # stands where there is no value
+LOOSE = "~"  # stands behind an interval that does not hold
+UNTOLD = "cannot be told apart"
+_MANY = 1_000_000
+_PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
+
+
+def number(metric: Metric, value: float) -> str:
+    """A metric's mean: a share in per cent without the sign, tokens whole, other amounts to two decimals."""
+    if not math.isfinite(value):
+        return NONE
+    decimals = _decimals(metric, value)
+    return _minus(f"{value * _factor(metric):,.{decimals}f}")
+
+
+def signed(metric: Metric, value: float) -> str:
+    """A difference with its sign; 0 has none. Shares are in percentage points."""
+    if not math.isfinite(value):
+        return NONE
+    text = f"{value * _factor(metric):+,.{_decimals(metric, value)}f}"
+    return text[1:] if not any(digit in text for digit in "123456789") else _minus(text)
+
+
+def unit(metric: Metric) -> str:
+    """What the numbers of a metric count: `%`, `tokens`, `items` or nothing."""
+    return "%" if metric.declaration.scale in ("yes/no", "share") else metric.declaration.unit
+
+
+def points(metric: Metric) -> str:
+    """What differences of a metric count."""
+    return "points" if unit(metric) == "%" else unit(metric)
+
+
+def estimate_interval(metric: Metric, found: Estimate) -> str:
+    """The interval of a mean as `93.6-97.5` (with an en dash); `~` behind it says that it does not hold.
+
+    Empty without a mean, and where the interval has no width: all values are equal, and say nothing of others.
+    """
+    if not math.isfinite(found.value) or found.interval.low == found.interval.high:
+        return ""
+    low, high = (_end(number(metric, end), end) for end in (found.interval.low, found.interval.high))
+    joint = DASH if found.interval.low >= 0 else " to "
+    return f"{low}{joint}{high}{_loose(found.interval)}"
+
+
+def difference_interval(metric: Metric, found: Comparison) -> str:
+    """The interval of a difference as `-6.0 to -1.9`; `~` behind it says that it does not hold."""
+    if not math.isfinite(found.difference):
+        return ""
+    low, high = (_end(signed(metric, end), end) for end in (found.interval.low, found.interval.high))
+    return f"{low} to {high}{_loose(found.interval)}"
+
+
+def verdict(found: Comparison) -> str:
+    """`p=0.0003` where the two are told apart, else the words for it; the comparison has decided."""
+    if not found.distinguishable:
+        return UNTOLD
+    return "p<0.0001" if found.p_holm < 0.0001 else f"p={found.p_holm:.4f}" if found.p_holm < 0.01 else _p(found.p_holm)
+
+
+def needed(found: Comparison) -> str:
+    """How many queries would tell the difference apart; empty where that is not known or not the question."""
+    if found.distinguishable or found.needed is None:
+        return ""
+    if found.needed > _MANY:
+        return "more than a million queries would tell"
+    return f"about {two_digits(found.needed):,} queries would tell"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """`1 query`, `1,053 queries`."""
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
+def listed(names: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def named(name: str) -> str:
+    """A name for use inside a sentence: U+FFFD for what would break the line or turn the sentence around."""
+    return one_line(name)
+
+
+def _factor(metric: Metric) -> float:
+    return 100.0 if unit(metric) == "%" else 1.0
+
+
+def _decimals(metric: Metric, value: float) -> int:
+    """One decimal for per cent, none for tokens from 10 on, two for the rest (one from 100 on)."""
+    if unit(metric) == "%":
+        return 1
+    if metric.declaration.unit == "tokens":
+        return 0 if abs(value) >= 10 else 1
+    return 2 if abs(value) < 100 else 0
+
+
+def _end(text: str, value: float) -> str:
+    return ("\u221e" if value > 0 else f"{MINUS}\u221e") if math.isinf(value) else text
+
+
+def _loose(interval: Interval) -> str:
+    return "" if interval.holds else LOOSE
+
+
+def _p(value: float) -> str:
+    return f"p={value:.3f}"
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", MINUS)
+
+
+def two_digits(value: int) -> int:
+    """Rounded up to two significant digits: a size that is estimated from an estimate deserves no more."""
+    step: int = 10 ** max(len(str(value)) - 2, 0)
+    return -(-value // step) * step
+
+
+def said(text: str, plain: bool) -> str:
+    """A text inside a line without what a terminal obeys, and without signs that its encoding lacks."""
+    text = one_line(text)
+    return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text

@@ -1,6 +1,0 @@
-"""What tuning found, told: on the console, as Markdown and as one HTML page, with figures."""
-
-from ctxbench.reporting.tuning.console import console_table
-from ctxbench.reporting.tuning.writing import write_markdown, write_report
-
-__all__ = ["console_table", "write_markdown", "write_report"]

@@ -1,0 +1,1 @@
+"""Texts: chunks, prices in tokens, and secrets."""

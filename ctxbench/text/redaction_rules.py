@@ -1,0 +1,328 @@
+"""What secrets look like: the built-in rules of `ctxbench.text.redaction`, in the order in which they are applied.
+
+Kept on purpose, because texts are read for them: names of tools, paths, versions, dates, codes of up to 8 digits,
+ticket ids (letters before the number), UUIDs, commit hashes (any run of hexadecimal digits) and IP addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one form of a secret is found.
+
+    Attributes:
+        kind: what its placeholder is called.
+        pattern: where it stands; the group `secret`, if there is one, is what is replaced, else all of it.
+        needs: case-folded texts; where a text holds none of them, nothing can match, so most texts need no search.
+        check: tells what only looks like it; None = everything is one.
+    """
+
+    kind: str
+    pattern: re.Pattern[str]
+    needs: tuple[str, ...] = ()
+    check: Callable[[str], bool] | None = None
+
+    def secret(self, found: re.Match[str]) -> tuple[int, int]:
+        """Start and end of what is to be replaced."""
+        return found.span("secret") if "secret" in self.pattern.groupindex else found.span()
+
+    def holds(self, secret: str) -> bool:
+        """Whether it is one."""
+        return bool(secret) and (self.check is None or self.check(secret))
+
+
+def passes_luhn(text: str) -> bool:
+    """Whether the digits of a text have the check digit of payment cards (ISO/IEC 7812-1)."""
+    digits = [int(c) for c in text if c.isdecimal()]
+    doubled = [sum(divmod(2 * d, 10)) for d in digits[-2::-2]]
+    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def passes_iban(text: str) -> bool:
+    """Whether a text has the check digits of an IBAN (ISO 13616: modulo 97 is 1)."""
+    plain = text.replace(" ", "")
+    if not 15 <= len(plain) <= 34:
+        return False
+    return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
+
+
+def is_random(text: str) -> bool:
+    """Whether a run of letters and digits looks drawn by chance: three classes (small, capital, digit) well mixed.
+
+    Mixed well are 3 runs of digits, or a change of class between at least 0.35 of the neighbours, a small letter after
+    a capital aside. In words joined by capitals that is about one in five, in random text 0.45. Hexadecimal runs are
+    hashes and stay, and so do names of many parts.
+    """
+    plain = [c for c in text if c.isalnum()]
+    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in plain]
+    if len(set(classes)) < 3 or "__" in text or len(text) - len(plain) > 3:
+        return False
+    if all(c in "0123456789abcdefABCDEF" for c in plain):
+        return False
+    return _is_mixed(classes) or sum(b == "d" != a for a, b in pairwise(["", *classes])) >= 3
+
+
+def is_random_base64(text: str) -> bool:
+    """Whether a run of base64, which may hold `/` and so look like a path, is well mixed.
+
+    As in `is_random`, or any change of class between 0.3 of the neighbours and 3 pairs of capitals, which paths of
+    joined words do not have.
+    """
+    plain = [c for c in text.rstrip("=") if c.isalnum()]
+    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in plain]
+    if len(set(classes)) < 3 or len(text.rstrip("=")) - len(plain) > 0.1 * len(text):
+        return False
+    pairs = list(pairwise(classes))
+    changes, capitals = sum(a != b for a, b in pairs), sum(a == b == "u" for a, b in pairs)
+    return _is_mixed(classes) or (changes >= 0.3 * len(pairs) and capitals >= 3)
+
+
+def _is_mixed(classes: list[str]) -> bool:
+    changes = sum(a != b and (a, b) != ("u", "l") for a, b in pairwise(classes))
+    return changes >= 0.35 * (len(classes) - 1)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is one to three words of the form of a person's name, and none that only looks like one."""
+    words = text.split()
+    return 0 < len(words) <= 3 and all(
+        len(word) > 1 and word[0].isupper() and _NAME_REST.fullmatch(word[1:]) and word.casefold() not in _NO_NAMES
+        for word in words
+    )
+
+
+def _is_drawn(text: str) -> bool:
+    """Whether what begins as a key may be one, rather than words (`sk-to-horizon`) or a stand-in (`ghp_xxxxxxxx`)."""
+    drawn = "-" not in text[3:] or any(char.isdigit() or char.isupper() for char in text)
+    return drawn and not _STAND_IN.search(text)
+
+
+def _is_key_block(text: str) -> bool:
+    """Whether base64 stands behind the first line of a private key, rather than a sentence on how keys begin."""
+    lines = (line.strip() for line in re.split(r"\\[nr]|\n", _DASHES.sub("", text)))
+    first = next((line for line in lines if line and not _HEADER.match(line)), "")
+    word = first.partition(" ")[0]
+    whole = word == first or len(word) >= 24  # a key without line ends, and no sentence
+    return whole and bool(_BASE64.fullmatch(word)) and not (word.islower() or _STAND_IN.search(word))
+
+
+def _has_digit_or_mark(text: str) -> bool:
+    return not text.startswith("<") and any(not c.isalpha() for c in text.rstrip(".,;!?"))
+
+
+def _is_no_word(text: str) -> bool:
+    return not text.startswith("<") and any(c.isdigit() for c in text) and len(set(text)) > 3
+
+
+def _is_value(text: str) -> bool:
+    """Whether what stands behind `password:` may be one: no word of a sentence on passwords, and no variable."""
+    return text[0] not in "<$" and text.rstrip(".,;!?").casefold() not in _NO_VALUES
+
+
+def _is_set(text: str) -> bool:
+    """Whether what stands behind `token=` may be one: as `_is_value`, and no count of tokens."""
+    return _is_value(text) and not (text.isdecimal() and len(text) < 6)
+
+
+def _is_token(text: str) -> bool:
+    """Whether what stands behind `token:` may be one, rather than how a sentence goes on."""
+    return _is_set(text) and (len(text) >= 12 or any(not c.isalpha() for c in text.rstrip(".,;!?")))
+
+
+def _is_login(text: str) -> bool:
+    return text.casefold() not in ("git", "hg", "svn", "user", "username", "root")
+
+
+def _is_phone(text: str) -> bool:
+    return 8 <= sum(c.isdecimal() for c in text) <= 15
+
+
+def _is_person_folder(text: str) -> bool:
+    return text.casefold() not in ("shared", "public", "default", "runner", "ubuntu", "user", "username", "you", "me")
+
+
+_STAND_IN = re.compile(r"(?i:x{4}|your|placeholder|changeme)|\*{3}|\.{3}")
+_HEADER = re.compile(r"[A-Za-z-]+: ")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+=*")
+_DASHES = re.compile(r"-----[A-Z ]+-----")
+_SENTENCES = """
+please required optional none null true false expired missing invalid wrong empty string unknown valid changed
+reset what where when which that this there here with from your have does needed undefined protected
+"""
+_NO_VALUES = frozenset(_SENTENCES.split())  # behind `password:`: the sentence goes on
+_NAME_REST = re.compile(r"(?:[^\W\d_A-Z]|['’-][^\W\d_]|(?<=^c)[A-Z])+")
+_ORDINARY = """
+world there team all everyone everybody folks guys again sir madam claude chatgpt gpt copilot gemini cursor assistant
+agent bot please can could would will i you we what how why when where who which is are do does thanks thank yes no ok
+okay list show create find open close get make add remove delete update check tell give help run send write read search
+look set the this that my our your and but so if for from with about january february march april may june july august
+september october november december monday tuesday wednesday thursday friday saturday sunday support sales billing
+engineering hiring customer mr mrs ms dr prof herr herrn frau colleagues friends hi hello hey dear best regards good
+morning afternoon evening
+"""
+_NO_NAMES = frozenset(_ORDINARY.split())  # no person, or more sentences go on so than people are called so
+_NAME = r"(?![a-z])[^\W\d_]+(?:['’-](?!s\b)[^\W\d_]+)*"
+_TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof|Herr|Frau)\.?[ ]+)"
+_GREETING = r"(?i:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|guten (?:tag|morgen|abend)|lieber?)"
+_CLOSING = (
+    r"(?i:(?:with )?(?:best|kind|warm)(?: regards| wishes)?|regards|cheers|(?:many )?thanks(?: a lot)?|thank you"
+    r"|sincerely|yours(?: sincerely| truly)?|(?:viele|liebe|mit freundlichen) gr(?:ü|ue)(?:ß|ss)en?)"
+)
+_AFTER = r"(?=[ ]*(?:[,.!?:;\n–—]|$)|[ ](?:can|could|would|will|please|i|is|do|are|thanks|here|the|we|just|this|my)\b)"
+
+
+def _name(before: str, after: str = "", words: str = "{0,1}") -> re.Pattern[str]:
+    return re.compile(rf"{before}(?P<secret>{_NAME}(?:[ ]{_NAME}){words}){after}", re.MULTILINE)
+
+
+_PRIVATE_KEY = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
+)
+_START = (
+    r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # of a word, also behind what stands for a line end or a quote
+)
+_TOKENS = (  # as their owners print them
+    r"sk-[A-Za-z0-9_-]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}"
+    r"|pypi-[\w-]{30,}|SG\.[\w-]{16,}\.[\w-]{16,}|dop_v1_[0-9a-f]{32,}|shpat_[0-9a-fA-F]{20,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|lin_api_\w{20,}|sntrys_[\w=+/-]{20,}|xapp-\d-[\w-]{16,}|GOCSPX-[\w-]{20,}"
+    r"|gsk_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{30,}|pplx-[A-Za-z0-9]{30,}|tvly-[\w-]{20,}|ntn_[A-Za-z0-9]{30,}"
+    r"|figd_[\w-]{20,}|sbp_[0-9a-f]{30,}|hvs\.[\w-]{20,}|dckr_pat_[\w-]{20,}|ATATT3[\w=-]{30,}|dapi[0-9a-f]{32}"
+    r"|\d{8,10}:AA[\w-]{32,}"
+)
+_SPELT_OUT = r"(?i:password|passwd|pwd|passphrase|passcode|passwort)(?i:[_-]?(?:\d{1,2}|base64|value|text))?"
+_ASSIGNED = (
+    r"(?i:(?:api|access|secret|private|client|auth|account|shared|signing|encryption)[ _-]?(?:key|token|secret)"
+    r"|secret|token|credentials?)(?i:[_-](?:key|base|value|base64))*"
+)
+_QUOTE = r"[\\\"']*"
+_BARE = r"(?:(?![;&]\w+=)[^\s\"'<>]){4,200}(?<![.,;])"  # a value without quotes, up to a blank or the next setting
+_VALUE = (  # in quotes up to the quote, whatever it holds
+    rf"(?:(?i:bearer|basic)\s+)?\\*(?P<quote>[\"'])?(?P<secret>(?(quote)(?:(?!\\*(?P=quote))[^\n]){{4,200}}|{_BARE}))"
+)
+_SIMPLE = r"(?P<secret>[A-Za-z0-9_.~+/=-]{8,})"
+
+_KEYED = ("key", "token", "secret", "credential")
+_DIGITS = tuple("0123456789")
+_GREETED = ("hi", "hello", "hey", "dear", "good", "hallo", "guten", "liebe")
+_CLOSED = ("best", "kind", "warm", "regards", "cheers", "thank", "sincerely", "yours", "grüss", "gruess")
+_NAMED = ("customer", "contact", "client", "patient", "full", "behalf")
+
+KNOWN_KEYS: tuple[Rule, ...] = (  # of a form that their owners gave them
+    Rule("key", re.compile(_PRIVATE_KEY), ("private key",), _is_key_block),
+    Rule(
+        "key",
+        re.compile(r"(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[\w/-]+)"),
+        ("hooks.slack.com", "webhooks"),
+        _is_drawn,
+    ),
+    Rule(
+        "key",
+        re.compile(rf"{_START}(?:{_TOKENS})"),
+        ("-", "_", "akia", "asia", "aiza", "ya29.", "sg.", "eyj", "hvs.", "dapi", "atatt3", ":aa"),
+        _is_drawn,
+    ),
+)
+
+RULES: tuple[Rule, ...] = (
+    KNOWN_KEYS[0],
+    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/<>\"'?#,]{1,400})(?=@)"), ("://",), _is_login),
+    *KNOWN_KEYS[1:],
+    Rule(
+        "key",
+        re.compile(r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+(?P<secret>[A-Za-z0-9_.~+/=-]{6,})"),
+        ("authorization",),
+    ),
+    Rule("key", re.compile(rf"{_SPELT_OUT}{_QUOTE}\s*[:=]\s*{_VALUE}"), ("pass", "pwd"), _is_value),
+    Rule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*=\s*{_VALUE}"), _KEYED, _is_set),
+    Rule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*:\s*{_VALUE}"), _KEYED, _is_token),
+    Rule("key", re.compile(rf"(?<![\w-])--[\w-]{{0,40}}(?:{_SPELT_OUT}|{_ASSIGNED})[ ]+{_VALUE}"), ("--",), _is_token),
+    Rule("key", re.compile(rf"(?<!\w){_ASSIGNED}\s+is\s+[\"']?{_SIMPLE}"), _KEYED, _is_no_word),
+    Rule("key", re.compile(rf"(?i:\bbearer)[\"']?[\s:=]+[\"']?{_SIMPLE}"), ("bearer",), _is_no_word),
+    Rule(
+        "key",
+        re.compile(rf"(?<!\w){_SPELT_OUT}\s+is\s+[\"']?(?P<secret>[^\s\"'<>]{{4,}})"),
+        ("pass", "pwd"),
+        _has_digit_or_mark,
+    ),
+    Rule("key", re.compile(r"(?i:\bpin)(?:\s*[:=]\s*|\s+is\s+)[\"']?(?P<secret>\d{4,12})(?![\w-])"), ("pin",)),
+    Rule("key", re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{40,}(?![\w+/])={0,2}"), _DIGITS, is_random_base64),
+    Rule("key", re.compile(r"(?<!\w)[A-Za-z0-9_][A-Za-z0-9_+-]{31,}(?!\w)={0,2}"), _DIGITS, is_random),
+    Rule(
+        "mail",
+        re.compile(r"(?<!\w)(?!git@[\w.-]+[:/])\w[\w.+'-]{0,63}(?:@|%40)[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])"),
+        ("@", "%40"),
+    ),
+    Rule(
+        "user",
+        re.compile(r"(?:/home/|/Users/|(?i:[a-z]:\\+users\\+))(?P<secret>[\w.-]+)"),
+        ("/home/", "/users/", "\\users\\"),
+        _is_person_folder,
+    ),
+    Rule(
+        "iban",
+        re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"),
+        _DIGITS,
+        passes_iban,
+    ),
+    Rule(
+        "card",
+        re.compile(r"(?<![\w.-])(?:\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{4}([ -])\d{6}\2\d{5}|\d{13,19})(?![\w-]|\.\d)"),
+        _DIGITS,
+        passes_luhn,
+    ),
+    Rule("phone", re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ ./-]?\(?\d{1,5}\)?){2,7}(?![\w-])"), _DIGITS, _is_phone),
+    Rule("phone", re.compile(r"(?<![\w.)-])\(\d{2,5}\)[ ]?\d{3,4}[ -]?\d{3,5}(?![\w-])"), ("(",)),
+    Rule(
+        "phone",
+        re.compile(r"(?<![\w./-])(?:\d{3}-\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}|0\d{2,4}[ /]\d{5,9})(?![\w-]|\.\d)"),
+        _DIGITS,
+    ),
+    Rule("number", re.compile(r"(?<![\w.#/-])(?:\d{3}-\d{2}-\d{4}|\d{9,})(?![\w-]|\.\d)"), _DIGITS),
+    Rule("name", _name(rf"(?:^|[.!?][ ]+){_GREETING}[ ,]+{_TITLE}?", _AFTER), _GREETED, is_name),
+    Rule(
+        "name",
+        _name(rf"(?:^|[.!?][ ]+){_CLOSING}[ ,!.]*\n+[ \t]*", r"(?=[ \t.]*(?:\n|\Z))", "{0,2}"),
+        _CLOSED,
+        is_name,
+    ),
+    Rule("name", _name(rf"(?<!\w){_CLOSING}[,!]?[ ]+", r"(?=[ ]*[.!]?\s*\Z)"), _CLOSED, is_name),
+    Rule("name", _name(r"^--[ ]?\n[ \t]*", r"(?=[ \t]*(?:\n|\Z))", "{0,2}"), ("--",), is_name),
+    Rule(
+        "name",
+        _name(r"(?i:my name is|i am called|ich heiße|mein name ist)[ ]+", r"\b"),
+        ("name is", "am called", "ich heisse", "name ist"),
+        is_name,
+    ),
+    Rule(
+        "name",
+        _name(r"(?i:\bthis is|\bi['’]m|\bi am)[ ]+", r"(?=,?[ ](?:from|at|here)\b)"),
+        (" from", " at", " here"),
+        is_name,
+    ),
+    Rule(
+        "name",
+        _name(r"(?<!\w)(?:Mr|Mrs|Ms|Dr|Prof|Herrn?|Frau)\.?[ ]+", r"\b"),
+        ("mr", "ms", "dr", "prof", "herr", "frau"),
+        is_name,
+    ),
+    Rule(
+        "name",
+        _name(
+            r"(?i:\b(?:customer|contact|client|patient|full[ _]?name|on behalf of))[\"']?[ ]*[:=]?[ ]*[\"']?",
+            r"\b",
+            "{1,2}",
+        ),
+        _NAMED,
+        is_name,
+    ),
+)
+
+KINDS = tuple(dict.fromkeys(rule.kind for rule in RULES))

@@ -1,0 +1,83 @@
+"""Where caches are kept, and files of them that are checked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.io.cache import altered, cache_dir, read_sealed, seal_folder, write_sealed
+from ctxbench.io.leftovers import TEMPORARY, beside
+
+
+def test_the_environment_moves_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "here"))
+    assert cache_dir() == tmp_path / "here"
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CTXBENCH_CACHE", "~/vectors")
+    assert cache_dir() == tmp_path / "vectors"
+
+
+def test_the_home_folder_of_nobody_is_the_users_fault(monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", "~nobody_here/x")
+    with pytest.raises(ParameterError, match=r"CTXBENCH_CACHE is '~nobody_here/x', but that home folder is not known"):
+        cache_dir()
+
+
+def test_without_it_the_platform_decides(monkeypatch):
+    monkeypatch.delenv("CTXBENCH_CACHE", raising=False)
+    assert cache_dir() == Path(platformdirs.user_cache_dir("ctxbench"))
+    monkeypatch.setenv("CTXBENCH_CACHE", "")
+    assert cache_dir() == Path(platformdirs.user_cache_dir("ctxbench"))
+
+
+def test_it_is_not_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "here"))
+    cache_dir()
+    assert not (tmp_path / "here").exists()
+
+
+def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
+    left = beside(tmp_path / "kept", TEMPORARY)
+    left.write_bytes(b"half")
+    write_sealed(tmp_path / "kept", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert read_sealed(tmp_path / "kept") == b"data"
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
+    (tmp_path / "file").touch()
+    write_sealed(tmp_path / "file" / "kept", b"data")
+    assert read_sealed(tmp_path / "file" / "kept") is None
+
+
+def test_what_is_missing_is_not_said(tmp_path, caplog):
+    assert read_sealed(tmp_path / "kept") is None
+    assert not caplog.records
+
+
+def test_what_cannot_be_read_is_said_with_its_reason(tmp_path, caplog):
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it: who opened it would wait for ever
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "damaged").write_bytes(b"00000000\ndata")
+    assert [read_sealed(tmp_path / name) for name in ("pipe", "folder", "damaged")] == [None] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot read {tmp_path / 'pipe'}: it is a pipe; expected a file; what it held is made again",
+        f"cannot read {tmp_path / 'folder'}: Is a directory; expected a readable file; what it held is made again",
+        f"{tmp_path / 'damaged'} does not fit its checksum; what it held is made again",
+    ]
+
+
+def test_a_pipe_in_place_of_a_sealed_file_is_no_file(tmp_path):
+    (tmp_path / "one").write_bytes(b"1")
+    seal_folder(tmp_path, ["one"])
+    assert altered(tmp_path) == []
+    (tmp_path / "one").unlink()
+    os.mkfifo(tmp_path / "one")
+    assert altered(tmp_path) == ["one"]

@@ -1,0 +1,173 @@
+"""A trade-off as a reader sees it: what is drawn is read back from the artists."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.stats import Estimate, Interval
+from ctxbench.report.charts.comparisons import FRONT, trade_off
+
+TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
+
+
+def line(ax, label):
+    (found,) = [one for one in ax.lines if one.get_label() == label]
+    return found
+
+
+def texts(labels):
+    return [label.get_text() for label in labels]
+
+
+def estimate(value, low=None, high=None, holds=True):
+    found = interval(value if low is None else low, value if high is None else high, holds)
+    return Estimate(value=value, interval=found, n=9, left_out=0)
+
+
+def interval(low, high, holds=True):
+    return Interval(low=low, high=high, level=0.95, method="", holds=holds)
+
+
+@pytest.fixture
+def ax():
+    return Figure(layout="constrained").subplots()
+
+
+def drawn(ax, points, **given):
+    given = {"x": TOKENS, "y": COMPLETE, "base": "a", "colours": dict.fromkeys(points, "#0072B2"), **given}
+    trade_off(ax, points, **given)
+    ax.figure.draw_without_rendering()
+    return ax
+
+
+def boxes(ax):
+    renderer = ax.figure.canvas.get_renderer() if hasattr(ax.figure.canvas, "get_renderer") else None
+    return [Text.get_window_extent(label, renderer) for label in ax.texts]
+
+
+@pytest.mark.parametrize("n", [2, 4, 10])
+@pytest.mark.parametrize("spread", [1.0, 0.03])
+def test_labels_stay_inside_and_meet_neither_each_other_nor_marks(ax, n, spread):
+    points = {}
+    for i in range(n):
+        x, y = 500 + spread * 400 * math.sin(7 * i), 0.6 + spread * 0.3 * math.cos(5 * i)
+        points[f"selector number {i}" if i else "a"] = (estimate(x, x - 5, x + 5), estimate(y, y - 0.01, y + 0.01))
+    drawn(ax, points)
+    found = boxes(ax)
+    assert len(found) == n
+    for one, other in itertools.combinations(found, 2):
+        assert not one.overlaps(other)
+    marks = ax.transData.transform([(x.value, y.value) for x, y in points.values()])
+    for box in found:
+        assert ax.bbox.x0 <= box.x0 < box.x1 <= ax.bbox.x1
+        assert ax.bbox.y0 <= box.y0 < box.y1 <= ax.bbox.y1
+        assert not any(box.contains(*mark) for mark in marks)
+
+
+def test_labels_follow_a_figure_that_changes_its_size(ax):
+    drawn(ax, {name: (estimate(100 + i), estimate(0.5 + i / 1000)) for i, name in enumerate("abc")})
+    before = [label.get_position() for label in ax.texts]
+    ax.set_xlim(0, 100_000)
+    ax.figure.set_size_inches(3, 2)
+    ax.figure.draw_without_rendering()
+    assert [label.get_position() for label in ax.texts] != before
+    for one, other in itertools.combinations(boxes(ax), 2):
+        assert not one.overlaps(other)
+
+
+def test_a_name_that_is_nearly_as_long_as_the_axes_stays_inside():
+    ax = Figure(figsize=(4.4, 3.0), layout="constrained").subplots()
+    name = "a selector whose name is as long as these axes are wide"
+    places = {"a": 10, name: 13, "b": 30}
+    drawn(ax, {one: (estimate(x), estimate(x / 100)) for one, x in places.items()})
+    long = boxes(ax)[1]
+    assert ax.bbox.x0 <= long.x0 < long.x1 <= ax.bbox.x1
+    assert not long.contains(*ax.transData.transform((13, 0.13)))
+
+
+def test_the_front_is_what_no_other_beats_on_both(ax):
+    points = {
+        "a": (30, 0.9),
+        "b": (10, 0.5),
+        "c": (20, 0.5),
+        "d": (40, 0.8),
+        "e": (20, 0.7),
+        "f": (30, 0.9),
+        "g": (10, 0.4),
+    }
+    drawn(ax, {name: (estimate(x), estimate(y)) for name, (x, y) in points.items()})
+    front = line(ax, FRONT)
+    assert list(zip(*front.get_data(), strict=True)) == [(10, 0.5), (20, 0.7), (30, 0.9)]
+    assert (front.get_drawstyle(), front.get_linewidth()) == ("steps-post", 0.8)
+    other = drawn(
+        Figure().subplots(),
+        {name: (estimate(y), estimate(x)) for name, (x, y) in points.items()},
+        x=COMPLETE,
+        y=TOKENS,
+    )
+    front = line(other, FRONT)
+    assert list(zip(*front.get_data(), strict=True)) == [(0.5, 10), (0.7, 20), (0.9, 30)]
+    assert front.get_drawstyle() == "steps-pre"
+    alone = drawn(Figure().subplots(), {"a": (estimate(1), estimate(0.9)), "b": (estimate(2), estimate(0.8))})
+    assert FRONT not in [one.get_label() for one in alone.lines]
+
+
+def test_tokens_that_spread_widely_stand_on_a_logarithmic_axis(ax):
+    drawn(ax, {"a": (estimate(10), estimate(0.5)), "b": (estimate(201), estimate(0.9))})
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+    assert ax.get_xlabel() == "tokens a query, logarithmic"
+    assert {"10", "20", "50", "100"} <= set(texts(ax.get_xticklabels()))
+    linear = drawn(Figure().subplots(), {"a": (estimate(10), estimate(0.5)), "b": (estimate(200), estimate(0.9))})
+    assert linear.get_xscale() == "linear"
+    nothing = drawn(Figure().subplots(), {"a": (estimate(0), estimate(0.01)), "b": (estimate(200), estimate(0.9))})
+    assert nothing.get_xscale() == nothing.get_yscale() == "linear"
+
+
+def test_an_interval_that_says_nothing_or_does_not_hold_is_told_apart(ax):
+    drawn(
+        ax,
+        {
+            "a": (estimate(10, -math.inf, math.inf), estimate(0.5, 0.4, 0.6)),
+            "b": (estimate(20, 15, 25, holds=False), estimate(0.6)),
+            "none": (estimate(math.nan), estimate(0.6)),
+        },
+    )
+    labels = [one.get_label() for one in ax.lines]
+    assert "_tokens of a" not in labels
+    assert "none" not in labels
+    assert line(ax, "_tokens of b").get_linestyle() == ":"
+    assert line(ax, "_completeness of a").get_linestyle() == "-"
+    assert ax.get_xlabel().endswith("dotted: too few queries to rely on the interval")
+
+
+def test_shares_are_in_per_cent_and_names_are_no_formulas(ax):
+    name = "$a_b$ \u202e"
+    drawn(ax, {name: (estimate(10), estimate(0.25)), "b": (estimate(20), estimate(0.5))}, base="b")
+    assert "30" in texts(ax.get_yticklabels())
+    assert ax.texts[0].get_text() == "$a_b$ \ufffd"
+    assert not ax.texts[0].get_parse_math()
+
+
+def test_a_few_far_below_stand_at_the_foot_and_say_their_figure(ax):
+    points = {"a": (500, 0.96), "b": (300, 0.92), "c": (400, 0.9), "random": (450, 0.05)}
+    drawn(ax, {name: (estimate(x), estimate(y, y - 0.02, y + 0.02)) for name, (x, y) in points.items()})
+    assert texts(ax.texts)[-1] == "random, 5.0% (below the axis)"
+    assert line(ax, "random").get_marker() == "v"
+    assert line(ax, "random").get_ydata()[0] == pytest.approx(0.88)
+    assert 0.8 < ax.get_ylim()[0] < 0.88
+    most = {"a": (500, 0.96), "b": (300, 0.3), "c": (400, 0.2)}
+    whole = drawn(Figure().subplots(), {name: (estimate(x), estimate(y)) for name, (x, y) in most.items()})
+    assert texts(whole.texts) == ["a (baseline)", "b", "c"]
+    assert whole.get_ylim()[0] < 0.2
+
+
+def test_a_mark_tells_a_pointer_its_figures(ax):
+    drawn(ax, {"a": (estimate(275, 261, 289), estimate(0.91, 0.88, 0.94)), "b": (estimate(300), estimate(0.9))})
+    assert line(ax, "a").get_gid() == "told:a: 91.0% completeness (88.0\u201394.0), 275 tokens (261\u2013289)"
+    assert line(ax, "b").get_gid() == "told:b: 90.0% completeness, 300 tokens"

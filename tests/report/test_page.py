@@ -1,0 +1,450 @@
+"""The page as text: what it says, what it refers to, what it escapes. The browser's part is in test_page_browser.py."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
+from ctxbench.bench.summary import summarise_run
+from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.errors import StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.report.drill import dataset_payload, script_json
+from ctxbench.report.page import render_page
+from ctxbench.report.scores import score_groups
+from ctxbench.report.thresholds import threshold_of
+
+
+class Reader(HTMLParser):
+    """Collects elements with their attributes and text, as a browser's parser would find them."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.open: list[tuple[str, dict[str, str | None], list[str]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = (tag, dict(attrs), list[str]())
+        self.elements.append(element)
+        if tag not in ("meta", "link", "br", "wbr", "img", "input"):
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        for element in self.open:
+            element[2].append(data)
+
+    def texts(self, tag: str, **attributes: str) -> list[str]:
+        return [
+            " ".join("".join(text).split())
+            for name, given, text in self.elements
+            if name == tag and attributes.items() <= given.items()
+        ]
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    return reader
+
+
+@pytest.fixture(scope="module")
+def html(made_run) -> str:
+    return render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens)
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Reader:
+    return read(html)
+
+
+def payload(page: Reader, number: int) -> Any:
+    (text,) = [
+        "".join(text)
+        for name, given, text in page.elements
+        if name == "script" and given.get("id") == f"dataset-{number}"
+    ]
+    return json.loads(text)
+
+
+def column(values: Any, size: int) -> list[Any]:
+    """A column of the payload as a list; see `drill._column`."""
+    return [values["all"]] * size if isinstance(values, dict) else values
+
+
+# ---------------------------------------------------------------------------------------------- nothing is loaded
+
+
+def test_nothing_in_the_page_refers_to_anything_outside_it(page: Reader) -> None:
+    loading = {"src", "href", "srcset", "data", "action", "formaction", "poster", "background", "xlink:href"}
+    for name, attributes, _ in page.elements:
+        for attribute in loading & attributes.keys():
+            value = attributes[attribute] or ""
+            assert value.startswith("#") or value == "data:,", (name, attribute, value)
+    assert not {"iframe", "object", "embed", "base", "img", "form"} & {name for name, _, _ in page.elements}
+
+
+def test_styles_and_scripts_load_nothing(page: Reader) -> None:
+    style = "".join(page.texts("style"))
+    script = page.texts("script")[-1]
+    assert not re.search(r"url\(|@import|https?:", style)
+    assert not re.search(r"https?:|fetch\(|XMLHttp|WebSocket|EventSource|import\(|innerHTML|outerHTML|eval\(", script)
+
+
+def test_the_policy_lets_only_the_script_of_the_page_run(html: str, page: Reader) -> None:
+    (policy,) = [
+        given["content"] for name, given, _ in page.elements if given.get("http-equiv") == "Content-Security-Policy"
+    ]
+    script = html.rsplit("<script>", 1)[1].split("</script>", maxsplit=1)[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "script-src 'unsafe-inline'" not in policy
+    assert not any(name.startswith("on") for _, given, _ in page.elements for name in given)
+
+
+# ---------------------------------------------------------------------------------------------- strangers' texts
+
+
+def test_texts_of_strangers_add_no_element(page: Reader, html: str, hostile: str) -> None:
+    scripts = [given for name, given, _ in page.elements if name == "script"]
+    kinds = [given.get("type") for given in scripts]
+    assert kinds == ["application/json", "application/json", "application/json", None]
+    assert "<script>alert" not in html
+    assert "<!-- <img" not in html
+    assert "<b>own</b>" not in html
+
+
+def test_texts_of_strangers_arrive_unchanged(page: Reader, hostile: str) -> None:
+    data = payload(page, 0)
+    assert data["queries"]["text"][2] == hostile
+    assert data["items"]["name"][9] == hostile
+    assert column(data["items"]["description"], 11)[9] == hostile
+    assert page.texts("h1") == ["trial <script>alert(1)</script>"]
+    assert "my <b>own</b>\u202e selector" in page.texts("th")
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "&amp;", "\u2028\u2029", "\\u003c", "\u202e", '"\\'])
+def test_json_in_a_script_can_neither_end_nor_open_one_and_reads_back_equal(text: str) -> None:
+    written = script_json({"a": text})
+    assert not set(written) & set("<>&\u2028\u2029")
+    assert json.loads(written) == {"a": text}
+
+
+def test_lone_surrogates_are_replaced_since_utf8_has_none() -> None:
+    assert json.loads(script_json(["a\ud800b", "\U0001f600"])) == ["a\ufffdb", "\U0001f600"]
+
+
+# ---------------------------------------------------------------------------------------------- what it says
+
+
+def test_the_figures_are_those_of_the_summary(made_run, page: Reader) -> None:
+    (dataset, _) = summarise_run(made_run.folder).datasets
+    shown = page.texts("td")
+    for one in dataset.selectors:
+        assert f"{100 * one.estimates['completeness'].value:.1f}" in shown
+        low, high = one.estimates["completeness"].interval.low, one.estimates["completeness"].interval.high
+        assert f"{100 * low:.1f}–{100 * high:.1f}~" in shown
+    # tokens of everything: (4 x 124 + 2 x 51) / 6 = 99.67; of semantic/normal (40 + 32 + 37 + 0 + 18 + 0) / 6 = 21.2
+    assert {"100", "21", "50.0", "25.0"} <= set(shown)
+
+
+def test_every_outcome_has_its_row_and_its_words(page: Reader, html: str) -> None:
+    heads = page.texts("th", scope="row")
+    assert heads[:3] == ["semantic/normal", "everything", "my <b>own</b>\u202e selector"]
+    assert html.count("cannot be told apart") == 4 + 4  # all comparisons of both datasets: there are too few queries
+    assert "What the model then calls is outside." in html
+    assert "a first guess, not tuned" in html
+    assert "the selector returns no ranking" in html
+    said = "my <b>own</b>\ufffd selector failed on 1 of 6 queries; to fail counts as nothing offered."
+    assert said in page.texts("li")  # nothing in a name turns a sentence around
+
+
+def test_the_datasets_are_named_with_size_and_version(page: Reader) -> None:
+    facts = page.texts("dd")
+    assert "6 queries (2 need nothing), 11 items; version 1" in facts
+    assert "1 query, 1 item; version 2" in facts
+
+
+def test_equal_runs_give_equal_pages(made_run, html: str) -> None:
+    assert render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens) == html
+
+
+def test_the_report_is_written_into_the_run_folder(made_run, html: str) -> None:
+    path = made_run.write()
+    assert path == made_run.folder.path / "report.html"
+    assert path.read_text("utf-8") == html
+    assert not list(Path(path.parent).glob("*.tmp"))
+
+
+# ---------------------------------------------------------------------------------------------- single queries
+
+
+def test_figures_by_query_equal_the_metrics_of_the_run(made_run, page: Reader) -> None:
+    data = payload(page, 0)
+    for selector in data["selectors"]:
+        part = made_run.folder.load("desk", selector["name"])
+        assert column(selector["tokens"], 6) == part.metrics["tokens"].tolist()
+        assert column(selector["items"], 6) == part.metrics["items"].tolist()
+        complete = part.metrics["completeness"]
+        applies = ~np.isnan(complete)
+        assert ((np.array(column(selector["missed"], 6)) == 0) == (complete == 1))[applies].all()
+
+
+def test_what_was_needed_groups_alternatives(page: Reader) -> None:
+    data = payload(page, 0)
+    assert data["queries"]["needs"] == [[[3, 4], [5]], [[6]], [[9]], [], [], [[8]]]
+    assert data["queries"]["helpful"] == {"1": [7, 10]}
+
+
+def test_an_item_that_stayed_out_says_why(page: Reader) -> None:
+    semantic = payload(page, 0)["selectors"][0]
+    start = sum(semantic["rows"][:1])
+    rows = range(start, start + semantic["rows"][1])
+    out, rank = column(semantic["out"], 99), column(semantic["rank"], 99)
+    said = {semantic["item"][row]: (semantic["rules"][out[row]], rank[row]) for row in rows}
+    assert said == {
+        0: ("", 0),
+        7: ("", 1),
+        5: ("", 2),
+        6: ("beyond the first topN=2 and its score is below includeScore=0.7", 3),
+        10: ("it is disabled in the catalog", 0),
+    }
+
+
+def absence(page: Reader, selector: int, query: int, item: int) -> str:
+    found = payload(page, 0)["selectors"][selector]
+    start = sum(found["rows"][:query])
+    places = [row for row in range(start, start + found["rows"][query]) if found["item"][row] == item]
+    return str(found["rules"][column(found["out"], 999)[places[0]]])
+
+
+def test_an_item_that_is_no_candidate_says_why(page: Reader) -> None:
+    assert absence(page, 0, 5, 8) == "the selector found nothing"
+    assert absence(page, 2, 5, 8) == "the selector failed on this query"
+    assert absence(page, 2, 0, 3) == "it is not among the first 1 candidate"
+    assert absence(page, 0, 0, 4) == "it is not among the first 4 candidates"
+
+
+def test_an_item_that_is_not_available_says_so(made_run) -> None:
+    dataset, parts = made_run.datasets["small"], [made_run.folder.load("small", "semantic/normal")]
+    query = dataset.queries[0]
+    narrowed = replace(query, request=replace(query.request, available=()))
+    object.__setattr__(dataset, "queries", (narrowed,))  # a dataset refuses labels that nothing could meet
+    try:
+        empty = replace(parts[0], answers=replace(parts[0].answers.joined(), candidates=Candidates.empty(1)))
+        data = dataset_payload(dataset, [empty], made_run.tokens["small"])
+    finally:
+        object.__setattr__(dataset, "queries", (query,))
+    assert data["selectors"][0]["rules"][-1] == "it is not available to this request"
+
+
+def test_texts_stand_once_and_chunks_only_where_they_differ_from_the_text(page: Reader, hostile: str) -> None:
+    data = payload(page, 0)
+    assert data["chunkings"] == [
+        [["Open an issue.", "Then look at the schema."], 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0],
+    ]
+    assert [selector["chunking"] for selector in data["selectors"]] == [0, 1, 1]
+    (split,) = data["splits"]
+    assert set(split) == {"0", "1", "2", "3", "4"}  # tools are one chunk of name and description
+    assert split["2"] == ["Unranked: A rule without a level", "Perhaps.", "Perhaps not."]
+
+
+def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
+    folder, dataset = made_run.folder, made_run.datasets["desk"]
+    parts = [folder.load("desk", name) for name in ("semantic/normal", "everything")]
+    retrieve = {"step": "retrieve:dense", "chunks": {"windows": {"size": 4, "overlap": 1}}, "split_tools": False}
+    about = {"semantic/normal": {"outside": False, "description": {"pipeline": {"retrieve": retrieve, "refine": []}}}}
+    data = dataset_payload(dataset, parts, made_run.tokens["desk"], selectors=about)
+    assert [selector["split"] for selector in data["selectors"]] == [{"all": 1}, {"all": 0}]
+    documents, windows = data["splits"]
+    assert documents["2"] == ["Unranked: A rule without a level", "Perhaps.", "Perhaps not."]
+    assert windows["2"] == ["Unranked: A rule without", "without a level\n\nPerhaps.", "Perhaps.\n\nPerhaps not."]
+    like = {"ranking": about["semantic/normal"]["description"], "as many as": {}}
+    data = dataset_payload(
+        dataset, parts, made_run.tokens["desk"], selectors={"everything": {"outside": False, "description": like}}
+    )
+    assert [selector["split"] for selector in data["selectors"]] == [{"all": 0}, {"all": 1}]
+
+
+def test_what_an_expansion_brought_in_stands_behind_what_was_found_and_names_the_item_that_led_to_it(made_run) -> None:
+    dataset, part = made_run.datasets["desk"], made_run.folder.load("desk", "semantic/normal")
+    found = Candidates.build(6, np.array([0, 0, 0]), np.array([5, 6, 7]), score=np.array([0.9, 0.5, 0.4]))
+    cut = found.marked(found.item != 5, "beyond topN=1")
+    table = brought_in(
+        cut,
+        np.array([0, 0]),
+        np.array([6, 3]),
+        score=np.array([0.8, 0.7]),
+        origin=np.full(2, Origin.EXPANSION),
+        mode=np.full(2, Mode.EXPANSION),
+        via_item=np.array([5, 6]),
+        query_chunk=np.array([0, 0]),
+        item_chunk=np.array([0, 1]),
+    )
+    answers = replace(part.answers.joined(), candidates=table)
+    (selector,) = dataset_payload(dataset, [replace(part, answers=answers)], made_run.tokens["desk"])["selectors"]
+    n = selector["rows"][0]
+    shown = zip(selector["item"], column(selector["rank"], n), column(selector["via"], n), strict=False)
+    assert list(shown)[:4] == [(5, 1, -1), (7, 2, -1), (6, 3, 5), (3, 4, 6)]
+
+
+def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:
+    items = [Item(type="tool", name=f"tool {i}") for i in range(200)]
+    (label,) = made_run.datasets["small"].labels
+    dataset = replace(
+        made_run.datasets["small"], catalog=Catalog(items), labels=(replace(label, item=items[7].key),)
+    )  # fmt: skip
+    part = made_run.folder.load("small", "semantic/normal")
+    table = Candidates.build(1, np.zeros(200, dtype=np.int64), np.arange(200), score=np.zeros(200, dtype=np.float64))
+    answers = replace(part.answers.joined(), candidates=table, ranked=False)
+    data = dataset_payload(dataset, [replace(part, answers=answers)], np.ones(200, dtype=np.int64))
+    (selector,) = data["selectors"]
+    assert selector["whole"] == {"all": 1}
+    assert selector["items"] == {"all": 200}
+    assert selector["item"] == [7]
+    part_of_it = table.taken(table.item < 100)
+    data = dataset_payload(
+        dataset, [replace(part, answers=replace(answers, candidates=part_of_it))], np.ones(200, dtype=np.int64)
+    )  # fmt: skip
+    assert data["selectors"][0]["whole"] == {"all": 0}
+    assert data["selectors"][0]["rows"] == [60]  # as many as the page lists; the required one is among them
+
+
+def test_answers_of_other_queries_are_an_error(made_run) -> None:
+    part = made_run.folder.load("desk", "everything")
+    with pytest.raises(StorageError, match="not those of the dataset's queries"):
+        dataset_payload(made_run.datasets["small"], [part], made_run.tokens["small"])
+
+
+def test_a_dataset_that_changed_or_is_missing_is_an_error(made_run) -> None:
+    changed = replace(made_run.datasets["small"], labels=())
+    with pytest.raises(StorageError, match="'small' has changed since the run"):
+        render_page(made_run.folder, {**made_run.datasets, "small": changed}, tokens=made_run.tokens)
+    with pytest.raises(StorageError, match="needs dataset 'desk'"):
+        render_page(made_run.folder, {"small": made_run.datasets["small"]}, tokens=made_run.tokens)
+    with pytest.raises(StorageError, match="prompt tokens of all 11 items"):
+        render_page(made_run.folder, made_run.datasets, tokens={**made_run.tokens, "desk": np.zeros(3, dtype=np.int64)})
+
+
+# ---------------------------------------------------------------------------------------------- scores
+
+
+def test_score_groups_count_what_lies_above_the_threshold(made_run) -> None:
+    parts = [made_run.folder.load("desk", name) for name in ("semantic/normal", "everything")]
+    described = made_run.folder.read("manifest.json")["selectors"]
+    (group,) = score_groups(made_run.datasets["desk"], parts, described)  # everything has no scores
+    assert group.selectors == ("semantic/normal",)
+    assert sum(group.required) == 4  # create_issue .9, Schema .716, query .55, the hostile one .81
+    assert sum(group.other) == 3  # Unranked .7, create_issue .6 for q2, weather .2; drop is helpful to q2
+    assert sum(group.idle) == 1  # weather .4 for q5; q4 found nothing
+    (threshold,) = group.thresholds
+    assert threshold.sentence == (
+        "The best score of a query is at least 0.7 in 2 of 6 queries; 3 of 6 required items score so high, and so does "
+        "the best item of 0 of 2 queries that need nothing. Up to 2 items are offered even where no score is that high."
+    )
+    assert group.sentences == ("2 required items not among the candidates, and so without a score here.",)
+
+
+def cut(score: float, floor: int = 5) -> dict[str, Any]:
+    return {"step": "cut:standard", "version": 1, "topK": 20, "topN": floor, "includeScore": score}
+
+
+def by_domain(*domains: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"step": "by_domain", "domains": [[f"type{i}", steps] for i, steps in enumerate(domains)]}
+
+
+def piped(*steps: dict[str, Any]) -> dict[str, Any]:
+    """A selector whose parameters have names of their own, or none."""
+    return {"values": {}, "description": {"pipeline": {"refine": list(steps)}}}
+
+
+BUDGET = {"step": "cut:budget", "version": 1, "tokens": 400}
+
+
+@pytest.mark.parametrize(
+    ("about", "threshold"),
+    [
+        (piped(cut(0.6)), 0.6),
+        (piped(cut(0.6), BUDGET), 0.6),
+        (piped(by_domain([cut(0.5)], [cut(0.5, 3), BUDGET])), 0.5),
+        (piped(by_domain([cut(0.5)], [by_domain([cut(0.5)])])), 0.5),
+        (piped(by_domain([cut(0.5)], [cut(0.6)])), None),
+        (piped(by_domain([cut(0.5)], [BUDGET])), None),
+        (piped(cut(0.5), cut(0.6)), None),
+        (piped(by_domain([BUDGET], [])), None),
+        (piped(BUDGET), None),
+        (piped(), None),
+        ({"values": {"contextIncludeScore": 0.7}, "description": {"ranking": {}, "as many as": piped(cut(0.7))}}, None),
+        ({**piped(cut(0.6)), "outside": True}, None),
+        ({}, None),
+    ],
+)
+def test_the_threshold_is_that_of_the_described_cut(about: dict[str, Any], threshold: float | None) -> None:
+    assert threshold_of(about) == threshold
+
+
+def test_the_floor_of_each_domain_is_not_taken_for_that_of_all(made_run) -> None:
+    part = made_run.folder.load("desk", "semantic/normal")
+    (group,) = score_groups(made_run.datasets["desk"], [part], {"semantic/normal": piped(by_domain([cut(0.7)]))})
+    assert [one.value for one in group.thresholds] == [0.7]
+    assert "are offered even where" not in group.thresholds[0].sentence
+
+
+def test_selectors_with_equal_scores_share_a_chart(made_run) -> None:
+    part = made_run.folder.load("desk", "semantic/normal")
+    described = {
+        "semantic/normal": piped(cut(0.7)),
+        "semantic/strict": piped(cut(0.8)),
+    }
+    parts = [part, replace(part, selector="semantic/strict")]
+    (group,) = score_groups(made_run.datasets["desk"], parts, described)
+    assert [(one.selector, one.value) for one in group.thresholds] == [
+        ("semantic/normal", 0.7),
+        ("semantic/strict", 0.8),
+    ]
+
+
+def test_a_score_on_an_edge_lies_in_the_bin_that_starts_there(made_run) -> None:
+    part = made_run.folder.load("desk", "semantic/normal")
+    (group,) = score_groups(made_run.datasets["desk"], [part], {})
+    edges = [round(float(edge), 6) for edge in group.edges]
+    assert (edges[0], edges[-1], len(edges)) == (0.0, 1.0, 51)
+    assert group.required[edges.index(0.9)] == 1
+    assert group.other[edges.index(0.7)] == 1
+
+
+def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None:
+    dataset, tokens = made_run.datasets["desk"], made_run.tokens["desk"]
+    at_once = [made_run.folder.load("desk", name) for name in made_run.folder.read("manifest.json")["selectors"]]
+    in_blocks = []
+    for number, part in enumerate(at_once):
+        path = tmp_path / f"{number}.zip"
+        with path.open("wb") as stream:
+            write_blocks((part.answers.joined().only([place]) for place in range(6)), stream)
+        in_blocks.append(replace(part, answers=StoredAnswers.read(path)))
+        assert len(list(in_blocks[-1].answers.blocks())) == 6
+    assert dataset_payload(dataset, in_blocks, tokens) == dataset_payload(dataset, at_once, tokens)
+    described = made_run.folder.read("manifest.json")["selectors"]
+    groups = [score_groups(dataset, parts, described) for parts in (at_once, in_blocks)]
+    told = [[(g.selectors, g.edges.tolist(), g.required, g.other, g.idle, g.sentences) for g in one] for one in groups]
+    assert told[0] == told[1]
+    assert told[0]
+    twin = replace(in_blocks[0], selector="twin")
+    (alike,) = [g for g in score_groups(dataset, [at_once[0], twin], described) if not g.title]
+    assert alike.selectors == (at_once[0].selector, "twin"), "the same scores in other blocks are the same"

@@ -1,0 +1,50 @@
+"""Pipelines in words: what is unusual is said, what has its default is not."""
+
+from __future__ import annotations
+
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.report.steps_text import pipeline_text, reads_a_fit
+from ctxbench.report.tables import SEEN, about_selector
+
+
+def described(spec):
+    return {"pipeline": Pipeline.of(spec).describe()}
+
+
+def test_steps_stand_in_order_with_what_is_unusual_of_them():
+    spec = {
+        "analyse": ["sentences", {"history": {"turns": 2}}],
+        "retrieve": {"merge": ["dense", {"bm25": {"k1": 2.0}}]},
+        "refine": ["rrf", {"first": {"n": 3}}],
+    }
+    text = pipeline_text(described(spec))
+    assert text == "sentences, history (turns 2), then dense beside bm25 (k1 2), then rrf, first (n 3)"
+
+
+def test_what_is_no_pipeline_has_no_steps():
+    assert pipeline_text({"command": ["node", "x.js"]}) == ""
+
+
+def test_a_fit_is_found_wherever_its_step_stands():
+    def fitted(**given):
+        return {"step": "rank:x", **given}
+
+    inside = {"step": "by_domain", "domains": [["tool", [fitted(calibration="b.json")]], ["*", []]]}
+    said = [reads_a_fit({"pipeline": {"refine": [one]}}) for one in (fitted(calibration="a.json"), inside, fitted())]
+    assert said == [True, True, False]
+    assert not reads_a_fit({"command": "x"})
+
+
+def test_a_pipeline_of_the_experiment_is_said_by_its_steps_and_a_fit_by_where_it_may_be_judged():
+    fitted = {"pipeline": {"refine": [{"step": "rank:probability", "version": 1, "calibration": "fits.json"}]}}
+    manifest = {
+        "experiment": {"split": ""},
+        "selectors": {
+            "own": {"about": "", "values": {}, "description": described({"retrieve": "bm25"})},
+            "fitted": {"about": "Ours.", "values": {"n": 3}, "description": fitted},
+        },
+    }
+    assert about_selector(manifest, "own") == ("sentences, then bm25", "")
+    assert about_selector(manifest, "fitted") == (f"Ours; {SEEN}", "n 3")
+    manifest["experiment"]["split"] = "test"
+    assert about_selector(manifest, "fitted") == ("Ours", "n 3")

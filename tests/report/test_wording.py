@@ -1,0 +1,103 @@
+"""Numbers and verdicts in words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.report import wording
+
+
+def interval(low: float, high: float, *, holds: bool = True) -> Interval:
+    return Interval(low=low, high=high, level=0.95, method="m", holds=holds)
+
+
+def comparison(*, p: float, needed: int | None = None, difference: float = 0.1) -> Comparison:
+    return Comparison(
+        n=9, left_out=0, base=0.0, other=0.0, difference=difference, interval=interval(0.0, 0.2), higher=1, lower=0,
+        equal=8, square=0.1, standardised=0.1, p=p, p_holm=p, test="t", alpha=0.05, needed=needed,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("completeness", 0.96, "96.0"),
+        ("completeness", 0.9996, "100.0"),
+        ("tokens", 40013.4, "40,013"),
+        ("tokens", 5.25, "5.2"),
+        ("items", 5.0, "5.00"),
+        ("items", 1571.0, "1,571"),
+        ("nDCG@10", 0.8599, "86.0"),
+        ("tokens", math.nan, "-"),
+        ("completeness", 0.0, "0.0"),
+    ],
+)
+def test_means(metric: str, value: float, text: str) -> None:
+    assert wording.number(parse_metric(metric), value) == text
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("completeness", -0.04, "−4.0"),
+        ("completeness", 0.0275, "+2.8"),
+        ("completeness", -0.0001, "0.0"),
+        ("completeness", 0.0, "0.0"),
+        ("tokens", 39472.3, "+39,472"),
+        ("tokens", -0.4425, "−0.4"),
+        ("tokens", math.nan, "-"),
+    ],
+)
+def test_differences_have_a_sign_unless_they_read_as_nothing(metric: str, value: float, text: str) -> None:
+    assert wording.signed(parse_metric(metric), value) == text
+
+
+def test_intervals_say_where_they_do_not_hold_and_where_they_have_no_end() -> None:
+    tokens = parse_metric("tokens")
+    held = Estimate(value=18.0, interval=interval(12.0, 30.0), n=40, left_out=0)
+    loose = Estimate(value=18.0, interval=interval(0.0, math.inf, holds=False), n=1, left_out=0)
+    nothing = Estimate(value=math.nan, interval=interval(0.0, math.inf, holds=False), n=0, left_out=40)
+    assert wording.estimate_interval(tokens, held) == "12–30"
+    assert wording.estimate_interval(tokens, loose) == "0.0–∞~"
+    assert wording.estimate_interval(tokens, nothing) == ""
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.00001, "p<0.0001"), (0.0003, "p=0.0003"), (0.012, "p=0.012"), (0.05, "p=0.050"), (0.0501, wording.UNTOLD)],
+)
+def test_a_verdict_is_the_comparisons_own(p: float, text: str) -> None:
+    assert wording.verdict(comparison(p=p)) == text
+
+
+@pytest.mark.parametrize(
+    ("needed", "text"),
+    [
+        (None, ""),
+        (7, "about 7 queries would tell"),
+        (2741, "about 2,800 queries would tell"),
+        (246160281, "more than a million queries would tell"),
+    ],
+)
+def test_how_many_queries_would_tell_is_rounded_up_to_two_digits(needed: int | None, text: str) -> None:
+    assert wording.needed(comparison(p=0.5, needed=needed)) == text
+    assert wording.needed(comparison(p=0.01, needed=needed)) == ""
+
+
+def test_names_cannot_turn_a_sentence_around_or_break_it() -> None:
+    assert wording.named("a\u202eb\nc\u2028d\x1b[31m") == "a\ufffdb\ufffdc\ufffdd\ufffd[31m"
+    assert wording.named("bfcl-simple \u05e9") == "bfcl-simple \u05e9"
+
+
+def test_lists_and_counts() -> None:
+    assert [wording.listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+    assert [wording.count(n, "query", "queries") for n in (0, 1, 1053)] == ["0 queries", "1 query", "1,053 queries"]

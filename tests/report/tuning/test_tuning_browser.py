@@ -1,0 +1,121 @@
+"""The report's page in real Chromium, opened from disk: it fits, it can be read, and it asks for nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ctxbench.report.tuning import write_report
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+BOXES = """(svg) => [...svg.querySelectorAll("text")].map((text) => {
+    const box = text.getBoundingClientRect();
+    return [text.textContent, box.left, box.top, box.right, box.bottom];
+})"""
+
+
+@pytest.fixture
+def open_page(browser: Any, made: Any, tmp_path: Any) -> Iterator[Any]:
+    """Opens the page of a tuning; afterwards it must have asked for nothing but itself, and not have complained."""
+    contexts, asked, trouble = [], [], []
+
+    def open_it(tuning: Any, *, width: int = 1280, **given: Any) -> Any:
+        _, html, *_ = write_report(tuning, tmp_path)
+        context = browser.new_context(viewport={"width": width, "height": 900}, **given)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.goto(html.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        return page
+
+    yield open_it
+    assert [url for url in asked if not url.endswith("/report.html")] == []
+    assert trouble == []
+    for context in contexts:
+        context.close()
+
+
+def overflow(page: Any) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("edge", ["hostile", "huge", "unread"])
+def test_only_tables_scroll_sideways(open_page: Any, made: Any, edge: str, width: int) -> None:
+    page = open_page(made.edges()[edge], width=width)
+    assert overflow(page) <= 0
+    assert all(one.is_visible() for one in page.locator("svg.chart").all())
+
+
+def test_the_summary_of_a_common_tuning_fits_a_screen(open_page: Any, made: Any) -> None:
+    page = open_page(made.tuning())
+    sizes = page.locator(".scroll").first.evaluate("(box) => [box.scrollWidth, box.clientWidth]")
+    assert sizes[0] <= sizes[1]
+
+
+def test_texts_of_strangers_are_shown_and_never_run(open_page: Any, made: Any) -> None:
+    page = open_page(made.edges()["hostile"])
+    wanted = " ".join(made.HOSTILE.split()).replace("\u202e", "\ufffd")
+    assert page.locator("h1").text_content() == wanted
+    assert page.locator("script, img, b").count() == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_figure_meets_another_leaves_it_or_is_too_small(open_page: Any, made: Any, width: int) -> None:
+    page = open_page(made.tuning(made.dataset()), width=width)
+    for svg in page.locator("svg.chart").all():
+        whole = svg.evaluate("(svg) => { const b = svg.getBoundingClientRect(); return [b.left, b.top, b.right]; }")
+        boxes = [box for box in svg.evaluate(BOXES) if box[0]]
+        for text, left, top, right, _ in boxes:
+            assert min(left - whole[0], whole[2] - right, top - whole[1]) >= -1, text
+        for a, b in itertools.combinations(boxes, 2):
+            assert not (a[1] + 1 < b[3] and b[1] + 1 < a[3] and a[2] + 3 < b[4] and b[2] + 3 < a[4]), (
+                f"{a[0]!r} meets {b[0]!r}"
+            )
+        scale = float(svg.evaluate("(svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"))
+        assert 0.89 < scale <= 1.001
+
+
+def test_no_name_stands_twice_on_a_page(open_page: Any, made: Any) -> None:
+    page = open_page(made.tuning())
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids))
+
+
+def contrast(page: Any, selector: str) -> float:
+    """WCAG's contrast of the letters of an SVG text, or of an element, with the page."""
+    script = """(element) => {
+        const light = (colour) => {
+            const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map((c) => c / 255)
+                .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const style = getComputedStyle(element);
+        const ink = element.ownerSVGElement ? style.fill : style.color;
+        const pair = [light(ink), light(getComputedStyle(document.body).backgroundColor)];
+        return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    }"""
+    return float(page.locator(selector).first.evaluate(script))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_in_light_and_dark(open_page: Any, made: Any, scheme: str) -> None:
+    page = open_page(made.tuning(), color_scheme=scheme)
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (min(int(c) for c in paper[4:-1].split(",")) > 200) is (scheme == "light")
+    for selector in ("td", "td.change", "thead th", "figcaption", "svg.chart text", "svg.chart g[style] text"):
+        assert contrast(page, selector) >= 4.5, selector
+
+
+def test_a_print_is_black_on_white_and_fits(open_page: Any, made: Any) -> None:
+    page = open_page(made.tuning(), width=1030, color_scheme="dark")  # A4 across, less its margins
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert overflow(page) <= 0

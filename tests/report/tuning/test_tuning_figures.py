@@ -1,0 +1,172 @@
+"""Figures of a tuning: what they say, read from the SVG and from the panels that are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.report.tuning import figures
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg):
+    return ["".join(text.itertext()) for text in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def titles(svg):
+    return [title.text for title in ET.fromstring(svg).iter(f"{SVG}title")]
+
+
+def tags(svg):
+    """The labels of marks, which have a halo."""
+    groups = [group for group in ET.fromstring(svg).iter(f"{SVG}g") if "paint-order" in group.get("style", "")]
+    return [group.find(f"{SVG}text").text for group in groups]
+
+
+def panel(dataset, across="tokens", up="completeness"):
+    lines = figures.named_lines(dataset.traces)
+    return figures.trade_panel(dataset, lines, parse_metric(across), parse_metric(up))
+
+
+def test_names_of_files_are_plain():
+    assert figures.file_name("BFCL simple/1", "a_b", "...") == "bfcl-simple-1-a-b-x"
+
+
+def test_a_trade_off_has_four_panels_and_every_contender(made):
+    drawing = figures.trade_off(made.dataset())
+    said = texts(drawing.svg)
+    for title in ("completeness against prompt tokens", "completeness against items", "recall against items"):
+        assert title in said
+    assert {
+        "semantic: front",
+        "semantic: first n",
+        "calibrated: front",
+        "1 documents' defaults",
+        "5 everything",
+    } <= set(said)
+    assert said.count("completeness, % of queries") == 2
+    assert said.count("prompt tokens a query") == 2
+    # the defaults and the preset of the same values stand at one place and share a label, in each of the panels
+    assert said.count("1,2") == 4
+    # everything costs 20,350 tokens, far to the right of all others
+    assert said.count("5\u2192") == 4
+
+
+def test_marks_stand_where_their_figures_are(made):
+    drawing = figures.trade_off(made.dataset())
+    said = "documents' defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens a query"
+    assert titles(drawing.svg)[0] == said
+    found = panel(made.dataset())
+    assert (found.rings[0].x, found.rings[0].y) == (275.0, 0.91)
+    assert (found.y.low, found.y.high) == pytest.approx((0.8, 1.0))
+    # tokens from 0 to 1.06 times the last point of a line that is not beyond 1.6 x 550
+    last = max(55 * items for items in np.linspace(0, 60, 60) if 55 * items <= 1.6 * 550)
+    assert (found.x.low, found.x.high) == pytest.approx((0.0, 1.06 * last))
+
+
+def test_lines_and_bands_are_those_of_the_traces(made):
+    found, trace = panel(made.dataset()), made.trace("semantic: front", 1.6)
+    assert list(found.lines) == ["semantic: front", "semantic: first n", "calibrated: front", "calibrated: first n"]
+    xs, ys, low, high = found.lines["semantic: front"]
+    assert xs.tolist() == trace.means["tokens"].tolist()
+    assert ys.tolist() == trace.means["completeness"].tolist()
+    assert (low.tolist(), high.tolist()) == (trace.low["completeness"].tolist(), trace.high["completeness"].tolist())
+
+
+def test_a_long_line_keeps_its_ends_and_is_thinned(made):
+    trace = made.trace("semantic: front", 2.0, points=5000)
+    drawing = figures.trade_off(made.dataset(traces=(trace,), contenders=(), outcomes=()))
+    assert len(drawing.svg) < 120_000
+
+
+def test_nothing_known_gives_no_drawing(made):
+    bare = made.edges()["bare"].datasets[0]
+    assert figures.trade_off(bare) is None
+    outcome = made.nothing()
+    assert figures.sensitivity(bare, outcome) is None
+    assert figures.two_at_a_time(bare, outcome) is None
+
+
+def test_values_that_are_not_known_are_left_out(made):
+    trace = made.trace("semantic: front", 2.0, points=5)
+    gone = np.full(5, np.nan)
+    lost = replace(trace, means={**trace.means, "tokens": gone})
+    drawing = figures.trade_off(made.dataset(traces=(lost,)))
+    assert "nan" not in drawing.svg
+
+
+def test_each_parameter_has_a_row_with_what_is_chosen(made):
+    drawing = figures.sensitivity(made.dataset(), made.outcome())
+    said = texts(drawing.svg)
+    for name in ("contextTopK", "contextTopN", "contextMargin", "contextExpansionEnabled"):
+        assert f"{name}: completeness" in said
+        assert f"{name}: prompt tokens" in said
+    marks = titles(drawing.svg)
+    # expansion is not among the values that have an effect
+    assert marks == [
+        f"chosen: {value}"
+        for value in ("contextTopK 20", "contextTopN 12", "contextMargin 0.15")
+        for _ in ("completeness", "tokens")
+    ]
+    assert {"false", "true"} <= set(said)
+
+
+def test_a_choice_of_names_is_marked_at_its_name(made):
+    outcome = made.outcome(slices=(made.along("mode", ("relevance", "distance"), 1.0),))
+    outcome = replace(outcome, chosen=replace(outcome.chosen, values={"mode": "distance"}))
+    drawing = figures.sensitivity(made.dataset(), outcome)
+    marks = titles(drawing.svg)
+    assert marks == ["chosen: mode distance"] * 2
+
+
+def numbers(svg):
+    """The numbers of all cells, and those in bold."""
+    told = [group.find(f"{SVG}text") for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("role")]
+    return [text.text for text in told], [text.text for text in told if "font-weight" in text.get("style")]
+
+
+def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(made):
+    drawing = figures.two_at_a_time(made.dataset(), made.outcome())
+    found, bold = numbers(drawing.svg)
+    assert len(found) == 2 * 10 * 10
+    # topN 12 of 0 to 50 and margin 0.15 of 0 to 1: 0.5 + 0.24 x (0.24 + 0.15), 100 + 900 x 0.39 squared
+    assert bold == ["59.4", "237"]
+    assert {"50.0", "98.0", "100", "3.7k"} <= set(found)  # both ends
+    assert {"completeness, % of queries", "prompt tokens a query"} <= set(texts(drawing.svg))
+    assert drawing.caption.endswith("Of contextMargin and contextTopN some values stand for all.")
+
+
+def test_a_small_heat_map_shows_all(made):
+    outcome = made.outcome(heats=(made.heat("a", (1, 2), "b", (0.5,)),))
+    drawing = figures.two_at_a_time(made.dataset(), outcome)
+    assert len(numbers(drawing.svg)[0]) == 4
+    assert "stand for all" not in drawing.caption
+    assert numbers(drawing.svg)[1] == []
+
+
+def test_tints_of_completeness_part_from_half_of_the_best_on(made):
+    heat = made.heat("a", (0, 1, 2), "b", (0, 1))
+    means = {**heat.means, "completeness": np.array([[0.0, 0.3, 0.8], [0.4, 0.6, 0.8]])}
+    drawing = figures.two_at_a_time(made.dataset(), made.outcome(heats=(replace(heat, means=means),)))
+    assert "completeness, % of queries (palest up to 40.0)" in texts(drawing.svg)
+    (heat,) = made.outcome(heats=(replace(heat, means=means),)).heats
+    assert figures.cells(heat, "completeness", None, most=10).pale == 0.4
+
+
+def test_what_offers_everything_does_not_decide_where_axes_begin(made):
+    all_of_it = made.contender("all", made.EVERYTHING, (1.0, 30_000.0, 400.0))
+    low = (made.contender("a", made.PRESET, (0.4, 300.0, 5.0)), made.contender("b", made.PRESET, (0.3, 200.0, 4.0)))
+    svg = figures.trade_off(made.dataset(contenders=(*low, all_of_it), traces=(), outcomes=())).svg
+    assert tags(svg) == ["1", "2", "3\u2197"] * 4
+    # alone it is drawn where it is
+    assert tags(figures.trade_off(made.dataset(contenders=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
+
+
+def test_a_figure_without_lines_says_nothing_of_lines(made):
+    assert "thick line" in figures.trade_off(made.dataset()).caption
+    assert "thick line" not in figures.trade_off(made.edges()["together"].datasets[0]).caption

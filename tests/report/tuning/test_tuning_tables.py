@@ -1,0 +1,109 @@
+"""Tables of a tuning: the factory's figures at their places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ctxbench.report.tuning import tables
+
+
+def columns(table, row):
+    return dict(zip(table.head, row, strict=True))
+
+
+def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
+    table = tables.summary(made.tuning())
+    assert [row[:2] for row in table.rows] == [
+        (dataset, policy)
+        for dataset in ("bfcl-simple", "workbench")
+        for policy in ("aggressive", "normal", "within-4000")
+    ]
+    normal = columns(table, table.rows[1])
+    values = "contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
+    assert normal["recommended"] == f"calibrated: {values}"
+    assert normal["completeness %"] == "92.0 (89.0–95.0)"
+    assert normal["prompt tokens"] == "336 (319–353)"
+    # 320 against 550 and against 500 tokens
+    assert normal["tokens against the base's defaults"] == ("−41.8% (−45.5 to −38.2)", "p=0.0004")
+    fixed = normal["against tuned fixed k"]
+    assert fixed[0] == "tokens −36.0% (−40.0 to −32.0), p=0.0004"
+    assert fixed[1].startswith("points +2.0 (")
+    assert normal["completeness against first n at equal tokens, points"] == ("+3.0 (+1.0 to +5.0)", "p=0.0004")
+    assert normal["completeness against the base's defaults, points"] == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
+    assert "figures of" not in normal  # all are of the test split
+    assert normal["constraints"] == "holds"
+    assert columns(table, table.rows[0])["constraints"] == "open"
+
+
+def test_where_nothing_is_recommended_the_summary_says_why(made):
+    table = tables.summary(made.edges()["nothing"])
+    (row,) = table.rows
+    assert row[2].startswith("keep the default: 49 queries are too few")
+    assert set(row[3:]) == {"-"}
+
+
+def test_without_a_fixed_k_the_summary_says_so(made):
+    (row,) = tables.summary(made.edges()["unread"]).rows
+    assert columns(tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == ("no k meets the policy",)
+
+
+def test_optimism_stands_behind_both_splits(made):
+    table = tables.optimism(made.tuning())
+    aggressive = columns(table, table.rows[0])
+    assert aggressive["completeness %, tuning"] == "85.0 (82.0–88.0)"
+    assert aggressive["completeness %, test"] == "84.0 (81.0–87.0)"
+    assert aggressive["completeness %, optimism"] == "+1.0"
+    assert aggressive["prompt tokens, optimism"] == "−4.8%"  # 190 against 1.05 x 190
+
+
+def test_without_a_test_split_there_is_no_optimism(made):
+    assert tables.optimism(made.edges()["unread"]) is None
+    assert tables.optimism(made.edges()["nothing"]) is None
+
+
+def test_gains_by_ranking_and_by_cut_stand_apart(made):
+    table = tables.gains(made.edges()["one"])
+    row = columns(table, table.rows[0])
+    # 500 -> 400 tokens by the ranking, 400 -> 320 by the cut, 500 -> 320 by both
+    assert row["fixed k of the base's ranking"] == "semantic, first 9"
+    assert row["fixed k of the chosen ranking"] == "calibrated, first 7"
+    assert row["by ranking: tokens"][0] == "−20.0% (−24.0 to −16.0)"
+    assert row["by cut: tokens"][0] == "−20.0% (−25.0 to −15.0)"
+    assert row["by both: tokens"][0] == "−36.0% (−40.0 to −32.0)"
+    assert row["by ranking: completeness, points"][0] == "+2.0 (0.0 to +4.0)"
+
+
+def test_where_the_ranking_is_the_bases_there_is_no_gain_by_it(made):
+    outcome = made.outcome()
+    same = replace(outcome, ranking={}, chosen=replace(outcome.chosen, selector="semantic"))
+    (row,) = tables.gains(made.tuning(made.dataset(outcomes=(same,)))).rows
+    assert row[4:6] == (("the same ranking",), ("-",))
+
+
+def test_worst_groups_say_over_how_many_queries(made):
+    table = tables.worst(made.edges()["one"])
+    assert table.rows == (("bfcl-simple", "normal", "billing: 75.0 of 12 queries", "tracker: 80.0 of 20 queries"),)
+    assert tables.worst(made.edges()["unread"]) is None
+
+
+def test_contenders_stand_once_with_both_splits(made):
+    dataset = made.dataset()
+    table = tables.contenders(dataset, {"everything": "5"})
+    start = [row[:4] for row in table.rows if row[0] == "everything"]
+    assert start == [("everything", "5", "all that may be offered", "tuning")]
+    after = table.rows[[row[0] for row in table.rows].index("everything") + 1]
+    assert after[:4] == ("", "", "", "test")
+    names = [row[0] for row in table.rows if row[0]]
+    assert names == [one.name for one in tables.compared(dataset)]
+    assert len(set(names)) == len(names) == 9
+
+
+def test_what_outcomes_name_is_a_contender_too(made):
+    bare = made.dataset(contenders=(), outcomes=(made.outcome(),))
+    assert [one.name for one in tables.compared(bare)] == ["normal", "semantic, first 9", "calibrated, first 7"]
+
+
+def test_the_first_twenty_requests_made_worse_are_named(made):
+    rows = tables.made_worse(made.outcome()).rows
+    assert rows[0] == ("q0", "Request number 0", "tool/server/item-0")
+    assert [row[0] for row in rows] == [f"q{i}" for i in range(20)]

@@ -1,0 +1,158 @@
+"""The report as files: whole, the same each time, each figure where a link says."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ctxbench.core.errors import StorageError
+from ctxbench.report.tuning import console_table, write_markdown, write_report
+
+EDGES = ("nothing", "one", "unread", "unknown", "huge", "bare", "none", "together", "hostile")
+VOID = {"meta", "link", "br", "wbr"}
+
+
+class Balanced(HTMLParser):
+    """Reads a page, and holds what is open."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(html):
+    page = Balanced()
+    page.feed(html)
+    page.close()
+    assert page.open == []
+    return page
+
+
+def test_all_files_are_written_and_named(made, tmp_path):
+    paths = write_report(made.tuning(), tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in paths[:3]] == [
+        "report.md",
+        "report.html",
+        "report-tables.md",
+    ]
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(paths)
+    assert len(paths) == 3 + 2 * (1 + 2 * 2)  # a trade-off a dataset; parameters and pairs of them a recommendation
+
+
+def test_the_same_tuning_gives_the_same_bytes(made, tmp_path):
+    one, two = (write_report(made.tuning(), tmp_path / name) for name in ("one", "two"))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_whatever_comes_is_written_and_every_link_leads_to_a_figure(made, tmp_path, edge):
+    tuning = made.edges()[edge]
+    markdown, html, *figures = write_report(tuning, tmp_path)
+    linked = set(re.findall(r"\]\((figures/[^)]+)\)", markdown.read_text("utf-8")))
+    assert linked == {str(path.relative_to(tmp_path)) for path in figures}
+    for path in figures:
+        ET.fromstring(path.read_text("utf-8"))
+    page = read(html.read_text("utf-8"))
+    assert "script" not in page.seen
+    for text in (markdown.read_text("utf-8"), " ".join(page.text), console_table(tuning)):
+        assert not re.search(r"\b(nan|inf|None)\b", text)
+
+
+def test_the_edges_are_all_tried(made):
+    assert tuple(made.edges()) == EDGES
+
+
+def test_the_page_shows_the_figures_of_the_summary(made, tmp_path):
+    _, html, *_ = write_report(made.tuning(), tmp_path)
+    text = " ".join(read(html.read_text("utf-8")).text).replace("\u00a0", " ")
+    for said in (
+        "What is recommended",
+        "92.0 (89.0–95.0)",
+        "−41.8% (−45.5 to −38.2)",
+        "cannot be told apart",
+        "contextMargin 0.15 offers 41.8% fewer prompt tokens (−45.5 to −38.2) at −0.1 points of completeness",
+        "within-4000: keep the default (documents' defaults); label about 300 to 640 more requests.",
+        "keep the default: 49 queries are too few to tell that the constraint is met",
+        "billing: 75.0 of 12 queries",
+        "23 requests made worse",
+        "12 became complete and 185 stayed as they were",
+        "12,345,678 settings compared exactly, and 64 run one by one",
+        "183 queries of split tuning and 217 of 1,217 queries of split test; 370 items",
+        "on the queries that decided 0.9132 was held against completeness >= 0.9 of what is reachable at 20 items",
+        "completeness >= 0.9 of what is reachable at 20 items is open: 0.93 (0.91 to 0.95); about 120 more labels",
+        "The test split was read once.",
+        "ctxbench tune bfcl-simple workbench --policy policies.yaml",
+    ):
+        assert said in text, said
+
+
+def test_the_page_asks_for_nothing_and_escapes_all_texts(made, tmp_path):
+    _, html, *_ = write_report(made.edges()["hostile"], tmp_path)
+    text = html.read_text("utf-8")
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"(src|href)=\"(?!#|data:,)", text)
+    assert "\u202e" not in text
+
+
+def test_intervals_that_do_not_hold_are_explained(made, tmp_path):
+    against = {"defaults": {"completeness": made.comparison(0.9, 0.9, 0.1, interval=made.interval(-1, 1, holds=False))}}
+    with_loose = made.tuning(made.dataset(outcomes=(made.outcome(against=against),)))
+    for tuning, wanted in ((with_loose, True), (made.tuning(made.dataset(outcomes=(made.outcome(),))), False)):
+        markdown, *_ = write_report(tuning, tmp_path)
+        assert ("\\~ behind an interval" in markdown.read_text("utf-8")) is wanted
+
+
+def test_markdown_alone_stands_beside_its_folder_of_figures(made, tmp_path):
+    path, *figures = write_markdown(made.edges()["one"], tmp_path / "presets.md", figures="presets")
+    assert path == tmp_path / "presets.md"
+    assert {figure.parent for figure in figures} == {tmp_path / "presets"}
+    assert "](presets/bfcl-simple-trade-off.svg)" in path.read_text("utf-8")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(made, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file"):
+        write_report(made.tuning(), tmp_path / "file")
+
+
+def test_the_console_has_both_splits_and_changes_in_eighty_columns(made):
+    text = console_table(made.tuning())
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.endswith("\n")
+    lines = text.splitlines()
+    assert lines[0] == "bfcl-simple, aggressive: calibrated with contextTopK 20, contextTopN 12,", "advice comes first"
+    assert "    completeness % 93.0 (90.0–96.0)          92.0 (89.0–95.0)" in lines
+    assert "    prompt tokens  320 (304–336)             336 (319–353)" in lines
+    assert "      prompt tokens −41.8% (−45.5 to −38.2), p=0.0004" in lines
+    assert "      completeness, points −0.1 (−2.1 to +1.9), cannot be told apart" in lines
+    assert "    constraints, test split: holds" in lines
+    assert "    keep the default: 49 queries are too few to tell that the constraint is met" in lines
+
+
+@pytest.mark.parametrize("edge", [name for name in EDGES if name != "hostile"])
+def test_the_console_keeps_to_eighty_columns(made, edge):
+    assert max(map(len, console_table(made.edges()[edge]).splitlines())) <= 80
+
+
+def test_a_plain_console_gets_ascii(made):
+    assert console_table(made.tuning(), plain=True).isascii()
