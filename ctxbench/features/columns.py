@@ -18,6 +18,7 @@ from ctxbench.core.errors import UnknownNameError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.found import Found
+from ctxbench.features.labelled_requests import LABELLED, LabelledRequests
 
 VERSION = 4
 """Of the definitions of all shipped features; a fit of another one is refused."""
@@ -88,15 +89,24 @@ def resources_of(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_features(
-    table: Candidates, columns: Sequence[str], query: Query, resources: Resources, *, expanded: bool = True
+    table: Candidates,
+    columns: Sequence[str],
+    query: Query,
+    resources: Resources,
+    *,
+    expanded: bool = True,
+    labelled: LabelledRequests | None = None,
 ) -> Candidates:
     """Add the columns that the table lacks, and their values where it lacks those; NaN for rows of the session.
 
+    Columns of what labelled requests needed are always made anew: those of another fit would be of other requests.
+
     Raises:
         UnknownNameError: a column is unknown.
+        ParameterError: a column says what labelled requests needed, and none are given.
     """
-    found = Found.of(query, table, resources, expanded=expanded)
-    there = {one: table.columns[one] for one in columns if one in table.columns}
+    found = Found.of(query, table, resources, expanded=expanded, labelled=labelled)
+    there = {one: table.columns[one] for one in columns if one in table.columns and one not in LABELLED}
     lacking = [one for one in columns if one not in there or np.isnan(there[one][found.rows]).any()]
     added: dict[str, FloatArray] = {}
     for name, made in families_of(lacking).items():
@@ -111,13 +121,25 @@ def with_features(
 
 
 def feature_rows(
-    table: Candidates, columns: Sequence[str], query: Query, resources: Resources, *, expanded: bool = True
+    table: Candidates,
+    columns: Sequence[str],
+    query: Query,
+    resources: Resources,
+    *,
+    expanded: bool = True,
+    labelled: LabelledRequests | None = None,
 ) -> tuple[Found, FloatArray]:
     """The rows that features are made of, and the values of some columns there, shape (n_found, n_columns).
 
-    With `expanded` false, what an expansion brought in and no rank step has ordered since is left out.
+    With `expanded` false, what an expansion brought in and no rank step has ordered since is left out. `labelled` are
+    the labelled requests of the fit that reads the columns.
     """
-    table = with_features(table, columns, query, resources, expanded=expanded)
+    table = with_features(table, columns, query, resources, expanded=expanded, labelled=labelled)
     found = Found.of(query, table, resources, expanded=expanded)
+    return found, column_values(table, columns, found)
+
+
+def column_values(table: Candidates, columns: Sequence[str], found: Found) -> FloatArray:
+    """The values of some columns of a table in the rows found, shape (n_found, n_columns)."""
     values = [table.columns[column][found.rows] for column in columns]
-    return found, np.stack(values, axis=1) if columns else np.zeros((len(found), 0))
+    return np.stack(values, axis=1) if columns else np.zeros((len(found), 0))

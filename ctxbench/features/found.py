@@ -14,6 +14,7 @@ from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.item_words import ItemWords, item_words
+from ctxbench.features.labelled_requests import LabelledRequests
 from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
 
 RETRIEVED = "retrieved.score"
@@ -31,6 +32,7 @@ class Found:
         item: their catalog positions, shape (n_found,).
         score: what retrieval gave each, shape (n_found,).
         start: where each request's rows start in `rows`, shape (n_requests + 1,).
+        labelled: the labelled requests of the fit that the features are for; None = there is no fit.
     """
 
     query: Query
@@ -39,14 +41,24 @@ class Found:
     item: IntArray
     score: FloatArray
     start: IntArray
+    labelled: LabelledRequests | None = None
 
     @classmethod
-    def of(cls, query: Query, table: Candidates, resources: Resources, *, expanded: bool = True) -> Found:
+    def of(
+        cls,
+        query: Query,
+        table: Candidates,
+        resources: Resources,
+        *,
+        expanded: bool = True,
+        labelled: LabelledRequests | None = None,
+    ) -> Found:
         """Take the rows of a table but for those of the session.
 
         Args:
             query, table, resources: as of the step.
             expanded: False leaves out what an expansion brought in, if no rank step has ordered it since.
+            labelled: the labelled requests of the fit that the features are for.
         """
         score = np.where(table.ranked | (expanded & (table.tier > 0)), table.score, np.nan)
         for column in (SEARCHED, RETRIEVED):
@@ -55,7 +67,7 @@ class Found:
         rows = np.flatnonzero(~np.isnan(score))
         rows = rows[np.lexsort((table.item[rows], -score[rows], table.request[rows]))]
         start = np.searchsorted(table.request[rows], np.arange(table.n_requests + 1)).astype(np.int64)
-        return cls(query, resources, rows, table.item[rows], score[rows], start)
+        return cls(query, resources, rows, table.item[rows], score[rows], start, labelled)
 
     def __len__(self) -> int:
         return len(self.rows)

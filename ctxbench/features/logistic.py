@@ -12,6 +12,7 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.features.columns import VERSION
+from ctxbench.features.labelled_requests import LABELLED, LabelledRequests
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,6 +26,7 @@ class Logistic:
         low, high: the range that each feature had in the fit, shape (n_columns,); values beyond count as its end.
         scale: what a step of each feature was in the fit, shape (n_columns,), > 0.
         vector: weights of a vector, shape (n_dimensions,); empty = takes none.
+        labelled: the labelled requests that the columns `labelled.*` are about; None = it reads no such column.
     """
 
     columns: tuple[str, ...]
@@ -34,14 +36,15 @@ class Logistic:
     high: FloatArray
     scale: FloatArray
     vector: FloatArray
+    labelled: LabelledRequests | None = None
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Logistic:
         """Read the values of a fit.
 
         Args:
-            values: `features` (their version), `intercept`, `columns` (by name: weight, low, high, scale) and `vector`,
-                which may be missing.
+            values: `features` (their version), `intercept`, `columns` (by name: weight, low, high, scale), and, which
+                may be missing, `vector` and `requests` (the labelled ones).
 
         Raises:
             ParameterError: they are no such values, or those of features that are defined otherwise here.
@@ -59,6 +62,9 @@ class Logistic:
                 )
         if not all(map(_finite, [values.get("intercept"), *vector])):
             raise ParameterError("the intercept or a weight of the vector is no finite number")
+        labelled = LabelledRequests.read(values["requests"]) if "requests" in values else None
+        if labelled is None and set(LABELLED) & set(columns):
+            raise ParameterError("it reads what labelled requests needed, and holds no `requests`")
         table = np.array(list(columns.values()), dtype=np.float64)
         weights, low, high, scale = table.T
         return cls(
@@ -69,6 +75,7 @@ class Logistic:
             high=high,
             scale=scale,
             vector=np.array(vector, dtype=np.float64),
+            labelled=labelled,
         )
 
     def outside(self, features: FloatArray) -> np.ndarray:

@@ -16,8 +16,8 @@ from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.features.columns import families_of, feature_rows, resources_of
-from ctxbench.features.found import RETRIEVED
+from ctxbench.features.columns import column_values, families_of, resources_of, with_features
+from ctxbench.features.found import RETRIEVED, Found
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
@@ -48,11 +48,12 @@ class Probability(_FromFile):
             `ctxbench calibrate probability`. Of several fits in it that for the catalog counts.
 
     A logistic regression over the columns that the fit names (`ctxbench/features`); those that no step before has made
-    are made here. Values beyond what the fit has seen count as its ends. `chunk_rank` becomes the place in the new
-    order, and the score of retrieval stays in the column `retrieved.score`. A catalog or an embedder that the fit has
-    not seen is no error: `notices` says so. Session items and what an expansion brought in stay as they are. Empty in,
-    empty out. Cost: a sum over some 20 columns a candidate. Source: Platt, Probabilistic outputs for support vector
-    machines, 1999 (the idea); features of our own.
+    are made here, such as what similar labelled requests needed, which a fit to your labels holds. Values beyond what
+    the fit has seen count as its ends. `chunk_rank` becomes the place in the new order, and the score of retrieval
+    stays in the column `retrieved.score`. A catalog or an embedder that the fit has not seen is no error: `notices`
+    says so. Session items and what an expansion brought in stay as they are. Empty in, empty out. Cost: a sum over some
+    20 columns a candidate, and a product of the request's vector with those of the labelled ones. Source: Platt,
+    Probabilistic outputs for support vector machines, 1999 (the idea); features of our own.
     """
 
     calibration: str = SHIPPED
@@ -109,11 +110,12 @@ class Probability(_FromFile):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the probability in the place of the score."""
         model = self.model(query.batch.catalog, resources)
-        found, features = feature_rows(candidates, model.columns, query, resources)
-        probability, retrieved = np.full((2, len(candidates)), np.nan)
+        table = with_features(candidates, model.columns, query, resources, labelled=model.labelled)
+        found = Found.of(query, table, resources)
+        probability, retrieved = np.full((2, len(table)), np.nan)
         retrieved[found.rows] = found.score
-        probability[found.rows] = model.probabilities(features)
-        return rescored(candidates.with_columns(**{RETRIEVED: retrieved}), probability)
+        probability[found.rows] = model.probabilities(column_values(table, model.columns, found))
+        return rescored(table.with_columns(**{RETRIEVED: retrieved}), probability)
 
 
 def _model(calibrations: Calibrations, fit: Fit) -> Logistic:

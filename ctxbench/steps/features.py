@@ -11,6 +11,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import TEXT, families_of, resources_of, with_features
+from ctxbench.features.labelled_requests import LABELLED
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Features(Strategy):
         if not self.columns:
             raise ParameterError("columns must name one or more features, got none")
         families_of(self.columns)
+        if own := sorted(set(LABELLED) & set(self.columns)):
+            raise ParameterError(
+                f"columns name {' and '.join(own)}, which say what labelled requests needed; only a fit holds such "
+                "requests, and the step `probability` makes these columns itself"
+            )
 
     @property
     def uses(self) -> tuple[str, ...]:

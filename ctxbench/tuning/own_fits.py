@@ -15,7 +15,7 @@ from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.tuning.calibration.examples import examples, folds_of
-from ctxbench.tuning.calibration.fits import fit, out_of_fold, shipped_fit
+from ctxbench.tuning.calibration.fits import columns_of, fit, out_of_fold, shipped_fit
 from ctxbench.tuning.inputs import Ready, open_tuning
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.tuning.split_answers import Side, Told
@@ -41,6 +41,7 @@ def open_fitted(
     *,
     notify: Callable[[str], None] = nothing_said,
     progress: Told = nobody,
+    requests: bool = True,
 ) -> Ready:
     """Open everything that tuning needs, with the fits that the policy file asks for.
 
@@ -49,6 +50,7 @@ def open_fitted(
         folder: see `with_own_fits`; nothing is written where the file asks for no fit.
         notify: told what takes a moment, and what could not be fitted.
         progress: told how far it is.
+        requests: see `with_own_fits`.
 
     Raises:
         InputError, StorageError: as of the two.
@@ -57,13 +59,13 @@ def open_fitted(
     ready = open_tuning(file, datasets, notify=notify, progress=embedding)
     if not asks_for_fits(file):
         return ready
-    fitted, notices = with_own_fits(ready, folder, progress=progress)
+    fitted, notices = with_own_fits(ready, folder, progress=progress, requests=requests)
     for notice in notices:
         notify(f"notice: {notice}")
     return open_tuning(fitted, datasets, notify=notify, progress=embedding)
 
 
-def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[PolicyFile, list[str]]:
+def with_own_fits(ready: Ready, folder: Path, *, progress: Told, requests: bool = True) -> tuple[PolicyFile, list[str]]:
     """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
 
     Every fit is made around the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
@@ -72,6 +74,7 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
         ready: opened with the selectors as the file names them.
         folder: in its folder `fits`, `NAME.json` with the fits and `NAME.yaml` with the selector are written.
         progress: told how far it is.
+        requests: whether the fits keep the labelled requests, with their texts.
 
     Returns:
         The file with other selectors, and what could not be fitted, a sentence each.
@@ -98,7 +101,7 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
         for place, opened in enumerate(ready.datasets):
             progress(f"{entry.name}, fitting", place, len(ready.datasets))
             try:
-                fits.append(_fit(opened.deciding, pipeline))
+                fits.append(_fit(opened.deciding, pipeline, requests=requests))
             except ParameterError as error:
                 notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
         out.unlink(missing_ok=True)
@@ -108,17 +111,18 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
     return replace(ready.file, selectors=tuple(entries)), notices
 
 
-def _fit(side: Side, pipeline: Pipeline) -> Fit:
+def _fit(side: Side, pipeline: Pipeline, *, requests: bool) -> Fit:
     """A fit on the queries of a side.
 
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
     """
-    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all")
+    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all", requests=requests)
     groups = len(set(side.groups))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
-    rows = examples(PROBABILITY, side.dataset, in_front(pipeline, PROBABILITY), side.resources)
+    columns, front = columns_of(requests=requests), in_front(pipeline, PROBABILITY)
+    rows = examples(PROBABILITY, side.dataset, front, side.resources, columns=columns)
     out_of_fold(rows, folds_of(side.groups, min(OUT_OF_FOLD, groups)))
     return replace(made, split=side.split)
 

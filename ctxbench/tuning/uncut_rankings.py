@@ -188,8 +188,8 @@ def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
     for step in head.refine:
         if isinstance(step, Step) and _fitted_on(step, side):
             before = replace(head, refine=tuple(steps))
-            made = examples(step.says("calibrated"), side.dataset, before, side.resources)
-            steps.append(replace(step, call=_known(step.call, made.names, out_of_fold(made, fold))))
+            made = examples(step.says("calibrated"), side.dataset, before, side.resources, columns=_columns(step, side))
+            steps.append(replace(step, call=_known(step.call, out_of_fold(made, fold))))
         else:
             steps.append(step)
     found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), side.resources), side)
@@ -224,18 +224,19 @@ class _KnownAbstain(Abstain):
         return self.known
 
 
-def _known(call: Any, columns: Sequence[str], probability: FloatArray) -> Probability | Abstain:
-    """A fitted step that gives known probabilities."""
-    none = np.zeros(len(columns))
+def _columns(step: Step, side: Side) -> Sequence[str]:
+    """The features that a step's fit reads; those of abstention are always the same."""
+    if step.says("calibrated") != PROBABILITY:
+        return ()
+    columns: Sequence[str] = step.call.model(side.dataset.catalog, side.resources).columns  # type: ignore[attr-defined]
+    return columns
+
+
+def _known(call: Any, probability: FloatArray) -> Probability | Abstain:
+    """A fitted step that gives known probabilities, and reads no feature."""
+    none = np.empty(0)
     known = _Known(
-        columns=tuple(columns),
-        intercept=0.0,
-        weights=none,
-        low=none,
-        high=none,
-        scale=none + 1.0,
-        vector=np.empty(0),
-        known=probability,
+        columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, known=probability
     )
     if isinstance(call, Abstain):
         return _KnownAbstain(calibration=call.calibration, threshold=call.threshold, known=known)

@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from ctxbench.cli.calibrate import Calibrated, calibrate
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
@@ -29,6 +30,32 @@ def test_what_was_fitted_is_said_and_written(run):
     (fit,) = read_calibrations(path).fits
     assert (fit.what, fit.dataset, fit.split, fit.queries) == ("probability", "tiny", "all", 10)
     assert fit.behind["retrieve"]["step"] == "retrieve:dense"
+
+
+@pytest.fixture
+def repeating(tiny, tmp_path):
+    """The tiny dataset with every query twice, under another id and in no group."""
+    folder = tmp_path / "repeating"
+    shutil.copytree(tiny, folder)
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    rows = [{key: value for key, value in row.items() if key != "group"} for row in rows]
+    again = [{**row, "_id": f"again-{row['_id']}"} for row in rows]
+    (folder / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, *again]))
+    for path in (folder / "qrels").glob("*.tsv"):
+        head, *labels = path.read_text().splitlines()
+        path.write_text("\n".join([head, *labels, *(f"again-{label}" for label in labels)]) + "\n")
+    card = yaml.safe_load((folder / "dataset.yaml").read_text())
+    (folder / "dataset.yaml").write_text(yaml.safe_dump({key: card[key] for key in card if key != "counts"}))
+    return folder
+
+
+def test_labelled_requests_that_are_kept_are_said_and_left_out_on_demand(run, repeating):
+    path, out = run(datasets=[str(repeating)])
+    assert "; the file holds the texts of 20 labelled requests and what they need\n" in out
+    assert len(read_calibrations(path).fits[0].values["requests"]) == 20
+    path, out = run(datasets=[str(repeating)], texts=False)
+    assert "the texts of" not in out
+    assert "requests" not in read_calibrations(path).fits[0].values
 
 
 def test_kinds_are_added_to_one_file(run):

@@ -23,7 +23,7 @@ from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 LEARNED = definition("learned")
 CATALOG = mock_catalog()
 DATASETS = Path(__file__).parents[2] / "datasets"
-FILE = Path(calibrations.__file__).parent / "selectors" / "shipped" / "learned.json"
+FILE = Path(calibrations.__file__).parents[1] / "selectors" / "shipped" / "learned.json"
 
 
 def run(batch: Batch, preset: str | None = None, **values: float) -> Candidates:

@@ -11,9 +11,11 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import build
 from ctxbench.core.requests import Batch
 from ctxbench.features.columns import TEXT, column_names
+from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.steps.features import Features
 
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())
+PLAIN = [name for name in column_names() if name not in LABELLED]  # the others need a fit
 HYBRID = {"merge": ["dense", "bm25"]}
 
 
@@ -67,6 +69,7 @@ def test_a_list_from_a_file_is_taken():
         ((), ParameterError, "columns must name one or more features, got none"),
         (("words.bm26",), UnknownNameError, r"unknown feature 'words\.bm26'; did you mean 'words\.bm25'"),
         (("score",), UnknownNameError, "unknown feature 'score'"),
+        (("words.bm25", "labelled.share"), ParameterError, r"labelled\.share, .* only a fit holds such requests"),
     ],
 )
 def test_what_is_no_feature_is_refused_when_it_is_built(columns, kind, message):
@@ -76,4 +79,4 @@ def test_what_is_no_feature_is_refused_when_it_is_built(columns, kind, message):
 
 @pytest.mark.parametrize("retrieve", ["dense", HYBRID])
 def test_it_conforms_with_every_column(retrieve):
-    testing.check_step("rank", "features", {"columns": list(column_names())}, retrieve=retrieve, processes=0)
+    testing.check_step("rank", "features", {"columns": PLAIN}, retrieve=retrieve, processes=0)

@@ -18,8 +18,10 @@ from ctxbench.core.stages import ByDomain, Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery
 from ctxbench.features.columns import TEXT, feature_rows
+from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
+from ctxbench.tuning.calibration.neighbours import Neighbours
 
 ALL = "all"
 """The split that stands for the queries of every split."""
@@ -40,6 +42,7 @@ class Examples:
         needed: one row for each required item or group of alternatives: its query, shape (n_needed,).
         needed_row: the rows that meet it, by place in `needed`; none where it was not found.
         needs: shape (n_queries,); whether a query needs anything.
+        neighbours: what the queries say of one another; None where no column is about it.
     """
 
     what: str
@@ -53,6 +56,7 @@ class Examples:
     needed: IntArray
     needed_row: tuple[IntArray, ...]
     needs: BoolArray
+    neighbours: Neighbours | None = None
 
     @property
     def n_queries(self) -> int:
@@ -65,7 +69,7 @@ class Examples:
         place = np.cumsum(rows) - 1
         return replace(
             self,
-            features=self.features[rows],
+            features=self.columns(self.names, known=queries)[rows],
             vectors=self.vectors[rows],
             label=self.label[rows],
             query=new[self.query[rows]],
@@ -74,7 +78,22 @@ class Examples:
             needed=new[self.needed[wanted]],
             needed_row=tuple(place[self.needed_row[one]] for one in wanted if self.needed_row),
             needs=self.needs[queries],
+            neighbours=None if self.neighbours is None else self.neighbours.part(queries),
         )
+
+    def columns(self, names: Sequence[str], *, known: BoolArray | None = None) -> FloatArray:
+        """Some features of all rows, shape (n, n_names).
+
+        Args:
+            names: of the features.
+            known: the queries whose labels are known to the columns of labelled requests, shape (n_queries,); None =
+                all.
+        """
+        features = self.features
+        if known is not None and self.neighbours is not None:
+            features = features.copy()
+            features[:, [self.names.index(name) for name in LABELLED]] = self.neighbours.columns(known)
+        return features[:, [self.names.index(name) for name in names]]
 
 
 def labelled(dataset: Dataset, split: str) -> Dataset:
@@ -104,7 +123,8 @@ def examples(
         dataset: labelled queries only; see `labelled`.
         pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
         resources: as for the pipeline.
-        columns: the features of a candidate, for `probability`.
+        columns: the features of a candidate, for `probability`. Those of labelled requests are of the other queries of
+            the dataset, without the query's own group; they are left out where no query needs what another one needs.
 
     Raises:
         UnknownNameError: a column is unknown.
@@ -115,13 +135,22 @@ def examples(
     query, table = outcome.query, outcome.candidates
     required, groups = _required(dataset, table)
     needs = np.bincount(groups, minlength=len(dataset)) > 0
+    by_query = tuple(group_of(one) for one in dataset.queries)
+    neighbours = None
     if what == ABSTENTION:
         found, features = request_features(query, table, resources)
         label, vectors, rows = needs[found], request_vectors(query, found, resources), found
         meeting: Sequence[IntArray] = ()
     else:
-        searched, features = feature_rows(table, columns, query, resources)
+        plain = [name for name in columns if name not in LABELLED]
+        searched, features = feature_rows(table, plain, query, resources)
         rows = searched.rows
+        if len(plain) < len(columns):
+            neighbours = Neighbours.of(dataset, by_query, resources, query=table.request[rows], item=searched.item)
+            of_others = neighbours.columns(np.ones(len(dataset), dtype=np.bool_))
+            neighbours = neighbours if of_others.any() else None  # no query needs what another one needs
+            columns = plain if neighbours is None else (*plain, *LABELLED)
+            features = features if neighbours is None else np.concatenate([features, of_others], axis=1)
         found, place = table.request[rows], np.full(len(table), -1, dtype=np.int64)
         place[rows] = np.arange(len(rows))
         meeting = [place[one][place[one] >= 0] for one in required]
@@ -136,10 +165,11 @@ def examples(
         label=label,
         query=found,
         ids=tuple(one.id for one in dataset.queries),
-        groups=tuple(group_of(one) for one in dataset.queries),
+        groups=by_query,
         needed=groups,
         needed_row=tuple(meeting),
         needs=needs,
+        neighbours=neighbours,
     )
     _refuse_one_class(dataset, made)
     return made

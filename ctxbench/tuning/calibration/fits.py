@@ -16,6 +16,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import TEXT, VERSION
+from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
 from ctxbench.tuning.calibration.examples import Examples, examples, folds_of, labelled
@@ -47,9 +48,9 @@ def fit(
     resources: Resources,
     *,
     split: str = "tuning",
-    around: Fit | None = None,
+    requests: bool = True,
 ) -> Fit:
-    """Fit one calibration on the queries of a split.
+    """Fit one calibration on the queries of a split. A probability is fitted around the shipped one.
 
     Args:
         what: `probability`, `abstention` or `weights`.
@@ -57,7 +58,8 @@ def fit(
         pipeline: what the fitted step is to stand behind, or stands in: what is in front of it counts.
         resources: as for the pipeline.
         split: whose queries are used; `all` = those of every split.
-        around: a fit of a probability whose weights are believed until labels say otherwise; None = the shipped one.
+        requests: whether a fit of a probability keeps the labelled requests, with their texts, and reads what similar
+            ones needed.
 
     Raises:
         UnknownNameError: there is no such split.
@@ -67,11 +69,8 @@ def fit(
     front = in_front(pipeline, what)
     if what == WEIGHTS:
         values = _weights(part, pipeline, resources)
-    elif what == PROBABILITY:
-        known = Logistic.read((around or shipped_fit()).values)
-        values = fit_around(examples(what, part, front, resources, columns=known.columns), known)
     else:
-        values = fit_values(examples(what, part, front, resources))
+        values = fit_values(examples(what, part, front, resources, columns=columns_of(requests=requests)))
     return Fit(
         what=what,
         dataset=dataset.name,
@@ -83,6 +82,11 @@ def fit(
         queries=len(part),
         values=values,
     )
+
+
+def columns_of(*, requests: bool) -> tuple[str, ...]:
+    """The features of a fit of a probability to one's own labels, with or without those of labelled requests."""
+    return (*TEXT, *(LABELLED if requests else ()))
 
 
 def shipped_fit() -> Fit:
@@ -129,16 +133,29 @@ def fit_pool(pool: Sequence[Examples]) -> dict[str, Any]:
 
 
 def fit_around(made: Examples, known: Logistic) -> dict[str, Any]:
-    """The values of a fit on examples, around the weights of an earlier fit of the same columns.
+    """The values of a fit on examples, around the weights of an earlier fit; columns that it lacks start at nothing.
 
-    Every query weighs the same. The fewer the labels, the closer the weights stay to the earlier ones.
+    Every query weighs the same. The fewer the labels, the closer the weights stay to the earlier ones. That a similar
+    request needed an item never counts against it: where hardly two labelled requests need the same item, it would seem
+    to; a column of labelled requests with a weight below 0 is left out, the worst first.
 
     Raises:
         ParameterError: all rows have the same label.
     """
-    prior = Prior.around(known, made.features, precision=FIRMNESS)
     weight = _by_query(made) * (len(made.query) / max(len(np.unique(made.query)), 1))
-    return _values(fit_regression(prior, made.features, made.label, weight))
+    columns = made.names
+    while True:
+        features = made.columns(columns)
+        prior = Prior.around(known, columns, features, weight, precision=FIRMNESS)
+        model = fit_regression(prior, features, made.label, weight)
+        worth = dict(zip(columns, (model.weights * model.scale).tolist(), strict=True))
+        against = min((name for name in columns if name in LABELLED), key=worth.__getitem__, default="")
+        if not against or worth[against] >= 0:
+            break
+        columns = tuple(name for name in columns if name != against)
+    if made.neighbours is None or not set(columns) & set(LABELLED):
+        return _values(model)
+    return {**_values(model), "requests": made.neighbours.requests.as_rows()}
 
 
 def fit_alone(made: Examples, *, precision: float = 1.0) -> dict[str, Any]:
@@ -194,7 +211,7 @@ def fit_values(made: Examples, *, known: Logistic | None = None) -> dict[str, An
     with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
         if made.what == PROBABILITY:
             known = known or Logistic.read(shipped_fit().values)
-            return fit_around(made, known) if made.names == known.columns else fit_alone(made)
+            return fit_around(made, known) if set(known.columns) <= set(made.names) else fit_alone(made)
         return _values(_fitted(made, _settings(made)))
 
 
@@ -217,7 +234,8 @@ def out_of_fold(
     for done, one in enumerate(folds):
         model = Logistic.read(fit_values(made.part(fold != one), known=known))
         rows = fold[made.query] == one
-        probability[rows] = model.probabilities(made.features[rows], made.vectors[rows])
+        features = made.columns(model.columns, known=fold != one)
+        probability[rows] = model.probabilities(features[rows], made.vectors[rows])
         if progress is not None:
             progress(done + 1, len(folds))
     return probability

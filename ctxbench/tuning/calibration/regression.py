@@ -6,12 +6,13 @@ scaled features with a prior each); Newton's method with halved steps, Boyd and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.errors import ParameterError
+from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 
 _STEPS = 100  # of Newton's method; it takes about ten
@@ -56,16 +57,25 @@ class Prior:
         )
 
     @classmethod
-    def around(cls, known: Logistic, features: FloatArray, *, precision: float) -> Prior:
-        """The belief that an earlier fit holds here; its ranges are widened to the features at hand."""
-        return cls(
-            columns=known.columns,
+    def around(
+        cls, known: Logistic, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float
+    ) -> Prior:
+        """The belief that an earlier fit holds here, and that columns which it does not know do not matter.
+
+        Ranges are widened to the features at hand; those of shares of labelled requests are 0 to 1.
+        """
+        new = cls.nothing(columns, features, weight, precision=precision)
+        place = {name: at for at, name in enumerate(known.columns)}
+        old = np.array([place.get(name, -1) for name in columns], dtype=np.int64)
+        share = np.array([name in LABELLED for name in columns], dtype=np.bool_)
+        there = old >= 0
+        return replace(
+            new,
             intercept=known.intercept,
-            weights=known.weights,
-            precision=precision,
-            low=np.minimum(known.low, features.min(axis=0)),
-            high=np.maximum(known.high, features.max(axis=0)),
-            scale=known.scale,
+            weights=np.where(there, known.weights[old], 0.0),
+            low=np.where(share, 0.0, np.where(there, np.minimum(known.low[old], new.low), new.low)),
+            high=np.where(share, 1.0, np.where(there, np.maximum(known.high[old], new.high), new.high)),
+            scale=np.where(there, known.scale[old], new.scale),
         )
 
 

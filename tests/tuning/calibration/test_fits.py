@@ -14,13 +14,15 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.features.columns import TEXT, VERSION
+from ctxbench.features.columns import TEXT
+from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 from ctxbench.tuning.calibration.examples import examples, folds_of, group_of, joined_groups, labelled
 from ctxbench.tuning.calibration.figures import measure
 from ctxbench.tuning.calibration.fits import (
+    columns_of,
     fit,
     fit_alone,
     fit_around,
@@ -55,6 +57,12 @@ def data() -> Dataset:
             labels.append(Label(f"{word}{n}", CATALOG[place].key, 2))
         queries.append(query(f"none{place}", f"Nice day number {place}, thanks", needs_nothing=True))
     return dataset(queries, labels)
+
+
+@pytest.fixture(scope="module")
+def repeated(data) -> Dataset:
+    """The same queries, each a group of its own, as where different people ask for the same."""
+    return replace(data, queries=tuple(replace(one, group=None) for one in data.queries))
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +170,11 @@ class TestFit:
         path = tmp_path / "fits.json"
         write_calibrations(path, fits)
         assert read_calibrations(path).fits == tuple(fits)
-        made = examples("probability", data, PIPELINE, resources)
+        made = examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
         outcome = PIPELINE.run(data.batch(), resources)
         scored = Probability(str(path))(outcome.query, outcome.candidates, resources)
-        said = Logistic.read(fits[0].values).probabilities(made.features)
+        model = Logistic.read(fits[0].values)
+        said = model.probabilities(made.columns(model.columns))
         assert sorted(scored.score.tolist()) == sorted(said.tolist())
         first = scored.start[:-1][made.needs]
         assert (scored.item[first] == np.repeat(np.arange(8), 2)).all()  # it has learned what shared words are worth
@@ -199,7 +208,7 @@ class TestProbability:
     def test_it_is_fitted_around_the_shipped_one(self, data, resources):
         found = fit("probability", data, PIPELINE, resources)
         known = Logistic.read(shipped_fit().values)
-        made = examples("probability", data, PIPELINE, resources, columns=known.columns)
+        made = examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
         assert found.values == fit_around(made, known) == fit_values(made)
         own = Logistic.read(found.values)
         assert own.columns == known.columns
@@ -207,12 +216,60 @@ class TestProbability:
         assert (own.low <= known.low).all()
         assert (own.high >= known.high).all()
 
-    def test_a_fit_of_ones_own_may_take_its_place(self, data, resources):
-        columns = {"words.query_in_item": [1.0, 0.0, 1.0, 0.3], "item.tool": [-1.0, 0.0, 1.0, 0.5]}
-        values = {"features": VERSION, "intercept": -2.0, "columns": columns}
-        found = fit("probability", data, PIPELINE, resources, around=replace(shipped_fit(), values=values))
-        assert list(found.values["columns"]) == ["words.query_in_item", "item.tool"]
-        assert found.values["columns"]["words.query_in_item"][0] > 1.0
+    def test_where_requests_repeat_themselves_it_keeps_them(self, repeated, resources):
+        found = fit("probability", repeated, PIPELINE, resources)
+        own = Logistic.read(found.values)
+        assert own.columns == (*TEXT, *LABELLED)
+        assert (own.weights[-2:] > 0).all()
+        assert own.low[-2:].tolist() == [0.0, 0.0]
+        assert own.high[-2:].tolist() == [1.0, 1.0]
+        ids, groups, texts, items = zip(*found.values["requests"], strict=True)
+        assert list(ids) == [one.id for one in repeated.queries]
+        assert list(texts) == [one.request.text for one in repeated.queries]
+        assert groups == tuple(range(len(ids)))
+        assert list(items[0]) == [CATALOG[0].id]
+
+    def test_where_no_two_need_the_same_item_it_keeps_none(self, data, resources):
+        """Of what others need nothing is needed there; taken at its word, a repeated request would lose its item."""
+        made = examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
+        assert made.names[-2:] == LABELLED
+        assert made.columns(LABELLED)[made.label].max() < made.columns(LABELLED)[~made.label].max()
+        assert "requests" not in fit("probability", data, PIPELINE, resources).values
+
+    def test_the_engine_makes_the_columns_that_it_was_fitted_on(self, repeated, resources, tmp_path):
+        path = tmp_path / "fits.json"
+        write_calibrations(path, [fit("probability", repeated, PIPELINE, resources)])
+        made = examples("probability", repeated, PIPELINE, resources, columns=columns_of(requests=True))
+        outcome = PIPELINE.run(repeated.batch(), resources)
+        table = Probability(str(path))(outcome.query, outcome.candidates, resources)
+        key = np.lexsort((table.item, table.request))
+        mine = np.lexsort((made.neighbours.item, made.query))
+        for name in LABELLED:
+            np.testing.assert_array_equal(table.columns[name][key], made.columns([name])[mine, 0])
+        assert table.columns["labelled.nearest"].max() > 0
+
+    def test_of_a_part_only_its_own_labels_count(self, repeated, resources):
+        """A part's features are those of a dataset of the part alone, and folds know the other folds' labels only."""
+        made = examples("probability", repeated, PIPELINE, resources, columns=columns_of(requests=True))
+        some = np.arange(made.n_queries) % 3 > 0
+        part = made.part(some)
+        alone = repeated.take([one.id for one, held in zip(repeated.queries, some, strict=True) if held])
+        wanted = examples("probability", alone, PIPELINE, resources, columns=columns_of(requests=True))
+        np.testing.assert_array_equal(part.features, wanted.features)
+        mine, theirs = part.neighbours.requests, wanted.neighbours.requests
+        assert (mine.ids, mine.texts, mine.items) == (theirs.ids, theirs.texts, theirs.items)
+        held_out = made.columns(LABELLED, known=some)[~some[made.query]]
+        assert held_out.max() > 0
+        assert not made.columns(LABELLED, known=~some & some).any()
+
+    def test_without_requests_it_holds_no_text(self, repeated, resources):
+        data = repeated
+        found = fit("probability", data, PIPELINE, resources, requests=False)
+        known = Logistic.read(shipped_fit().values)
+        made = examples("probability", data, PIPELINE, resources, columns=known.columns)
+        assert found.values == fit_around(made, known)
+        assert Logistic.read(found.values).columns == known.columns
+        assert "requests" not in found.values
 
     def test_the_closer_to_the_shipped_one_the_fewer_the_labels(self, data, resources):
         known = Logistic.read(shipped_fit().values)

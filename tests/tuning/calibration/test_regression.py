@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,11 +96,27 @@ def test_the_order_of_rows_does_not_matter():
     assert other.weights == pytest.approx(one.weights, rel=1e-6)
 
 
+def around(before, features, *, precision):
+    """A prior around a fit of the same columns, every row counting once."""
+    return Prior.around(before, before.columns, features, np.ones(len(features)), precision=precision)
+
+
 class TestAround:
+    def test_columns_that_the_earlier_fit_lacks_start_at_nothing(self):
+        features = np.array([[0.5, 2.0, 0.25], [2.0, 4.0, 0.75]])
+        before = known(1.0, ends=1.0)
+        columns = (*before.columns, "new", "labelled.share")
+        prior = Prior.around(before, columns, features, np.ones(2), precision=3.0)
+        assert prior.columns == columns
+        assert prior.weights.tolist() == [1.0, 0.0, 0.0]
+        assert prior.scale.tolist() == [1.0, 1.0, 0.25]
+        # what labelled requests needed is a share, whatever the labels at hand reach
+        assert (prior.low.tolist(), prior.high.tolist()) == ([-1.0, 2.0, 0.0], [2.0, 4.0, 1.0])
+
     def test_with_next_to_no_data_it_stays_where_it_was(self):
         before = known(1.5, -2.0, 0.5)
         features, label = np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2]]), np.array([True, False])
-        prior = Prior.around(before, features, precision=100.0)
+        prior = around(before, features, precision=100.0)
         made = fit_regression(prior, features, label, np.full(2, 1e-6))
         assert made.weights == pytest.approx(before.weights, abs=1e-6)
         assert made.intercept == pytest.approx(before.intercept, abs=1e-2)
@@ -110,7 +124,7 @@ class TestAround:
     def test_a_few_labels_move_it_a_little_and_the_intercept_freely(self):
         features, label = drawn(60, weights=(-2.0, 0.0, 0.0))  # the opposite of what is believed
         before = known(2.0, 0.0, 0.0, intercept=5.0, ends=1000.0)
-        prior = Prior.around(before, features, precision=100.0)
+        prior = around(before, features, precision=100.0)
         made = fit_regression(prior, features, label, np.ones(60))
         assert -2.0 < made.weights[0] < 2.0
         assert abs(made.weights[0] - 2.0) < 1.5
@@ -118,7 +132,7 @@ class TestAround:
 
     def test_with_many_labels_it_is_where_the_data_are_likeliest(self):
         features, label = drawn(4000)
-        prior = Prior.around(known(-3.0, 3.0, 0.1, ends=1000.0), features, precision=0.01)
+        prior = around(known(-3.0, 3.0, 0.1, ends=1000.0), features, precision=0.01)
         made = fit_regression(prior, features, label, np.ones(4000))
         scaled = (features - features.mean(axis=0)) / features.std(axis=0)
         wanted = LogisticRegression(C=np.inf, max_iter=10_000, tol=1e-10).fit(scaled, label)
@@ -129,12 +143,12 @@ class TestAround:
         moved = []
         for n in (20, 200, 2000):
             features, label = drawn(n, weights=(2.0, 0.0, 0.0))
-            prior = Prior.around(before, features, precision=100.0)
+            prior = around(before, features, precision=100.0)
             moved.append(fit_regression(prior, features, label, np.ones(n)).weights[0])
         assert -1.0 < moved[0] < moved[1] < moved[2] < 2.5
 
     def test_ranges_are_widened_to_what_is_seen(self):
-        prior = Prior.around(known(1.0, 1.0, ends=1.0), np.array([[0.5, -3.0], [2.0, 0.0]]), precision=1.0)
+        prior = around(known(1.0, 1.0, ends=1.0), np.array([[0.5, -3.0], [2.0, 0.0]]), precision=1.0)
         assert (prior.low.tolist(), prior.high.tolist()) == ([-1.0, -3.0], [2.0, 1.0])
         assert prior.scale.tolist() == [1.0, 1.0]
 
@@ -170,7 +184,7 @@ class TestData:
                 fit_regression(prior, features, np.full(10, value), np.ones(10))
 
     def test_no_row_is_refused(self):
-        prior = replace(Prior.around(known(1.0), np.array([[0.5]]), precision=1.0))
+        prior = around(known(1.0), np.array([[0.5]]), precision=1.0)
         with pytest.raises(ParameterError, match="a fit would see 0 rows"):
             fit_regression(prior, np.zeros((0, 1)), np.zeros(0, dtype=bool), np.zeros(0))
 
