@@ -183,7 +183,7 @@ def tune(
     ] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
     no_text: Annotated[
-        bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports, and out of fits.")
+        bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports; fits hold them.")
     ] = False,
     json_: JsonFlag = False,
 ) -> None:

@@ -61,7 +61,7 @@ def tune_presets(
         _refuse_unwritable(folder, markdown)
         if markdown is not None and len(datasets) > 1:
             refuse_foreign_tables(markdown)
-        ready = open_fitted(file, datasets, folder / "presets", notify=shown.say, progress=shown, requests=texts)
+        ready = open_fitted(file, datasets, folder / "presets", notify=shown.say, progress=shown)
         found = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=shown)
     if not texts:
         found = _without_texts(found)

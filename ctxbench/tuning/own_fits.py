@@ -41,7 +41,6 @@ def open_fitted(
     *,
     notify: Callable[[str], None] = nothing_said,
     progress: Told = nobody,
-    requests: bool = True,
 ) -> Ready:
     """Open everything that tuning needs, with the fits that the policy file asks for.
 
@@ -50,7 +49,6 @@ def open_fitted(
         folder: see `with_own_fits`; nothing is written where the file asks for no fit.
         notify: told what takes a moment, and what could not be fitted.
         progress: told how far it is.
-        requests: see `with_own_fits`.
 
     Raises:
         InputError, StorageError: as of the two.
@@ -59,13 +57,13 @@ def open_fitted(
     ready = open_tuning(file, datasets, notify=notify, progress=embedding)
     if not asks_for_fits(file):
         return ready
-    fitted, notices = with_own_fits(ready, folder, progress=progress, requests=requests)
+    fitted, notices = with_own_fits(ready, folder, progress=progress)
     for notice in notices:
         notify(f"notice: {notice}")
     return open_tuning(fitted, datasets, notify=notify, progress=embedding)
 
 
-def with_own_fits(ready: Ready, folder: Path, *, progress: Told, requests: bool = True) -> tuple[PolicyFile, list[str]]:
+def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[PolicyFile, list[str]]:
     """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
 
     Every fit is made around the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
@@ -74,10 +72,10 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told, requests: bool 
         ready: opened with the selectors as the file names them.
         folder: in its folder `fits`, `NAME.json` with the fits and `NAME.yaml` with the selector are written.
         progress: told how far it is.
-        requests: whether the fits keep the labelled requests, with their texts.
 
     Returns:
-        The file with other selectors, and what could not be fitted, a sentence each.
+        The file with other selectors, and what a user should know: what could not be fitted, and which file holds
+        texts of requests.
 
     Raises:
         InputError: a selector has no step `probability` that could be fitted.
@@ -101,27 +99,32 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told, requests: bool 
         for place, opened in enumerate(ready.datasets):
             progress(f"{entry.name}, fitting", place, len(ready.datasets))
             try:
-                fits.append(_fit(opened.deciding, pipeline, requests=requests))
+                fits.append(_fit(opened.deciding, pipeline))
             except ParameterError as error:
                 notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
         out.unlink(missing_ok=True)
         write_calibrations(out, fits)
+        if kept := sum(len(fit.values.get("requests", ())) for fit in fits):
+            what = (
+                f"{out} holds the texts of {kept:,} labelled requests; `ctxbench calibrate --no-text` fits without them"
+            )
+            notices.append(what)
         path = write_fitted(definition, out, preset)
         entries.append(replace(entry, selector=str(path.resolve()), fit=""))
     return replace(ready.file, selectors=tuple(entries)), notices
 
 
-def _fit(side: Side, pipeline: Pipeline, *, requests: bool) -> Fit:
+def _fit(side: Side, pipeline: Pipeline) -> Fit:
     """A fit on the queries of a side.
 
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
     """
-    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all", requests=requests)
+    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all")
     groups = len(set(side.groups))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
-    columns, front = columns_of(requests=requests), in_front(pipeline, PROBABILITY)
+    columns, front = columns_of(requests=True), in_front(pipeline, PROBABILITY)
     rows = examples(PROBABILITY, side.dataset, front, side.resources, columns=columns)
     out_of_fold(rows, folds_of(side.groups, min(OUT_OF_FOLD, groups)))
     return replace(made, split=side.split)

@@ -12,7 +12,6 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request import Items, RequestText, Slots
 from ctxbench.features.words import Words
-from ctxbench.tuning.calibration.examples import Examples
 from ctxbench.tuning.calibration.fits import fit_alone, fit_around
 
 N_LABELS = (25, 50, 100, 200, 400)
@@ -25,7 +24,8 @@ EARLIER = (
 )
 """The features that `probability` had before it was fitted around a shipped one: of items and requests, too."""
 
-SHIPPED, ALONE, AROUND, BEFORE = "shipped", "own labels alone", "around the shipped", "earlier features alone"
+SHIPPED, AROUND, REQUESTS = "shipped", "around the shipped", "and what similar requests needed"
+ALONE, BEFORE = "own labels alone", "earlier features alone"
 _FIRM = 1 / 0.3  # precision of weights of nothing, as `probability` had it
 
 
@@ -37,7 +37,7 @@ class OwnLabels:
         dataset: its name.
         n: labels drawn.
         complete: completeness at the budget, by kind of fit; a kind that could not be fitted is missing.
-        needed: items expected to be needed over items needed, of the fit around the shipped one.
+        needed: items expected to be needed over items needed, of the fit that reads similar requests.
     """
 
     dataset: str
@@ -47,21 +47,23 @@ class OwnLabels:
 
 
 def own_labels(n: int, *, test: Half, tuning: Half, shipped: Logistic, draws: int) -> list[OwnLabels]:
-    """Draw labels of the tuning split, whole groups only, fit, and measure on the test split.
+    """Draw labelled requests of the tuning split, fit, and measure on the test split.
 
     Nothing where the split has fewer queries.
     """
-    made, earlier = tuning.made, tuning.examples(EARLIER)
+    made, labelled, earlier = tuning.made, tuning.labelled, tuning.examples(EARLIER)
     if made.n_queries < n:
         return []
     spent = test.default_tokens
     complete = {SHIPPED: mean(test.within(test.ranked(shipped), spent)[0])}
     found = []
     for draw in range(draws):
-        rows = _drawn(made, n, seed=draw)
+        rows = np.zeros(made.n_queries, dtype=np.bool_)
+        rows[np.random.default_rng(draw).permutation(made.n_queries)[:n]] = True
         fits: dict[str, Logistic] = {}
         for kind, make in (
             (AROUND, lambda rows=rows: fit_around(made.part(rows), shipped)),
+            (REQUESTS, lambda rows=rows: fit_around(labelled.part(rows), shipped)),
             (ALONE, lambda rows=rows: fit_alone(made.part(rows))),
             (BEFORE, lambda rows=rows: fit_alone(earlier.part(rows), precision=_FIRM)),
         ):
@@ -70,19 +72,7 @@ def own_labels(n: int, *, test: Half, tuning: Half, shipped: Logistic, draws: in
             except ParameterError:  # labels of one class
                 continue
         own = {kind: mean(test.within(test.ranked(model), spent)[0]) for kind, model in fits.items()}
-        said = fits[AROUND].probabilities(test.made.features).sum() if AROUND in fits else np.nan
+        said = np.nansum(test.scored(fits[REQUESTS]).score) if REQUESTS in fits else np.nan
         needed = float(said / max(test.made.label.sum(), 1))
         found.append(OwnLabels(dataset=test.name, n=n, complete={**complete, **own}, needed=needed))
     return found
-
-
-def _drawn(made: Examples, n: int, *, seed: int) -> np.ndarray:
-    """Whole groups in a drawn order until there are n queries, shape (n_queries,)."""
-    names, group = np.unique(np.array(made.groups, dtype=object), return_inverse=True)
-    order = np.random.default_rng(seed).permutation(len(names))
-    place = np.empty(len(names), dtype=np.int64)
-    place[order] = np.arange(len(names))
-    by_group = np.argsort(place[group], kind="stable")
-    taken = np.zeros(made.n_queries, dtype=np.bool_)
-    taken[by_group[:n]] = True
-    return taken

@@ -58,7 +58,8 @@ class Row:
         at_tokens: completeness of each comparator's first n at these tokens, by name.
         learned, gain: of the ranking at these tokens, and against the documents' first n.
         less: at `LESS` times the tokens.
-        own: of a fit on the dataset's own tuning split.
+        own: of a fit on the dataset's own tuning split, by the same features.
+        requests: of one that also reads what similar requests of that split needed.
         presets: by name.
         halves: tokens on one half of the requests of a budget set on the other, as shares of it.
         oracle, everything: tokens of the required items alone, and of all items.
@@ -74,6 +75,7 @@ class Row:
     gain: Comparison
     less: float
     own: float
+    requests: float
     presets: dict[str, Preset]
     halves: tuple[float, float]
     oracle: float
@@ -116,7 +118,7 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     curves = {name: first_items_curve(found_by(_head(name), side), side) for name in COMPARATORS}
     table = test.ranked(shipped)
     within = test.within(table, spent)
-    fitted = Logistic.read(fit_around(tuning.made, shipped))
+    own, requests = (Logistic.read(fit_around(one, shipped)) for one in (tuning.made, tuning.labelled))
     gain = at_equal_tokens(*within, curves["semantic"], groups=side.group).comparison
     if gain is None:
         raise RuntimeError(f"{test.name}: the first n items never cost as much as the defaults")
@@ -130,7 +132,8 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
         learned=mean(within[0]),
         gain=gain,
         less=mean(test.within(table, LESS * spent)[0]),
-        own=mean(test.within(test.ranked(fitted), spent)[0]),
+        own=mean(test.within(test.ranked(own), spent)[0]),
+        requests=mean(test.within(test.ranked(requests), spent)[0]),
         presets={name: _preset(name, test, shipped, complete) for name in PRESETS},
         halves=_halves(test, shipped, spent),
         oracle=_oracle(test),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from labels import AROUND, BEFORE, N_LABELS, OwnLabels
+from labels import ALONE, AROUND, BEFORE, N_LABELS, REQUESTS, SHIPPED, OwnLabels
 
 from ctxbench.report.pages import write_parted
 
@@ -56,15 +56,16 @@ def _at_equal_tokens(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         "Completeness, in %, is the share of queries that were offered every required item. First n: as many items of "
         "a ranking as these tokens buy. The oracle offers what is required and nothing else. Own fit: around the "
-        "shipped weights, on its own tuning split. The gain is that of `learned` over the documents' first n, with its "
+        "shipped weights, on its own tuning split; with requests: one that also reads what similar requests of that "
+        "split needed. The gain is that of `learned` over the documents' first n, with its "
         "95% interval."
     )
     yield ""
     yield (
         "| dataset | queries | tokens | documents' defaults | first n: documents | bm25 | hybrid | learned | gain | "
-        "at 0.75 x tokens | own fit | tokens of the oracle | of everything |"
+        "at 0.75 x tokens | own fit | with requests | tokens of the oracle | of everything |"
     )
-    yield "| --- | " + "---: | " * 12
+    yield "| --- | " + "---: | " * 13
     for row in rows:
         gain = row.gain
         low, high = 100 * gain.interval.low, 100 * gain.interval.high
@@ -73,7 +74,8 @@ def _at_equal_tokens(rows: Sequence[Row]) -> Iterator[str]:
             f"| {row.name} | {row.queries} | {row.tokens:,.0f} | "
             + " | ".join(f"{100 * cell:.1f}" for cell in cells)
             + f" | {100 * (row.learned - row.at_tokens['semantic']):+.1f} ({low:+.1f} to {high:+.1f}) | "
-            f"{100 * row.less:.1f} | {100 * row.own:.1f} | {row.oracle:,.0f} | {row.everything:,.0f} |"
+            f"{100 * row.less:.1f} | {100 * row.own:.1f} | {100 * row.requests:.1f} | "
+            f"{row.oracle:,.0f} | {row.everything:,.0f} |"
         )
     means = [
         np.mean([row.documents for row in rows]),
@@ -85,7 +87,7 @@ def _at_equal_tokens(rows: Sequence[Row]) -> Iterator[str]:
         "| mean | | | "
         + " | ".join(f"{100 * cell:.1f}" for cell in means)
         + f" | {100 * gain:+.1f} | {100 * np.mean([row.less for row in rows]):.1f} | "
-        f"{100 * np.mean([row.own for row in rows]):.1f} | | |"
+        f"{100 * np.mean([row.own for row in rows]):.1f} | {100 * np.mean([row.requests for row in rows]):.1f} | | |"
     )
 
 
@@ -134,19 +136,17 @@ def _budgets(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _labels(found: Sequence[OwnLabels]) -> Iterator[str]:
+    kinds = (REQUESTS, AROUND, ALONE, BEFORE)
     yield ""
     yield "## Labels of one's own"
     yield ""
     yield (
         "Completeness at the same tokens, in points against the shipped ranking (fitted without the family); means "
-        "over the datasets that have as many labels, and the worst of them. Needed: items that the probabilities "
-        "expect over items needed, on the test split. Labels come in whole groups: 25 or 50 of locomo are of one "
-        "conversation or two, which say little of the others."
+        "over the datasets that have as many labels, and the worst of them. Labels are of requests drawn one by one. "
+        f"{REQUESTS.capitalize()}: what `ctxbench calibrate probability` fits. Needed: items that its probabilities "
+        "expect over items needed, on the test split."
     )
     yield ""
-    kinds = sorted(
-        {kind for one in found for kind in one.complete} - {"shipped"}, key=(AROUND, "own labels alone", BEFORE).index
-    )
     yield (
         "| labels | datasets | "
         + " | ".join(f"{kind}: mean | worst" for kind in kinds)
@@ -155,21 +155,39 @@ def _labels(found: Sequence[OwnLabels]) -> Iterator[str]:
     yield "| ---: | ---: | " + "---: | " * (2 * len(kinds) + 3)
     for n in N_LABELS:
         own = [one for one in found if one.n == n]
-        names = sorted({one.dataset for one in own})
         cells = []
         for kind in kinds:
-            by_name = [
-                np.mean([one.complete.get(kind, 0.0) - one.complete["shipped"] for one in own if one.dataset == name])
-                for name in names
-            ]
+            by_name = list(_gains(own, kind).values())
             cells.append(f"{100 * np.mean(by_name):+.1f} | {100 * min(by_name):+.1f}")
+        names = _gains(own, REQUESTS)
         needed = sorted((np.mean([one.needed for one in own if one.dataset == name]), name) for name in names)
         ends = " | ".join(f"{value:.2f}, {name}" for value, name in (needed[0], needed[-1]))
-        yield (
-            f"| {n} | {len(names)} | "
-            + " | ".join(cells)
-            + f" | {np.mean([value for value, _ in needed]):.2f} | {ends} |"
-        )
+        mean = np.mean([value for value, _ in needed])
+        yield f"| {n} | {len(names)} | " + " | ".join(cells) + f" | {mean:.2f} | {ends} |"
+    yield ""
+    yield (
+        "Where requests repeat themselves, labels of similar ones say most; where no two need the same item, as in "
+        "LoCoMo's chats, nothing. The points of that fit by dataset, and what of them comes from similar requests:"
+    )
+    yield ""
+    yield "| dataset | " + " | ".join(f"{n} labels" for n in N_LABELS) + " |"
+    yield "| --- | " + "---: | " * len(N_LABELS)
+    for name in dict.fromkeys(one.dataset for one in found):
+        cells = []
+        for n in N_LABELS:
+            own = [one for one in found if (one.n, one.dataset) == (n, name)]
+            gains = [100 * _gains(own, kind)[name] for kind in (REQUESTS, AROUND)] if own else []
+            cells.append(f"{gains[0]:+.1f} ({gains[0] - gains[1]:+.1f})" if gains else "")
+        yield f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _gains(found: Sequence[OwnLabels], kind: str) -> dict[str, float]:
+    """Completeness of a kind of fit above the shipped ranking, the mean of all draws by dataset."""
+    by_name: dict[str, list[float]] = {}
+    for one in found:
+        shipped = one.complete[SHIPPED]
+        by_name.setdefault(one.dataset, []).append(one.complete.get(kind, shipped) - shipped)
+    return {name: float(np.mean(gains)) for name, gains in sorted(by_name.items())}
 
 
 def _geometric(values: Sequence[float]) -> float:

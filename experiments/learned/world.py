@@ -29,7 +29,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.calibration.examples import Examples, examples
-from ctxbench.tuning.calibration.fits import fit_pooled
+from ctxbench.tuning.calibration.fits import columns_of, fit_pooled
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.token_budget import Prices
 from ctxbench.tuning.uncut_rankings import found_by
@@ -109,17 +109,25 @@ class Half:
         """Features and labels."""
         return self.examples(TEXT)
 
+    @cached_property
+    def labelled(self) -> Examples:
+        """The same, with what similar labelled requests needed."""
+        return self.examples(columns_of(requests=True))
+
     def examples(self, columns: Sequence[str]) -> Examples:
         """Features of other columns, and labels."""
         return examples(
             PROBABILITY, self.side.dataset, in_front(learned(), PROBABILITY), self.side.resources, columns=columns
         )
 
+    def scored(self, model: Logistic) -> Candidates:
+        """What was found, with probabilities by a regression."""
+        return Fixed(known=model)(self.front.query, self.front.candidates, self.side.resources)
+
     def ranked(self, model: Logistic) -> Candidates:
         """What was found, in the order of log odds less log price by a regression."""
-        table, (price, *_) = self.front.candidates, learned().refine[-2:]
-        scored = Fixed(known=model)(self.front.query, table, self.side.resources)
-        return price.call(self.front.query, scored, self.side.resources)
+        price, *_ = learned().refine[-2:]
+        return price.call(self.front.query, self.scored(model), self.side.resources)
 
     def measured(self, table: Candidates) -> tuple[FloatArray, FloatArray]:
         """Completeness (NaN where nothing is needed) and tokens by query."""

@@ -38,10 +38,11 @@ def test_the_fit_is_of_the_labels_that_decide(opened, shop, tmp_path):
     assert asks_for_fits(ready.file)
     file, notices = with_own_fits(ready, tmp_path / "presets", progress=quiet)
     assert not asks_for_fits(file)
-    assert notices == []
     own = next(fit for fit in read_calibrations(tmp_path / "presets" / "fits" / "mine.json").fits if fit.catalog)
     (side,) = (one.deciding for one in ready.datasets)
     assert (own.dataset, own.split, own.queries) == ("shop", side.split, len(side))
+    held = f"mine.json holds the texts of {len(own.values['requests'])} labelled requests"
+    assert [held in notice for notice in notices] == [True]
 
 
 def test_its_own_queries_are_scored_out_of_fold(opened, shop, tmp_path):
