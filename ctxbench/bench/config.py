@@ -15,7 +15,8 @@ from ctxbench.core.stages import Resources
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.base import EXTERNAL_KINDS, Selector
-from ctxbench.selectors.definitions import Definition, find_definition, is_file, rooted
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import find_definition, is_file, rooted
 from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector

@@ -15,7 +15,7 @@ from ctxbench.io.console import say
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
     from ctxbench.core.pipeline import Pipeline
-    from ctxbench.selectors.definitions import Definition
+    from ctxbench.selectors.definition import Definition
     from ctxbench.selectors.explain import Explained, Explanation
     from ctxbench.selectors.parameters import Value
 

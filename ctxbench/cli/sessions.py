@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ctxbench.core.items import Catalog
     from ctxbench.core.requests import Message
-    from ctxbench.selectors.definitions import Definition
+    from ctxbench.selectors.definition import Definition
     from ctxbench.selectors.parameters import Value
     from ctxbench.session import Session
 

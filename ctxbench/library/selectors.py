@@ -18,7 +18,7 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.library.embedders import embedder_name
 from ctxbench.selectors.base import Selector
 from ctxbench.selectors.callable import CallableSource
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.parameters import Value
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
     from ctxbench.index.resources import LocalResources
     from ctxbench.selectors.base import Selector
-    from ctxbench.selectors.definitions import Definition
+    from ctxbench.selectors.definition import Definition
 
 _DEFAULT = {"selector": "learned", "embedder": "minilm", "tokens": "o200k"}
 

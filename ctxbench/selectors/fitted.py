@@ -11,7 +11,7 @@ import yaml
 from ctxbench.core.errors import ParameterError
 from ctxbench.features.stored_fits import PROBABILITY
 from ctxbench.io.files import read_text, write_atomic
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 
 

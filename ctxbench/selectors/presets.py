@@ -20,7 +20,8 @@ from ctxbench.core.pipeline import PipelineError
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.yaml_files import dump_yaml, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
-from ctxbench.selectors.definitions import Definition, definition, is_file, read_definition
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import definition, is_file, read_definition
 from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
 
 FORMAT = 1

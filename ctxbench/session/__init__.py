@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ctxbench.session.agent import Agent, tool_modes
+from ctxbench.session.agent import Agent
 from ctxbench.session.comparison import Change, Comparison, Rebuilt, compare, rebuild
 from ctxbench.session.exchange import Exchange
 from ctxbench.session.files import read_session, write_session
 from ctxbench.session.session import RequestContext, Session
 from ctxbench.session.store import ConversationStore
+from ctxbench.sources.include_modes import tool_modes
 
 __all__ = [
     "Agent",

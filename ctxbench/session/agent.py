@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, cast
 
-from ctxbench.core.errors import ParameterError, suggest
-from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey
-from ctxbench.selectors.definitions import Definition, definition
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.format import Messages
 
@@ -104,33 +105,3 @@ def settled(selector: Definition, base: Mapping[str, Any], given: Mapping[str, A
     if wrong:
         raise ParameterError("; ".join(wrong))
     return selector.with_defaults(*layers)
-
-
-def tool_modes(catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str]) -> Catalog:
-    """Give every tool its effective include mode: its own, else its server's, else `always`.
-
-    Args:
-        catalog: items; what the tools among them say of `include` is replaced, and other types stay as they are.
-        tools: modes by item id, `tool:tracker:create_issue`.
-        servers: modes by server.
-
-    Raises:
-        ParameterError: a mode, a tool or a server is unknown; all of them.
-
-    Source: the documents, "For Tools".
-    """
-    known = [item for item in catalog if item.type == "tool"]
-    ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
-    wrong = [f"no tool {one!r}{suggest(one, ids)}" for one in tools if one not in ids]
-    wrong += [f"no tool is of server {one!r}{suggest(one, names)}" for one in servers if one not in names]
-    for where, mode in (*tools.items(), *servers.items()):
-        if mode not in INCLUDE_MODES:
-            wrong.append(f"include of {where} must be one of {', '.join(INCLUDE_MODES)}, got {mode!r}")
-    if wrong:
-        raise ParameterError("; ".join(wrong))
-    return Catalog(
-        replace(item, include=tools.get(item.id, servers.get(item.server or "", "always")))
-        if item.type == "tool"
-        else item
-        for item in catalog
-    )

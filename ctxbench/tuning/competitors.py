@@ -13,7 +13,8 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.io.yaml_files import line_of
-from ctxbench.selectors.definitions import Definition, find_definition
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Parameter
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry

@@ -105,10 +105,8 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
         out.unlink(missing_ok=True)
         write_calibrations(out, fits)
         if kept := sum(len(fit.values.get("requests", ())) for fit in fits):
-            what = (
-                f"{out} holds the texts of {kept:,} labelled requests; `ctxbench calibrate --no-text` fits without them"
-            )
-            notices.append(what)
+            without = "`ctxbench calibrate --no-text` fits without them"
+            notices.append(f"{out} holds the texts of {kept:,} labelled requests; {without}")
         path = write_fitted(definition, out, preset)
         entries.append(replace(entry, selector=str(path.resolve()), fit=""))
     return replace(ready.file, selectors=tuple(entries)), notices

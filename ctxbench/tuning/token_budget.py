@@ -23,7 +23,7 @@ from ctxbench.data.datasets.store import open_dataset, own_folder
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.files import iter_lines
 from ctxbench.io.json_files import iter_jsonl
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 
 T = TypeVar("T")

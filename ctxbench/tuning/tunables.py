@@ -11,7 +11,7 @@ from ctxbench.bench.slices import Slice
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import ByDomain
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policy_file import SelectorEntry

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pipeline = Pipeline.of(spec)
         for part in datasets.values():
             if what != ABSTENTION or any(query.needs_nothing for query in part.queries):
-                fits.append(fit(what, part, pipeline, resources))
+                fits.append(fit(what, part, pipeline, resources, requests=False))  # public texts are not ours to keep
                 print(f"{what}, {part.name}: {fits[-1].queries} queries", file=sys.stderr)  # noqa: T201
     given.out.unlink(missing_ok=True)
     write_calibrations(given.out, fits)

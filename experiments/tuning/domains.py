@@ -40,7 +40,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import write_parted
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS

@@ -15,7 +15,8 @@ from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.definitions import Definition, definition
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS, measures_of
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.domains import Domain, alone, domains_of, held_by

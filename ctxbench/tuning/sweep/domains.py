@@ -16,7 +16,7 @@ from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.labels import Label
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin

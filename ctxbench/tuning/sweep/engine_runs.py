@@ -25,7 +25,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Outcome, Pipeline, PipelineError
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import REACH, Measure

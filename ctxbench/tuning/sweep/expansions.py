@@ -18,7 +18,7 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
-from ctxbench.selectors.definitions import Definition
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.sweep.engine_runs import Reused, measured
 from ctxbench.tuning.sweep.lines import Line

@@ -19,7 +19,8 @@ from ctxbench.core.pipeline import PipelineError
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.selectors.definitions import Definition, definition, read_definition
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 from ctxbench.tuning.sweep.engine_runs import Recent, Reused, drawn, single, spread

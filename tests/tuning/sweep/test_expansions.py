@@ -17,7 +17,8 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.selectors.definitions import Definition, definition, read_definition
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
 from ctxbench.tuning.sweep.engine_runs import Reused

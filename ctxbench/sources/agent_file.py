@@ -1,0 +1,291 @@
+"""Agent files: what an agent has, and where it comes from, so that nobody copies a rule or a tool by hand.
+
+Rules, references and lists of tools are read anew each time. Servers are asked by `ctxbench data capture --agent`, and
+what they said is kept in a folder, the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
+from ctxbench.io.files import read_text
+from ctxbench.io.yaml_files import YamlPath, load_yaml
+from ctxbench.io.yaml_form import YamlForm
+from ctxbench.sources.catalogs import CORPUS, read_catalog
+from ctxbench.sources.include_modes import tool_modes
+from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture
+
+KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
+SOURCES = ("mcp", "tools", "rules", "references")
+_INCLUDE = ("servers", "tools", "otherwise")
+_LIST = ("file", "server", "map")
+_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFile:
+    """A list of tools.
+
+    Attributes:
+        file: its path.
+        server: of the tools that name none, or None.
+        map: what it calls a tool's fields, see `read_field_names`; None = what ctxbench calls them.
+    """
+
+    file: Path
+    server: str | None = None
+    map: str | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AgentFile:
+    """What an agent file says. Paths are relative to the working directory, as the file's own is.
+
+    Attributes:
+        path: of the file.
+        name: what the agent is called.
+        mcp: the configuration of its servers, or None.
+        tools: lists of tools.
+        rules: folders of rules and skills.
+        references: folders of Markdown files.
+        snapshot: the folder that keeps what the servers said.
+        include: modes of tools by id, of tools by their server, and of all others; None = as the sources say.
+        selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file.
+        settings: of the selector, over the preset's.
+        system: the system prompt; empty: that of the selector.
+    """
+
+    path: Path
+    name: str
+    mcp: Path | None = None
+    tools: tuple[ToolFile, ...] = ()
+    rules: tuple[Path, ...] = ()
+    references: tuple[Path, ...] = ()
+    snapshot: Path
+    include: Mapping[str, Mapping[str, str]] | None = None
+    otherwise: str = "always"
+    selector: str = "learned"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
+
+    def parts(self) -> tuple[Part, ...]:
+        """What every source gives now, and the servers gave when they were captured; see `catalog`."""
+        return self._captured.parts
+
+    def catalog(self) -> Catalog:
+        """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
+
+        Raises:
+            StorageError: a file or folder is missing, or the servers were never captured.
+            InputError: a source is faulty, two give an item of one identity, or there is no item at all.
+        """
+        catalog = self._captured.catalog
+        if self.include is None:
+            return catalog
+        try:
+            return tool_modes(catalog, **self.include, otherwise=self.otherwise)
+        except ParameterError as error:
+            raise InputError([Fault(f"include: {error}", self.path)]) from error
+
+    def places(self) -> dict[str, tuple[Path, int]]:
+        """By id of an item: the file that it stands in, and the line; 0 where only the file is known."""
+        found: dict[str, tuple[Path, int]] = {}
+        for part in self.parts():
+            for item in part.items:
+                file = item.metadata.get("path", item.name) if part.kind == "rules" else part.name
+                folder = Path(part.origin) if part.origin else self.path.parent
+                found[item.id] = (folder / str(file), part.lines.get(item.name, 0))
+        return found
+
+    @property
+    def _captured(self) -> Snapshot:
+        try:
+            return capture(*self._sources())
+        except InputError as error:
+            raise InputError(error.faults, subject=f"agent {self.path}") from error
+
+    def _sources(self) -> Iterator[Source]:
+        from ctxbench.sources.field_names import read_field_names
+        from ctxbench.sources.instructions import references_folder, rules_folder
+        from ctxbench.sources.toollists import tool_list
+
+        if self.mcp is not None:
+            yield self._servers
+        for one in self.tools:
+            names = None if one.map is None else read_field_names(one.map)
+            yield tool_list(one.file, server=one.server, names=names)
+        yield from map(rules_folder, self.rules)
+        yield from map(references_folder, self.references)
+
+    def _servers(self) -> Sequence[Part]:
+        """What the servers gave when they were captured.
+
+        Raises:
+            StorageError: they never were.
+        """
+        if not (self.snapshot / CAPTURE).is_file():
+            raise StorageError(
+                f"{self.path}: what the servers of {self.mcp} have was never captured ({self.snapshot} is missing); "
+                f"ask them once: ctxbench data capture --agent {self.path}"
+            )
+        items = tuple(read_catalog(self.snapshot / CORPUS))
+        return [Part(name=CORPUS, kind="server", items=items, origin=str(self.snapshot))]
+
+    @property
+    def captured(self) -> str:
+        """When the servers were captured, as ISO 8601; empty where there are none, or they never were."""
+        if self.mcp is None or not (self.snapshot / CAPTURE).is_file():
+            return ""
+        card, _ = load_yaml(self.snapshot / CAPTURE)
+        return str(card.get("captured", "")) if isinstance(card, Mapping) else ""
+
+
+def is_agent_file(path: Path | str) -> bool:
+    """Whether a path is that of a file in YAML with `sources`; a file that cannot be read is none."""
+    if not str(path).endswith(_ENDINGS) or not Path(path).is_file():
+        return False
+    try:
+        data, _ = load_yaml(path)
+    except UserError:
+        return False
+    return isinstance(data, Mapping) and "sources" in data
+
+
+def open_catalog(name_or_path: str | Path) -> Catalog:
+    """A catalog as users name it: an agent file, or what `read_catalog` takes.
+
+    Raises:
+        StorageError, InputError: as of `AgentFile.catalog` and `read_catalog`.
+    """
+    text = str(name_or_path)
+    if text.endswith(_ENDINGS) and Path(text).is_file():
+        return read_agent(Path(text)).catalog()
+    return read_catalog(name_or_path)
+
+
+def read_agent(path: Path) -> AgentFile:
+    """Read an agent file and check it whole; its sources are not read yet.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything in it is wrong: all faults, with their lines.
+    """
+    data, lines = load_yaml(path)
+    if not isinstance(data, Mapping) or "sources" not in data:
+        what = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
+        raise InputError([Fault(what, path, 1)])
+    reader = _Reader(path, lines, [])
+    reader.refuse_unknown(data, KEYS, "an agent file")
+    agent = reader.agent(data)
+    if reader.faults:
+        raise InputError(sorted(reader.faults, key=lambda fault: fault.line))
+    return agent
+
+
+class _Reader(YamlForm):
+    """Reads the parts of an agent file and collects what is wrong in them."""
+
+    def agent(self, data: Mapping[str, Any]) -> AgentFile:
+        stem = Path(self.path or "agent").stem
+        sources = self._mapping(data, "sources", SOURCES)
+        if not sources:
+            self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
+        include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
+        return AgentFile(
+            path=self.path or Path(),
+            name=self.name(data, stem),
+            mcp=self._file(sources, "mcp") if "mcp" in sources else None,
+            tools=tuple(self._tools(sources)),
+            rules=tuple(self._folders(sources, "rules")),
+            references=tuple(self._folders(sources, "references")),
+            snapshot=self.base / (self.text(data, "snapshot", "") or f"{stem}.snapshot"),
+            include=None if include is None else {name: self._modes(include, name) for name in ("tools", "servers")},
+            otherwise=self._mode((include or {}).get("otherwise", "always"), "include", "otherwise"),
+            selector=self._selector(data),
+            settings=self._mapping(data, "settings", None),
+            system=self._system(data),
+        )
+
+    def _mapping(self, data: Mapping[str, Any], key: str, known: Sequence[str] | None) -> Mapping[str, Any]:
+        value = data.get(key) or {}
+        if not isinstance(value, Mapping):
+            what = f"a mapping of {', '.join(known)}" if known else "a mapping of names to values"
+            self.fault(f"{key} must be {what}, got {value!r}", key)
+            return {}
+        if known is not None:
+            self.refuse_unknown(value, known, key, key)
+        return value
+
+    def _file(self, sources: Mapping[str, Any], key: str) -> Path | None:
+        value = sources[key]
+        if not isinstance(value, str) or not value.strip():
+            self.fault(f"{key} must be the path of a file, such as .mcp.json; got {value!r}", "sources", key)
+            return None
+        return self.base / value
+
+    def _entries(self, sources: Mapping[str, Any], key: str) -> Iterator[tuple[Any, YamlPath]]:
+        """What stands under a key, one or a list, each with its place."""
+        value = sources.get(key, [])
+        if isinstance(value, list):
+            yield from ((one, ("sources", key, place)) for place, one in enumerate(value))
+        else:
+            yield value, ("sources", key)
+
+    def _folders(self, sources: Mapping[str, Any], key: str) -> Iterator[Path]:
+        for value, where in self._entries(sources, key):
+            if isinstance(value, str) and value.strip():
+                yield self.base / value
+            else:
+                self.fault(f"{key} must be a folder or a list of folders, got {value!r}", *where)
+
+    def _tools(self, sources: Mapping[str, Any]) -> Iterator[ToolFile]:
+        for value, where in self._entries(sources, "tools"):
+            about = {"file": value} if isinstance(value, str) else value
+            if not isinstance(about, Mapping) or not isinstance(about.get("file"), str) or not about["file"].strip():
+                what = "tools must be files of tool definitions, each a path or {file, server, map}"
+                self.fault(f"{what}; got {value!r}", *where)
+                continue
+            self.refuse_unknown(about, _LIST, "a list of tools", *where)
+            wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
+            for key in wrong:
+                self.fault(f"{key} must be a text, got {about[key]!r}", *where, key)
+            if not wrong:
+                yield ToolFile(file=self.base / about["file"], server=about.get("server"), map=about.get("map"))
+
+    def _modes(self, include: Mapping[str, Any], key: str) -> dict[str, str]:
+        modes = include.get(key) or {}
+        if not isinstance(modes, Mapping):
+            self.fault(f"{key} must map names to {' | '.join(INCLUDE_MODES)}, got {modes!r}", "include", key)
+            return {}
+        found = {}
+        for name, mode in modes.items():
+            found[str(name)] = self._mode(mode, "include", key, name)
+            if key == "tools":
+                self.attempt(lambda name=name: ItemKey.parse(str(name)), "include", key, name)  # type: ignore[misc]
+        return found
+
+    def _mode(self, mode: Any, *where: str | int) -> str:
+        if mode in INCLUDE_MODES:
+            return str(mode)
+        self.fault(f"an include mode is one of {', '.join(INCLUDE_MODES)}, got {mode!r}", *where)
+        return "always"
+
+    def _selector(self, data: Mapping[str, Any]) -> str:
+        """A selector's name; a file is relative to this one."""
+        name = self.text(data, "selector", "learned")
+        return str(self.base / name) if name.endswith(_ENDINGS) else name
+
+    def _system(self, data: Mapping[str, Any]) -> str:
+        """The system prompt, or the text of the file that it stands in."""
+        value = data.get("system", "")
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, Mapping) or set(value) != {"file"} or not isinstance(value["file"], str):
+            self.fault(f"system must be a text or {{file: PATH}}, got {value!r}", "system")
+            return ""
+        return self.attempt(lambda: read_text(self.base / value["file"]), "system", "file") or ""

@@ -1,0 +1,42 @@
+"""Include modes of tools: the tool's own over its server's over that of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.items import INCLUDE_MODES, Catalog
+
+
+def tool_modes(
+    catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str], otherwise: str = "always"
+) -> Catalog:
+    """Give every tool its effective include mode: its own, else its server's, else `otherwise`.
+
+    Args:
+        catalog: items; what the tools among them say of `include` is replaced, and other types stay as they are.
+        tools: modes by item id, `tool:tracker:create_issue`.
+        servers: modes by server.
+        otherwise: the mode of all other tools; `always` in the documents.
+
+    Raises:
+        ParameterError: a mode, a tool or a server is unknown; all of them.
+
+    Source: the documents, "For Tools".
+    """
+    known = [item for item in catalog if item.type == "tool"]
+    ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
+    wrong = [f"no tool {one!r}{suggest(one, ids)}" for one in tools if one not in ids]
+    wrong += [f"no tool is of server {one!r}{suggest(one, names)}" for one in servers if one not in names]
+    for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise)):
+        if mode not in INCLUDE_MODES:
+            wrong.append(f"include of {where} must be one of {', '.join(INCLUDE_MODES)}, got {mode!r}")
+    if wrong:
+        raise ParameterError("; ".join(wrong))
+    return Catalog(
+        replace(item, include=tools.get(item.id, servers.get(item.server or "", otherwise)))
+        if item.type == "tool"
+        else item
+        for item in catalog
+    )
