@@ -219,8 +219,8 @@ class _Conversation:
 
 
 def _taken_back(answer: Answer) -> str:
-    about = f" ({item_name(answer.item)})" if answer.item else ""
-    return f"taken back: {answer.kind}{about} of query {answer.query}"
+    about = f": {item_name(answer.item)}" if answer.item else ""
+    return f"taken back: {answer.kind} of query {answer.query}{about}"
 
 
 def _print_report(report: Report, when: str) -> None:

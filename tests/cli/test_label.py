@@ -166,13 +166,17 @@ def test_a_search_for_what_is_marked_says_so_and_is_no_answer(folder, piped, cap
 
 
 def test_a_search_says_which_number_of_the_list_it_found(folder, piped, capfd):
-    piped("/s / LIST_events", "/list_events (tool)", "q")
+    piped("/s / LIST_events", "/list_events (tool)", "u", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
     number = next(line.split()[0] for line in err.splitlines() if "s / list_events (tool): list events" in line)
     assert f"needed: s / list_events (tool), already listed as number {number}\n" in err
     assert "already needed: s / list_events (tool); nothing was changed\n" in err
-    assert [(row["kind"], row["item"]) for row in log_of(folder)] == [("needed", "tool:s:list_events")]
+    assert "taken back: needed of query q10: s / list_events (tool)\n" in err
+    assert [(row["kind"], row.get("item")) for row in log_of(folder)] == [
+        ("needed", "tool:s:list_events"),
+        ("undo", None),
+    ]
 
 
 def test_what_is_marked_otherwise_is_needed_by_the_same_search_once_more(folder, piped, capfd):
