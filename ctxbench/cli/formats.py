@@ -16,17 +16,16 @@ if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Converted, Settings
 
 _GOLDEN = (
-    "Whatever kinds of items the catalog holds: one that `expected` of a record does not name is not needed, and a "
-    "record without `expected` is unlabelled."
+    "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
+    "unlabelled."
 )
 _TRIGGERS = (
-    "A request that should trigger a skill needs no other one, unless their files say so. Of one that should trigger "
-    "none it is unknown whether it needs a skill whose file does not name it, so it is unlabelled (--nothing-else: it "
-    "needs none)."
+    "A skill whose file does not name a request counts as not needed if the request should trigger another one. Else "
+    "that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
 )
 _TRIGGERS_ALONE = (
-    "A request that should trigger a skill needs no other one, unless their files say so; one that should trigger none "
-    "needs nothing, as --nothing-else says."
+    "A skill whose file does not name a request counts as not needed; a request that should trigger none needs "
+    "nothing, as --nothing-else says."
 )
 
 
@@ -118,8 +117,8 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
 def _documents(how: Settings) -> str:
     return (
-        f"The documents become items of type {how.type}. Of any type: one that the labels of a query do not name is "
-        "not needed by it, and a query without a required document is unlabelled."
+        "A document that the labels of a query do not name counts as not needed, whatever its --type "
+        f"(here {how.type}); a query without a required document is unlabelled."
     )
 
 

@@ -87,7 +87,7 @@ class Repository:
         """
         inside = self._inside(folder)
         data = self._git("ls-tree", "-r", "-z", "--full-tree", commit.hash, *([] if inside == "." else [f"{inside}/"]))
-        start = 0 if inside == "." else len(inside.encode()) + 1
+        start = 0 if inside == "." else len(os.fsencode(inside)) + 1
         found = {}
         for entry in filter(None, data.split(b"\0")):
             about, _, path = entry.partition(b"\t")
@@ -104,11 +104,13 @@ class Repository:
             target: the folder; it is made.
 
         Raises:
-            StorageError: git has lost one, or a file cannot be written.
+            StorageError: git has lost one, a path leads out of the folder, or a file cannot be written.
         """
         target.mkdir(parents=True, exist_ok=True)
         for path, data in zip(files, self._contents(list(files.values())), strict=True):
-            place = target / path
+            place = Path(os.path.normpath(target / path))
+            if not place.is_relative_to(target):
+                raise StorageError(f"{path!r}, a path that git has, leads out of its folder; it is not written")
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(data)

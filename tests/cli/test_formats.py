@@ -36,8 +36,8 @@ def test_beir(exported, how, tmp_path, capsys):
     )
     out, err = capsys.readouterr()
     assert err == (
-        "The documents become items of type reference. Of any type: one that the labels of a query do not name is not "
-        "needed by it, and a query without a required document is unlabelled.\n"
+        "A document that the labels of a query do not name counts as not needed, whatever its --type (here reference); "
+        "a query without a required document is unlabelled.\n"
     )
     assert out == (
         "queries without a required document, kept unlabelled: 2 (q05, q10)\n"
@@ -98,7 +98,7 @@ def test_a_run_is_scored_as_answers(tiny, tmp_path, capfd, cli):
 
 @pytest.mark.parametrize(
     ("nothing_else", "said"),
-    [(False, "it is unknown whether it needs a skill whose file does not name it"), (True, "none needs nothing")],
+    [(False, "Else that is unknown, and the request is unlabelled"), (True, "that should trigger none needs nothing")],
 )
 def test_triggers_say_whether_another_skill_is_needed(how, tmp_path, capsys, nothing_else, said):
     skill = tmp_path / "skills" / "pdf"
@@ -115,7 +115,7 @@ def test_golden_says_that_what_is_not_expected_is_not_needed(how, tiny, tmp_path
     (tmp_path / "evals.jsonl").write_text('{"query": "review it", "expected": ["rule:code%20review"]}\n')
     given = {"catalog": str(tiny), "as_json": False}
     formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "out", **given)
-    assert capsys.readouterr().err.startswith("Whatever kinds of items the catalog holds: one that `expected`")
+    assert capsys.readouterr().err.startswith("An item that `expected` does not name counts as not needed, ")
     (tmp_path / "evals.jsonl").write_text('{"query": "review it", "expected": ["no such"]}\n')
     with pytest.raises(InputError, match="no item of the catalog"):
         formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "other", **given)

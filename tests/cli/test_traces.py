@@ -45,9 +45,9 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     assert "redacted: 1 mail; read a sample before you give the texts away" in lines
     assert lines[-1].endswith(f"ctxbench data label {place / 'out'} --minutes 20")
     assert err == (
-        "The catalog holds 1 rule and 3 references beside 5 tools, and no log shows when something that is no tool is "
-        "needed, so no request that may get such an item is labelled wholly: what it did not call is unknown, not "
-        "unneeded.\nFor whole labels import with a catalog of the tools alone.\n"
+        "What a request did not call counts as unknown, not as not needed: the catalog holds 1 rule and 3 references "
+        "beside 5 tools, and no log shows when what is no tool is needed.\n"
+        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.\n"
     )
     dataset = read_dataset(place / "out")
     assert (dataset.name, len(dataset), len(dataset.catalog)) == ("out", 1, 12)
@@ -84,7 +84,8 @@ def test_what_the_catalog_means_for_labels_is_said_before_a_log_is_read(place, c
         )
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("The catalog holds 1 tool and nothing else to search for, so a request that was offered all")
+    assert err.startswith("What a request did not call counts as not needed where it was offered all that it may get: ")
+    assert "tools alone (1)" in err
     assert not (place / "out").exists()
 
 

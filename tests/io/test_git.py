@@ -73,6 +73,16 @@ def test_files_are_written_as_they_were_committed(checkout, tmp_path):
         repository.write({"x": "0" * 39 + "1"}, tmp_path / "out")
 
 
+@pytest.mark.parametrize("path", ["../x", "d/../../x", "/x"])
+def test_a_path_that_leads_out_of_the_folder_is_not_written(checkout, tmp_path, path):
+    put(checkout.root / "x", "1")
+    checkout.commit("Begin")
+    digest = checkout.run("rev-parse", "HEAD:x")
+    with pytest.raises(StorageError, match="leads out of its folder"):
+        Repository.around(checkout.root).write({path: digest}, tmp_path / "out")
+    assert not (tmp_path / "x").exists()
+
+
 def test_a_path_that_is_not_there_is_in_the_repository_around_it(checkout, tmp_path):
     assert Repository.around(checkout.root / "no" / "such").root == checkout.root.resolve()
     assert Repository.around(tmp_path / "elsewhere") is None

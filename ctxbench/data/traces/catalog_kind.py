@@ -25,24 +25,28 @@ def kind_lines(catalog: Iterable[Item]) -> list[str]:
     found = [item for item in catalog if is_searchable(item)]
     if not found:
         said = (
-            "The catalog holds nothing that a search may offer (all is disabled, always there, or added by hand), so "
-            "no request is labelled wholly: whether an item that was not called was needed is unknown."
+            "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
+            "nothing that a search may offer (all is disabled, always there, or added by hand)."
         )
         return [said]
     if tools_alone(found):
         said = (
-            f"The catalog holds {_counted(found)} and nothing else to search for, so a request that was offered all "
-            "that it may get can be labelled wholly: a tool that it did not call is not needed."
+            "What a request did not call counts as not needed where it was offered all that it may get: of what a "
+            f"search may offer, the catalog holds tools alone ({len(found):,}), so such a request can be labelled wholly."
         )
-        return [said, "Of any other request that is unknown: it is labelled partly, or not at all."]
-    others = [item for item in found if item.type != "tool"]
+        return [said, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
     tools = [item for item in found if item.type == "tool"]
+    others = _counted([item for item in found if item.type != "tool"])
     said = (
-        f"The catalog holds {_counted(others)}{f' beside {_counted(tools)}' if tools else ' and no tools'}, and no log "
-        "shows when something that is no tool is needed, so no request that may get such an item is labelled wholly: "
-        "what it did not call is unknown, not unneeded."
+        f"What a request did not call counts as unknown, not as not needed: the catalog holds {others} "
+        f"{f'beside {_counted(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
     )
-    return [said, "For whole labels import with a catalog of the tools alone."] if tools else [said]
+    if not tools:
+        return [said]
+    return [
+        said,
+        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
+    ]
 
 
 def _counted(items: Sequence[Item]) -> str:

@@ -38,28 +38,28 @@ def partly(tmp_path):
 def test_over_tools_alone_what_was_not_called_is_not_needed(others, partly):
     first, second = kind_lines([*TOOLS, *others])
     assert first == (
-        "The catalog holds 2 tools and nothing else to search for, so a request that was offered all that it may get "
-        "can be labelled wholly: a tool that it did not call is not needed."
+        "What a request did not call counts as not needed where it was offered all that it may get: of what a search "
+        "may offer, the catalog holds tools alone (2), so such a request can be labelled wholly."
     )
-    assert second == "Of any other request that is unknown: it is labelled partly, or not at all."
+    assert second == "Elsewhere it counts as unknown, and the request is labelled partly or not at all."
     assert not partly([*TOOLS, *others])
 
 
 def test_beside_other_items_what_was_not_called_is_unknown(partly):
     first, second = kind_lines([*TOOLS, RULE, MEMORY])
-    assert first.startswith("The catalog holds 1 rule and 1 memory beside 2 tools, and no log shows")
-    assert first.endswith("what it did not call is unknown, not unneeded.")
-    assert second == "For whole labels import with a catalog of the tools alone."
+    assert first.startswith("What a request did not call counts as unknown, not as not needed: the catalog holds ")
+    assert first.endswith(" 1 rule and 1 memory beside 2 tools, and no log shows when what is no tool is needed.")
+    assert second.startswith("Only requests that may get tools alone can be labelled wholly")
     assert partly([*TOOLS, RULE, MEMORY])
 
 
 def test_without_tools_no_catalog_of_tools_is_advised():
     (line,) = kind_lines([RULE, MEMORY, Item(type="memory", name="n", text="x")])
-    assert line.startswith("The catalog holds 1 rule and 2 memories and no tools, and no log shows")
+    assert "the catalog holds 1 rule and 2 memories and no tools, and no log shows when" in line
 
 
 @pytest.mark.parametrize("items", [[], OFF], ids=["nothing", "what no search offers"])
 def test_a_catalog_without_anything_to_offer_gives_no_whole_labels(items, partly):
     (line,) = kind_lines(items)
-    assert line.startswith("The catalog holds nothing that a search may offer")
+    assert line.startswith("What a request did not call counts as unknown, and no request is labelled wholly")
     assert partly([*items, Item(type="tool", name="close", include="always")])
