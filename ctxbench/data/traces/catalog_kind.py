@@ -31,8 +31,8 @@ def kind_lines(catalog: Iterable[Item]) -> list[str]:
         return [said]
     if tools_alone(found):
         said = (
-            "What a request did not call counts as not needed where it was offered all that it may get: of what a "
-            f"search may offer, the catalog holds tools alone ({len(found):,}), so such a request can be labelled wholly."
+            "What a request did not call counts as not needed where it was offered all that it may get: of what "
+            f"is searched, the catalog holds tools alone ({len(found):,}), so such a request can be labelled wholly."
         )
         return [said, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
     tools = [item for item in found if item.type == "tool"]

@@ -38,8 +38,8 @@ def partly(tmp_path):
 def test_over_tools_alone_what_was_not_called_is_not_needed(others, partly):
     first, second = kind_lines([*TOOLS, *others])
     assert first == (
-        "What a request did not call counts as not needed where it was offered all that it may get: of what a search "
-        "may offer, the catalog holds tools alone (2), so such a request can be labelled wholly."
+        "What a request did not call counts as not needed where it was offered all that it may get: of what is "
+        "searched, the catalog holds tools alone (2), so such a request can be labelled wholly."
     )
     assert second == "Elsewhere it counts as unknown, and the request is labelled partly or not at all."
     assert not partly([*TOOLS, *others])
