@@ -12,12 +12,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.main
 
-from ctxbench.cli.light import NO_ROOM, Command, Group, JsonFlag
+from ctxbench.cli.light import NO_ROOM, Command, CsvFile, Group, JsonFlag
+from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, say
 from ctxbench.io.visible import message_lines
-
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]
 
 app = typer.Typer(
     name="ctxbench",
@@ -271,22 +270,7 @@ def check(
     run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 
 
-@app.command(cls=Command)
-def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
-    csv: CsvFile = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Show a finished run and write its page again.
-
-    For example:
-
-    ctxbench report runs/presets
-    """
-    from ctxbench.cli.commands import Told, report_run
-
-    report_run(folder, Told(markdown=markdown, csv=csv, json=json_))
+app.command("report", cls=Command)(report)
 
 
 @app.command(cls=Command)

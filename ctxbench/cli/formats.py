@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,19 @@ from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Converted, Settings
+
+_GOLDEN = (
+    "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
+    "unlabelled."
+)
+_TRIGGERS = (
+    "A skill whose file does not name a request counts as not needed if the request should trigger another one. Else "
+    "that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
+)
+_TRIGGERS_ALONE = (
+    "A skill whose file does not name a request counts as not needed; a request that should trigger none needs "
+    "nothing, as --nothing-else says."
+)
 
 
 def settings(
@@ -33,7 +47,7 @@ def import_beir(folder: Path, how: Settings, *, out: Path, as_json: bool) -> Non
     """Make a dataset of a BEIR folder."""
     from ctxbench.data.importers.formats.beir import import_beir as imported
 
-    _written(lambda: imported(folder, how), out, as_json=as_json)
+    _written(lambda: imported(folder, how), out, whole=_documents(how), as_json=as_json)
 
 
 def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: Path, out: Path, as_json: bool) -> None:
@@ -53,14 +67,15 @@ def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: P
                 f"two files of qrels for {f'split {name!r}' if name else 'no split'}; name their splits"
             )
         files[name] = Path(file)
-    _written(lambda: imported(files, queries=queries, corpus=corpus, settings=how), out, as_json=as_json)
+    make = partial(imported, files, queries=queries, corpus=corpus, settings=how)
+    _written(make, out, whole=_documents(how), as_json=as_json)
 
 
 def import_autorag(qa: Path, how: Settings, *, corpus: Path, out: Path, as_json: bool) -> None:
     """Make a dataset of AutoRAG's questions and corpus."""
     from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
-    _written(lambda: imported(qa, corpus=corpus, settings=how), out, as_json=as_json)
+    _written(lambda: imported(qa, corpus=corpus, settings=how), out, whole=_documents(how), as_json=as_json)
 
 
 def import_golden(file: Path, how: Settings, *, catalog: str, out: Path, as_json: bool) -> None:
@@ -69,14 +84,15 @@ def import_golden(file: Path, how: Settings, *, catalog: str, out: Path, as_json
     from ctxbench.data.importers.formats.golden import import_golden as imported
 
     items = find_catalog(catalog)
-    _written(lambda: imported(file, items, settings=how), out, as_json=as_json)
+    _written(lambda: imported(file, items, settings=how), out, whole=_GOLDEN, as_json=as_json)
 
 
 def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
     """Make a dataset of a folder of skills and their trigger evals."""
     from ctxbench.data.importers.formats.triggers import import_triggers as imported
 
-    _written(lambda: imported(folder, settings=how, nothing_else=nothing_else), out, as_json=as_json)
+    make = partial(imported, folder, settings=how, nothing_else=nothing_else)
+    _written(make, out, whole=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
 
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
@@ -99,12 +115,27 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
-def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
-    """Make a dataset, write it, and print what was counted on the way."""
+def _documents(how: Settings) -> str:
+    return (
+        "A document that the labels of a query do not name counts as not needed, whatever its --type "
+        f"(here {how.type}); a query without a required document is unlabelled."
+    )
+
+
+def _written(make: Callable[[], Converted], out: Path, *, whole: str, as_json: bool) -> None:
+    """Make a dataset, write it, and print what was counted on the way.
+
+    Args:
+        make: makes it.
+        out: the folder to write.
+        whole: whether an item without a label is not needed; said before anything is written.
+        as_json: print JSON.
+    """
     from ctxbench.data.datasets.writer import create_dataset
 
     converted = make()
     dataset = converted.dataset
+    say(whole, err=True)
     create_dataset(dataset, out)
     if as_json:
         print_json({**converted.as_dict(), "written": str(out)})

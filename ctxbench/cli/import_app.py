@@ -103,6 +103,10 @@ def import_traces_command(
 ) -> None:
     """Make a dataset of what an agent logged.
 
+    What a turn did not call is not needed where the catalog holds tools alone and the turn was offered all of them: it
+    is labelled wholly. Else that is unknown, and the turn is labelled partly or not at all. So it always is where the
+    catalog holds rules, skills or other items beside tools, since no log shows when those are needed.
+
     For example:
 
     ctxbench data import traces log.jsonl --catalog corpus.jsonl --out mine
@@ -127,6 +131,9 @@ def data_import_beir(
     json_: JsonFlag = False,
 ) -> None:
     """Import a folder in BEIR's layout.
+
+    Of any --type: a document that the qrels do not name is not needed by a query with a required one. A query without a
+    required document is unlabelled.
 
     For example:
 
@@ -153,6 +160,9 @@ def data_import_trec(
 ) -> None:
     """Import TREC qrels with their queries and documents.
 
+    Of any --type: a document that the qrels do not name is not needed by a query with a required one. A query without a
+    required document is unlabelled.
+
     For example:
 
     ctxbench data import trec --qrels q --queries q.tsv --corpus d.tsv --out d
@@ -176,7 +186,8 @@ def data_import_autorag(
 ) -> None:
     """Import AutoRAG's questions and corpus.
 
-    Groups of documents, [[a, b], [c]], become alternatives.
+    Groups of documents, [[a, b], [c]], become alternatives. Of any --type: a document that a question does not name is
+    not needed by it.
 
     For example:
 
@@ -200,7 +211,8 @@ def data_import_golden(
 ) -> None:
     """Import hand-written evals: requests, and what each should be offered.
 
-    A record is {"query": "...", "expected": ["refund_order"], "forbidden": []}.
+    A record is {"query": "...", "expected": ["refund_order"], "forbidden": []}. Whatever the catalog holds, an item
+    that `expected` does not name is not needed; a record without `expected` is unlabelled.
 
     For example:
 
@@ -225,6 +237,9 @@ def data_import_triggers(
     json_: JsonFlag = False,
 ) -> None:
     """Import skills and their trigger evals.
+
+    A request that should trigger a skill needs no other one, unless their files say so. One that should trigger none
+    may need a skill whose file does not name it: it is unlabelled (--nothing-else: it needs none).
 
     For example:
 

@@ -22,6 +22,7 @@ class Keys:
         self._stream = stream or sys.stdin
         self._terminal = self._stream.isatty()
         self._buffer = ""
+        self._ahead = b""  # what a terminal sent behind a line of text
         self._before: list[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -84,12 +85,28 @@ class Keys:
         say(prompt, err=True, end="")
         self._single(on=False)
         try:
-            line = self._stream.readline()
+            line = self._line()
         finally:
             self._single(on=True)
         if not line:
             raise EOFError
         return line.strip()
+
+    def _line(self) -> str:
+        """A line with its end; empty where there is none. Keys pressed behind it on a terminal stay keys."""
+        if not self._terminal or sys.platform == "win32":
+            return self._stream.readline()
+        import os
+
+        line, end, self._ahead = self._ahead.partition(b"\n")
+        while not end and (data := os.read(self._stream.fileno(), 4096)):
+            more, end, self._ahead = data.partition(b"\n")
+            line += more
+        return (line + end).decode("utf-8", errors="replace")
+
+    def back(self, key: str) -> None:
+        """Put a key back: it is the next one."""
+        self._buffer = key + self._buffer
 
     def drop(self) -> None:
         """Forget what is left of a line: the key before it was not understood."""
@@ -100,25 +117,31 @@ class Keys:
             import msvcrt
 
             return msvcrt.getwch()
-        import os
-
-        data = os.read(self._stream.fileno(), 1)
+        data = self._read(1)
         if data == b"\x1b":  # an arrow or function key sends three bytes or more: one key that means nothing
             data += self._rest()
         elif data and data[0] >= 0xC0:  # the first byte of a character of several
-            data += os.read(self._stream.fileno(), 2 if data[0] >= 0xE0 else 1)
+            data += self._read(2 if data[0] >= 0xE0 else 1)
         if not data:
             raise EOFError
         return data.decode("utf-8", errors="replace")[:1]
 
     def _rest(self) -> bytes:
         """What a terminal sent with an escape: up to the letter or tilde that ends it."""
-        import os
         import select
 
         sent = b""
-        while select.select([self._stream], [], [], 0.02)[0]:
-            sent += os.read(self._stream.fileno(), 1)
+        while self._ahead or select.select([self._stream], [], [], 0.02)[0]:
+            sent += self._read(1)
             if (sent[-1:].isalpha() and sent[-1:] != b"O") or sent[-1:] in (b"~", b""):
                 break
         return sent
+
+    def _read(self, n: int) -> bytes:
+        """At most `n` bytes of a terminal, at least one unless it is closed."""
+        import os
+
+        if not self._ahead:
+            return os.read(self._stream.fileno(), n)
+        data, self._ahead = self._ahead[:n], self._ahead[n:]
+        return data

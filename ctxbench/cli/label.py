@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,22 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.keys import Keys
+from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
+from ctxbench.cli.label_search import SHOWN, ItemSearch
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
-from ctxbench.io.visible import quoted
 
 if TYPE_CHECKING:
-    from ctxbench.core.items import Item
     from ctxbench.data.datasets.dataset import Dataset
+    from ctxbench.data.labelling.answers import Answer
     from ctxbench.data.labelling.exposure import Exposure
     from ctxbench.data.labelling.pool import Pool
     from ctxbench.data.labelling.report import Report
     from ctxbench.data.labelling.session import Candidate, Prompt, Reply, Session
 
-SHOWN = 9  # candidates on one screen
-WIDTH = 100
 _HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
 ALWAYS = "s skip  u undo  q quit"
 
@@ -94,17 +92,13 @@ def _nothing() -> None:
     """What ends a selector that holds nothing."""
 
 
-def tell(*lines: str) -> None:
-    """Print to the person, not to a program."""
-    say(*lines, err=True)
-
-
 class _Conversation:
     """Shows questions, reads keys."""
 
     def __init__(self, session: Session, minutes: float) -> None:
         self.session = session
         self.keys = Keys()
+        self.search = ItemSearch(session, self.keys)
         self.end = time.monotonic() + 60.0 * minutes
         self.asked = 0
         self.page = 0
@@ -134,7 +128,7 @@ class _Conversation:
                 return False
             if key == "u":
                 taken = self.session.undo()
-                tell(f"taken back: {taken.kind} of query {taken.query}" if taken else "there is nothing to take back")
+                tell(_taken_back(taken) if taken else "there is nothing to take back")
                 self.asked -= 1 if taken else 0
                 return True
             if key == "m" and prompt.kind == "needed":
@@ -143,14 +137,28 @@ class _Conversation:
                 continue
             reply = self._reply(prompt, key)
             if reply is None:
-                self.keys.drop()
-                tell(f"{key!r} is no answer here")
                 continue
             self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
             self.asked += 1
             return True
 
     def _reply(self, prompt: Prompt, key: str) -> Reply | None:
+        """What a key answers; None where it answers nothing, which the screen says."""
+        from ctxbench.data.labelling.session import Reply
+
+        if key == "/" and prompt.kind == "needed":
+            item = self.search.ask(prompt.query)
+            if item is None:
+                return None
+            tell(f"needed: {self._with_number(prompt, item)}")
+            return Reply("needed", item)
+        reply = self._of_key(prompt, key)
+        if reply is None:
+            self.keys.drop()
+            tell(f"{key!r} is no answer here")
+        return reply
+
+    def _of_key(self, prompt: Prompt, key: str) -> Reply | None:
         from ctxbench.data.labelling.session import Reply
 
         if key == "s":
@@ -161,9 +169,6 @@ class _Conversation:
             return Reply("done")
         if key == "x":
             return Reply("nothing")
-        if key == "/":
-            item = self._search(prompt.query)
-            return Reply("needed", item) if item is not None else None
         if key == "w" and prompt.known:
             number = self._number() if len(prompt.known) > 1 else 1
             return Reply("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
@@ -174,6 +179,12 @@ class _Conversation:
         found = self._candidate(prompt, key)
         return Reply("needed", found.item) if found else None
 
+    def _with_number(self, prompt: Prompt, item: int) -> str:
+        """An item's name, with its place in the list of the question."""
+        places = {one.item: place for place, one in enumerate(prompt.candidates, start=1)}
+        name = item_name(self.session.pool.dataset.catalog[item].key)
+        return f"{name}, already listed as number {places[item]}" if item in places else name
+
     def _number(self) -> int:
         tell("its number?")
         return number_of(self.keys.key())
@@ -183,36 +194,15 @@ class _Conversation:
         shown = number_of(key) >= 1 and place < len(prompt.candidates)
         return prompt.candidates[place] if shown else None
 
-    def _search(self, query: str) -> int | None:
-        """An item by parts of its name or description; None if nothing is chosen."""
-        catalog = self.session.pool.dataset.catalog
-        words = self.keys.text("search: ").lower().split()
-        found = [i for i, item in enumerate(catalog) if words and all(word in _searched(item) for word in words)]
-        found = [i for i in found if self.session.can_need(query, i)]
-        if not found:
-            tell("no item that this query may get holds all these words")
-            return None
-        exact = [i for i in found if catalog.ids[i].lower() == " ".join(words)]
-        if len(found) == 1 or exact:
-            return exact[0] if exact else found[0]
-        for number, place in enumerate(found[:SHOWN], start=1):
-            tell(f"  {number} {item_line(catalog[place])}")
-        if len(found) > SHOWN:
-            tell(f"  and {len(found) - SHOWN} more; search with more words")
-        number = self._number()
-        return found[number - 1] if 1 <= number <= min(len(found), SHOWN) else None
-
     def _show(self, prompt: Prompt) -> None:
         pool = self.session.pool
         catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
         left = max(0.0, self.end - time.monotonic()) / 60.0
         signs = f"; the log says {', '.join(prompt.signals)}" if prompt.signals else ""
         tell("", f"-- {self.session.answers} answers, {left:.0f} min left; query {prompt.query}{signs}")
-        for message in query.request.history[-4:]:
-            tell(f"   {message.role}: {_short(message.content)}")
-        tell(*quoted(query.request.text or "(an empty request)"))
+        tell(*request_lines(query.request))
         for number, place in enumerate(prompt.known, start=1):
-            tell(f"   needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
+            tell(f"needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
         if prompt.kind == "alternative":
             tell(f"Would {item_line(catalog[prompt.item])}", f"  do as well as {item_line(catalog[prompt.of])}?")
             tell(f"y yes  n no  {ALWAYS}")
@@ -222,30 +212,15 @@ class _Conversation:
         for number, one in enumerate(prompt.candidates[first : first + SHOWN], start=1):
             by = f"offered by {', '.join(one.offered_by)}" if one.offered_by else "offered by none"
             called = "called; " if one.called else ""
-            like = f"; like {catalog[one.like].id}" if one.like is not None else ""
+            like = f"; like {item_name(catalog[one.like].key)}" if one.like is not None else ""
             why = f"[{called}{by}{like}]"
             tell(f"  {number} {item_line(catalog[one.item], beside=len(why) + 5)} {why}")
         tell(_HELP, ALWAYS)
 
 
-def number_of(key: str) -> int:
-    """The digit that a key is; 0 for any other key."""
-    return int(key) if key.isascii() and key.isdigit() else 0
-
-
-def _searched(item: Item) -> str:
-    return f"{item.id} {item.search_text}".lower()
-
-
-def item_line(item: Item, *, beside: int = 14) -> str:
-    """An item in one line that fits the terminal with `beside` other characters; its id is never cut."""
-    return f"{item.id}: {_short(item.description or item.text, beside=beside + len(item.id) + 2)}"
-
-
-def _short(text: str, *, beside: int = 16) -> str:
-    flat = " ".join(text.split())
-    room = max(shutil.get_terminal_size((WIDTH, 24)).columns - beside, 12)
-    return flat if len(flat) <= room else flat[: room - 3] + "..."
+def _taken_back(answer: Answer) -> str:
+    about = f": {item_name(answer.item)}" if answer.item else ""
+    return f"taken back: {answer.kind} of query {answer.query}{about}"
 
 
 def _print_report(report: Report, when: str) -> None:

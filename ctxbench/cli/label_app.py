@@ -33,6 +33,9 @@ def data_label(
 ) -> None:
     """Label for some minutes: what narrows the figures most, one key an answer.
 
+    The screen sets the request apart from what was said before it, and calls items by server and name. The key /
+    searches for an item by its words; one that is marked for the request already is said to be, and nothing changes.
+
     For example:
 
     ctxbench data label mine --minutes 20
@@ -53,6 +56,9 @@ def data_review(
     json_: JsonFlag = False,
 ) -> None:
     """Review labels that several selectors contradict, worst first.
+
+    Each is asked about with its request, set apart from what was said before it. Items are called by server and name;
+    --json and the patch have their ids.
 
     For example:
 

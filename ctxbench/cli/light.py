@@ -66,3 +66,4 @@ class Command(_Light, typer.core.TyperCommand):
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxbench.cli.keys import Keys
-from ctxbench.cli.label import ALWAYS, item_line, make_pool_for, number_of, tell
+from ctxbench.cli.label import ALWAYS, make_pool_for
+from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
-from ctxbench.io.visible import quoted
 
 if TYPE_CHECKING:
     from ctxbench.core.items import ItemKey
@@ -75,7 +75,7 @@ def apply_patch(folder: Path, patch: Path) -> None:
 def _finding_line(one: Finding) -> str:
     ranks = ", ".join(f"{name} {rank if rank is not None else '-'}" for name, rank in one.ranks.items())
     grade = "no label" if one.label is None else f"grade {one.label.grade}"
-    return f"{one.severity:.2f}  {one.query}  {one.item.id}  {one.kind} ({grade}; ranks: {ranks})"
+    return f"{one.severity:.2f}  {one.query}  {item_name(one.item)}  {one.kind} ({grade}; ranks: {ranks})"
 
 
 class _Review:
@@ -140,7 +140,7 @@ class _Review:
     def _show(self, place: int) -> None:
         one, dataset = self.found[place], self.dataset
         query = next(query for query in dataset.queries if query.id == one.query)
-        tell("", f"-- {place + 1} of {len(self.found)}: {one.kind}; query {one.query}", *quoted(query.request.text))
+        tell("", f"-- {place + 1} of {len(self.found)}: {one.kind}; query {one.query}", *request_lines(query.request))
         tell(f"   {item_line(dataset.catalog[dataset.catalog.position(one.item)])}")
         for name, rank in one.ranks.items():
             score = one.scores[name]

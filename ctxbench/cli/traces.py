@@ -27,6 +27,8 @@ def import_traces(
 ) -> None:
     """Make a dataset of logs, write it, and print what it holds and what to do next.
 
+    What the catalog means for the labels is said on standard error before a log is read.
+
     Args:
         logs: files of turns or spans.
         catalog: a file of items, a dataset's folder, or its name.
@@ -39,11 +41,14 @@ def import_traces(
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
     from ctxbench.data.datasets.store import dataset_folder
+    from ctxbench.data.traces.catalog_kind import kind_lines
     from ctxbench.data.traces.importer import import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.catalogs import read_catalog
 
     refuse_overwriting(out)  # before a catalog is read, which may take long
     items, scopes = read_catalog(catalog), scopes_of(dataset_folder(catalog))
+    if all(log.is_file() for log in logs):  # else nothing will be read
+        say(*kind_lines(items), err=True)
     patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
         made = import_into(

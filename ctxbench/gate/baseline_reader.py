@@ -51,7 +51,7 @@ _MERGED = (
     "a merge conflict; take one side of the whole folder, whichever (`git checkout --ours -- {folder}`), and accept "
     f"again (`{ACCEPT}`)"
 )
-_AGAIN = f"bring it back from git, or accept again (`{ACCEPT}`)"
+AGAIN = f"bring it back from git, or accept again (`{ACCEPT}`)"
 _NAMED = 3  # queries that a fault names
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
@@ -86,12 +86,12 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
             for snapshot in reader.snapshots(head, dataset, about, wanted)
         ]
     except (UserError, *_DAMAGE) as error:
-        raise InputError([Fault(f"damaged ({_said(error)}); {_AGAIN}", folder / HEAD)]) from error
+        raise InputError([Fault(f"damaged ({_said(error)}); {AGAIN}", folder / HEAD)]) from error
     if reader.faults:
         raise InputError(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
         raise InputError(
-            [Fault(f"the baseline holds no selector, so that nothing could be judged; {_AGAIN}", folder / HEAD)]
+            [Fault(f"the baseline holds no selector, so that nothing could be judged; {AGAIN}", folder / HEAD)]
         )
     return found
 
@@ -116,11 +116,11 @@ def read_head(folder: Path) -> dict[str, Any]:
         raise InputError(faults)
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
-        raise InputError([Fault(f"no baseline: expected an object with a format; {_AGAIN}", path, 1)])
+        raise InputError([Fault(f"no baseline: expected an object with a format; {AGAIN}", path, 1)])
     if head["format"] not in READ:
         raise _other_format(head, path)
     if head.get("hash") != head_hash(head):
-        raise InputError([Fault(f"was changed by hand, or merged; {_AGAIN}", path)])
+        raise InputError([Fault(f"was changed by hand, or merged; {AGAIN}", path)])
     return head
 
 
@@ -242,16 +242,16 @@ class _Reader:
             data = read_bytes(path)
         except StorageError:
             what = "is missing" if not path.exists() else "cannot be read"
-            self.faults.append(Fault(f"{what}; {_AGAIN}", path))
+            self.faults.append(Fault(f"{what}; {AGAIN}", path))
             return []
         intact = file_hash(data) == digest
         faults = [] if intact else _unreadable(data, path, self.folder)
         rows = [] if faults else _lines(data, path, read, faults)
         if not faults and (rows or intact):
-            faults += [Fault(f"{what}; {_AGAIN}", path, line) for line, what in check(rows)]
+            faults += [Fault(f"{what}; {AGAIN}", path, line) for line, what in check(rows)]
         if not intact and not faults:
             what = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
-            faults.append(Fault(f"{what}; {_AGAIN}", path))
+            faults.append(Fault(f"{what}; {AGAIN}", path))
         self.faults.extend(faults)
         return rows
 
@@ -341,7 +341,7 @@ def _lines(data: bytes, path: Path, read: Callable[[Mapping[str, Any]], T], faul
         except InputError as error:
             faults.extend(error.faults)
         except (RowError, *_DAMAGE) as error:
-            faults.append(Fault(f"a damaged line: {_said(error)}; {_AGAIN}", path, number))
+            faults.append(Fault(f"a damaged line: {_said(error)}; {AGAIN}", path, number))
     return rows
 
 
@@ -354,13 +354,13 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {_AGAIN}", path, line)]) from error
+        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {AGAIN}", path, line)]) from error
     except (ValueError, RecursionError):
         pass
     try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
     except InputError as error:
-        raise InputError([replace(fault, message=f"{fault.message}; {_AGAIN}") for fault in error.faults]) from error
+        raise InputError([replace(fault, message=f"{fault.message}; {AGAIN}") for fault in error.faults]) from error
 
 
 def _object(row: Any) -> Mapping[str, Any]:
@@ -379,7 +379,7 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 def _unreadable(data: bytes, path: Path, folder: Path) -> list[Fault]:
     """What makes it useless to look at lines: another encoding, and conflicts that git left, a fault each place."""
     if is_utf16(data):
-        return [Fault(f"is UTF-16, and must be UTF-8; {_AGAIN}", path, 1)]
+        return [Fault(f"is UTF-16, and must be UTF-8; {AGAIN}", path, 1)]
     found = conflicts(data.decode("utf-8", "replace"))
     return [Fault(_MERGED.format(folder=folder), path, line) for line in found]
 

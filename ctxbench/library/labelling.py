@@ -52,7 +52,8 @@ def from_logs(
     """Make a dataset of what an agent logged, in a folder; `ctxbench data import traces` does the same.
 
     What was called is a part of what is needed: where not everything was offered, a query is labelled in part only, and
-    figures leave it out until somebody has looked (`label`).
+    figures leave it out until somebody has looked (`label`). So is every query that may get something else than tools,
+    such as rules or skills, since no log shows when those are needed.
 
     Args:
         logs: files of JSON lines of turns, or of OpenTelemetry spans.

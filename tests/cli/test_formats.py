@@ -34,7 +34,12 @@ def test_beir(exported, how, tmp_path, capsys):
     formats.import_beir(
         exported("beir"), how(name="back", grades="1=1,2=2", licence="MIT"), out=tmp_path / "out", as_json=False
     )
-    assert capsys.readouterr().out == (
+    out, err = capsys.readouterr()
+    assert err == (
+        "A document that the labels of a query do not name counts as not needed, whatever its --type (here reference); "
+        "a query without a required document is unlabelled.\n"
+    )
+    assert out == (
         "queries without a required document, kept unlabelled: 2 (q05, q10)\n"
         "dataset back: 10 queries (tuning 5, test 5), 15 labels over 12 items; 2 queries unlabelled\n"
         f"written to {tmp_path / 'out'}\n"
@@ -89,3 +94,29 @@ def test_a_run_is_scored_as_answers(tiny, tmp_path, capfd, cli):
     )
     done = cli("score", tmp_path / "answers.jsonl", "--dataset", tiny, "--tokens", "chars/4", "--json")
     assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("nothing_else", "said"),
+    [(False, "Else that is unknown, and the request is unlabelled"), (True, "that should trigger none needs nothing")],
+)
+def test_triggers_say_whether_another_skill_is_needed(how, tmp_path, capsys, nothing_else, said):
+    skill = tmp_path / "skills" / "pdf"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: pdf\ndescription: Merge files\n---\nDo it.\n")
+    (skill / "trigger_eval.json").write_text('[{"query": "Merge these", "should_trigger": true}]')
+    formats.import_triggers(
+        tmp_path / "skills", how(item_type="skill"), nothing_else=nothing_else, out=tmp_path / "out", as_json=True
+    )
+    assert said in capsys.readouterr().err
+
+
+def test_golden_says_that_what_is_not_expected_is_not_needed(how, tiny, tmp_path, capsys):
+    (tmp_path / "evals.jsonl").write_text('{"query": "review it", "expected": ["rule:code%20review"]}\n')
+    given = {"catalog": str(tiny), "as_json": False}
+    formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "out", **given)
+    assert capsys.readouterr().err.startswith("An item that `expected` does not name counts as not needed, ")
+    (tmp_path / "evals.jsonl").write_text('{"query": "review it", "expected": ["no such"]}\n')
+    with pytest.raises(InputError, match="no item of the catalog"):
+        formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "other", **given)
+    assert capsys.readouterr().err == ""

@@ -16,7 +16,7 @@ from ctxbench.cli.label import label
 from ctxbench.cli.review import apply_patch, review
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
+from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.datasets.reader import read_dataset
@@ -152,6 +152,106 @@ def test_keys_of_a_line_are_taken_one_by_one(piped):
             keys.key()
 
 
+def test_a_search_for_what_is_marked_says_so_and_is_no_answer(folder, piped, capfd):
+    """`q10` is asked first, and needs `send_mail` by its log; everything of the catalog is listed."""
+    piped("/send_mail", "/mail", "2", "/mail", "0", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    assert "; query q10\n" in err
+    assert "already needed: s / send_mail (tool); nothing was changed\n" in err
+    assert "  already needed: s / send_mail (tool): send mail\n  1 s / read_mail (tool): read mail\n" in err
+    assert "no item has the number 2; nothing was chosen" in err
+    assert log_of(folder) == []  # 2 and 0 were answers of the search alone
+    assert err.count("What else is needed?") == 1
+
+
+def test_a_search_says_which_number_of_the_list_it_found(folder, piped, capfd):
+    piped("/s / LIST_events", "/list_events (tool)", "u", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    number = next(line.split()[0] for line in err.splitlines() if "s / list_events (tool): list events" in line)
+    assert f"needed: s / list_events (tool), already listed as number {number}\n" in err
+    assert "already needed: s / list_events (tool); nothing was changed\n" in err
+    assert "taken back: needed of query q10: s / list_events (tool)\n" in err
+    assert [(row["kind"], row.get("item")) for row in log_of(folder)] == [
+        ("needed", "tool:s:list_events"),
+        ("undo", None),
+    ]
+
+
+def test_what_is_marked_otherwise_is_needed_by_the_same_search_once_more(folder, piped, capfd):
+    piped("w", "/send", "/page", "n", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    said = "already marked not needed: s / send_mail (tool); nothing was changed; the same search once more marks it "
+    assert [row["kind"] for row in log_of(folder)] == ["wrong", "nothing"]  # a key that is no number is the question's
+    assert err.count(said) == 1
+
+    piped("u", "/send", "/send", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    assert "taken back: nothing of query q10" in capfd.readouterr().err
+    assert [(row["kind"], row.get("item")) for row in log_of(folder)[2:]] == [
+        ("undo", None),
+        ("needed", "tool:s:send_mail"),
+    ]
+
+
+def test_a_search_says_what_a_query_cannot_get_and_what_no_item_has(folder, piped, capfd):
+    dataset = read_dataset(folder)
+    catalog = dataset.catalog.extended([Item(type="tool", server="s", name="archive", enabled=False)])
+    write_dataset(replace(dataset, catalog=catalog), folder)
+    piped("/archive", "/zebra", "/", "", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    assert "this query cannot get s / archive (tool) (not available to it, disabled, or added by hand only)\n" in err
+    assert "no item holds all these words in its name or description\n" in err
+    assert "no words to search for\n" in err
+    assert "is no answer here" not in err
+    assert log_of(folder) == []
+
+
+def test_the_request_stands_apart_from_the_history(folder, piped, capfd):
+    dataset = read_dataset(folder)
+    history = tuple(Message(role="user", content=f"message {n}\nof six") for n in range(1, 7))
+    queries = tuple(
+        replace(query, request=replace(query.request, history=history, text="mail it\nnow"))
+        for query in dataset.queries
+    )
+    write_dataset(replace(dataset, queries=queries), folder)
+    piped("q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    told = capfd.readouterr().err.splitlines()
+    first = told.index("earlier (the last 4 of 6 messages):")
+    assert told[first - 1 : first + 10] == [
+        "",
+        "earlier (the last 4 of 6 messages):",
+        *(f"    user: message {n} of six" for n in (3, 4, 5, 6)),
+        "",
+        "the request:",
+        "  | mail it",
+        "  | now",
+        "",
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
+def test_keys_pressed_behind_a_searched_text_stay_keys():
+    import pty
+
+    master, slave = pty.openpty()
+    try:
+        os.write(master, "/two wörds\n0ä".encode())
+        with open(slave, encoding="utf-8", closefd=False) as stream, Keys(stream) as keys:
+            assert keys.key() == "/"
+            assert keys.text("") == "two wörds"
+            assert [keys.key(), keys.key()] == ["0", "ä"]
+            keys.back("y")
+            assert keys.key() == "y"
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
 def test_review_lists_asks_and_applies(folder, piped, capfd):
     dataset = read_dataset(folder)
     key = dataset.catalog[3].key
@@ -160,7 +260,7 @@ def test_review_lists_asks_and_applies(folder, piped, capfd):
     write_dataset(replace(dataset, queries=queries, labels=tuple(wrong)), folder)
     review(str(folder), patch=None, listed=True, **OPTIONS)
     out, _ = capfd.readouterr()
-    assert "q0  tool:s:open_ticket  first but not required" in out
+    assert "q0  s / open_ticket (tool)  first but not required" in out
     assert "1 labels that bm25, dense contradict" in out
 
     piped("a")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.cli.traces import import_traces
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.traces.settings import TraceSettings
@@ -44,7 +44,11 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     assert lines[1] == "1 labels: 0% from turns with full exposure, 100% from others"
     assert "redacted: 1 mail; read a sample before you give the texts away" in lines
     assert lines[-1].endswith(f"ctxbench data label {place / 'out'} --minutes 20")
-    assert err == ""
+    assert err == (
+        "What a request did not call counts as unknown, not as not needed: the catalog holds 1 rule and 3 references "
+        "beside 5 tools, and no log shows when what is no tool is needed.\n"
+        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.\n"
+    )
     dataset = read_dataset(place / "out")
     assert (dataset.name, len(dataset), len(dataset.catalog)) == ("out", 1, 12)
     assert dataset.queries[0].request.text == "File a bug, and write to <mail-1>."
@@ -61,6 +65,28 @@ def test_json_is_for_programs(run):
 def test_redaction_is_off_only_if_asked(run, place):
     assert "redaction was off" in run(TURN, redact=False).out
     assert "anna@corp.example" in read_dataset(place / "out").queries[0].request.text
+
+
+def test_what_the_catalog_means_for_labels_is_said_before_a_log_is_read(place, capsys):
+    (place / "tools.jsonl").write_text(
+        '{"_id": "tool:a:b", "description": "x"}\n{"_id": "tool:a:c", "include": "manual"}\n'
+    )
+    settings = TraceSettings.of_folder(place / "out", name="x", licence=None, history=20, all_offered=False)
+    (place / "log.jsonl").write_text("{}\n{")
+    with pytest.raises(InputError, match=r"log\.jsonl"):
+        import_traces(
+            [place / "log.jsonl"],
+            catalog=str(place / "tools.jsonl"),
+            out=place / "out",
+            settings=settings,
+            redact=True,
+            as_json=True,
+        )
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("What a request did not call counts as not needed where it was offered all that it may get: ")
+    assert "tools alone (1)" in err
+    assert not (place / "out").exists()
 
 
 def test_own_patterns_come_from_a_file(run, place):

@@ -238,6 +238,11 @@ class Session:
             return True
         return found.include != "manual" and (request.available is None or found.key in request.available)
 
+    def grade_of(self, query_id: str, item: int) -> int | None:
+        """What an item is marked as for a query by now: 2 needed, 1 helpful, 0 not needed; None = not marked."""
+        key = self.pool.dataset.catalog[item].key
+        return next((label.grade for label in self.state(query_id).labels if label.item == key), None)
+
     def undo(self) -> Answer | None:
         """Take the last answer back, of whatever session; returns it, or None if there is none."""
         standing = active(self.log.answers)

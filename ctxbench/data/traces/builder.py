@@ -13,6 +13,7 @@ from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
 from ctxbench.data.traces.records import Call, Shared, Tally, iso
 from ctxbench.data.traces.settings import TraceSettings
@@ -234,10 +235,10 @@ class Builder:
         if found is None:
             allowed = set(self._position) if available is None else set(available)
             items = [item for item in self.catalog if item.enabled and item.key in allowed]
-            searchable = [item for item in items if item.include == "agent"]
+            searchable = [item for item in items if is_searchable(item)]
             found = self._scopes[available] = _Scope(
                 searchable=frozenset(item.key for item in searchable),
-                tools_only=all(item.type == "tool" for item in searchable),
+                tools_only=tools_alone(searchable),
                 reachable=frozenset(item.key for item in items if item.include != "manual"),
             )
         return found

@@ -1,11 +1,15 @@
-"""A drawing as SVG text: the same bytes each time, texts that stay texts, and no name that a page has already."""
+"""A drawing as SVG text: the same bytes each time, texts that stay texts, and no name that a page has already.
+
+Or as a picture in pixels, in the same style.
+"""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
-from io import StringIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -57,14 +61,8 @@ def svg(draw: Callable[[Figure], None], *, width: float, height: float, name: st
         name: begins the names inside; unlike those of other drawings on the same page.
         label: what it is, for those who do not see it.
     """
-    from matplotlib import style
-    from matplotlib.figure import Figure
-
     out = StringIO()
-    with style.context(["default", _STYLE]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's fonts have it
-        figure = Figure(figsize=(width / 72.0, height / 72.0))
-        draw(figure)
+    with _drawn(draw, width, height) as figure:
         figure.patch.set_visible(False)
         for text in [text for ax in figure.axes for text in ax.texts if text.get_path_effects()]:
             text.set(path_effects=[], gid="halo")  # effects would turn letters into shapes
@@ -78,6 +76,27 @@ def svg(draw: Callable[[Figure], None], *, width: float, height: float, name: st
     head.attrib["style"] = f"max-width: {width:g}px; min-width: {0.9 * width:g}px"
     opened = ET.tostring(head, encoding="unicode").removesuffix(" />")
     return f'{opened} stroke-linejoin="round" stroke-linecap="butt">\n{_GROUND}\n{body}</svg>\n'
+
+
+def png(draw: Callable[[Figure], None], *, width: float, height: float) -> bytes:
+    """Draw on a figure as `svg` does, and give it back as a PNG file with two pixels for each of the drawing's."""
+    out = BytesIO()
+    with _drawn(draw, width, height) as figure:
+        figure.savefig(out, format="png", dpi=2 * 72.0, metadata={"Software": None})
+    return out.getvalue()
+
+
+@contextmanager
+def _drawn(draw: Callable[[Figure], None], width: float, height: float) -> Iterator[Figure]:
+    """A figure that was drawn on, whatever the user's settings of matplotlib are, while it is saved."""
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    with style.context(["default", _STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's fonts have it
+        figure = Figure(figsize=(width / 72.0, height / 72.0))
+        draw(figure)
+        yield figure
 
 
 def inline(text: str) -> Markup:

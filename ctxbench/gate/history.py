@@ -1,0 +1,149 @@
+"""What was accepted over time: the baselines that git keeps, each with what its answers were worth."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.core.errors import ParameterError, StorageError, UserError, faults_of
+from ctxbench.gate.baseline_head import Worth, worth_of
+from ctxbench.gate.baseline_layout import ACCEPT, HEAD, VECTORS, foreign
+from ctxbench.gate.baseline_reader import AGAIN, read_baseline
+from ctxbench.gate.gate_file import read_gate
+from ctxbench.io.files import temporary_folder
+from ctxbench.io.git import Commit, Repository
+
+COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+FIGURES: tuple[Metric, ...] = (COMPLETENESS, TOKENS)
+GONE = "the baseline was removed"
+_GATES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The baseline at one commit.
+
+    Attributes:
+        commit: which.
+        worth: what it says of each selector on each dataset, in its order; with `FIGURES` as far as it has them.
+        fault: why it says nothing; empty where it could be read.
+    """
+
+    commit: Commit
+    worth: tuple[Worth, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Baselines over time.
+
+    Attributes:
+        folder: of the baseline, as it was named.
+        accepted: one a commit that changed it, oldest first; never empty.
+        older: whether commits before these were left out, as they are beyond the limit.
+        shallow: whether the clone lacks commits before these.
+    """
+
+    folder: Path
+    accepted: tuple[Accepted, ...]
+    older: bool = False
+    shallow: bool = False
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The (dataset, selector) pairs of all of them, in the order in which they came."""
+        return tuple(dict.fromkeys((one.dataset, one.selector) for at in self.accepted for one in at.worth))
+
+
+def baseline_of(path: Path) -> Path:
+    """The folder of the baseline that a gate file names, or the folder itself.
+
+    Raises:
+        UserError: the gate file is missing or wrong.
+    """
+    named = path.is_file() or (path.suffix.lower() in _GATES and not path.is_dir())
+    return read_gate(path).baseline if named else path
+
+
+def read_history(
+    folder: Path,
+    *,
+    limit: int | None = None,
+    beside: Path = Path(),
+    notify: Callable[[str, int, int], None] | None = None,
+) -> History:
+    """Read the baselines of a folder at every commit that changed it. The checkout is left as it is.
+
+    Args:
+        folder: of the baseline; it need not be there any more.
+        limit: the newest so many commits, >= 1; None = all.
+        beside: the gate file that names it; else where we are. For the message where the folder is in no repository.
+        notify: told how far it is.
+
+    Raises:
+        ParameterError: the limit is below 1, or the folder is one of something else.
+        StorageError: git is not installed or refuses, the folder lies in no repository, or no commit has a baseline in
+            it.
+    """
+    if limit is not None and limit < 1:
+        raise ParameterError(f"the limit must be 1 commit or more, got {limit}")
+    what = foreign(folder)
+    if what:
+        raise ParameterError(f"{folder} is {what}, no baseline; expected a gate file, or a folder that `{ACCEPT}` made")
+    repository = Repository.around(folder)
+    if repository is None:
+        other = Repository.around(beside)
+        where = "in no git repository" if other is None else f"outside the git repository {other.root}, and in no other"
+        raise StorageError(f"{folder} lies {where}; expected a baseline that is committed, since git keeps its history")
+    commits = repository.commits(folder, limit=None if limit is None else limit + 1)
+    older = limit is not None and len(commits) > limit
+    try:
+        with temporary_folder(Path(tempfile.gettempdir(), "ctxbench")) as place:
+            accepted = tuple(_read(_Source(repository, folder, place), commits[1:] if older else commits, notify))
+    except OSError as error:
+        raise StorageError(f"no temporary folder can be made ({error}); set TMPDIR to where there is room") from error
+    if not any(one.worth or one.fault != GONE for one in accepted):
+        raise StorageError(f"no commit has a baseline in {folder}; make it with `{ACCEPT}`, and commit it")
+    return History(folder=folder, accepted=accepted, older=older, shallow=repository.is_shallow())
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The repository, the folder of the baseline in it, and a place for its files at a commit."""
+
+    repository: Repository
+    folder: Path
+    place: Path
+
+
+def _read(
+    source: _Source, commits: Sequence[Commit], notify: Callable[[str, int, int], None] | None
+) -> Iterator[Accepted]:
+    known: dict[tuple[tuple[str, str], ...], tuple[tuple[Worth, ...], str]] = {}  # what was taken back is read once
+    for number, commit in enumerate(commits):
+        if notify is not None:
+            notify("reading baselines", number, len(commits))
+        found = source.repository.files(commit, source.folder)
+        files = {name: digest for name, digest in found.items() if name != VECTORS}
+        key = tuple(files.items())
+        if key not in known:
+            known[key] = _worth_of(source, files, source.place / str(number))
+        worth, fault = known[key]
+        yield Accepted(commit=commit, worth=worth, fault=fault)
+
+
+def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[tuple[Worth, ...], str]:
+    """What a baseline says, and why it says nothing."""
+    if HEAD not in files:
+        return (), GONE
+    try:
+        source.repository.write(files, target)
+        return tuple(worth_of(one, FIGURES) for one in read_baseline(target)), ""
+    except UserError as error:
+        first, *others = faults_of(error)
+        said = str(first).replace(f"; {AGAIN}", "").replace(str(target), str(source.folder))
+        return (), f"{said}{f'; {len(others)} more' if others else ''}"

@@ -1,0 +1,178 @@
+"""What git keeps of a folder: the commits that changed it, and its files at each. The checkout is not touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxbench.core.errors import StorageError
+
+_SETTINGS = ("-c", "log.showSignature=false", "-c", "color.ui=false", "--literal-pathspecs", "--no-pager")
+_FILES = ("100644", "100755")  # modes: no links, and no other repositories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit.
+
+    Attributes:
+        hash, short: whole and abbreviated.
+        date: when it was committed, ISO 8601 with its offset.
+        message: the first line.
+    """
+
+    hash: str
+    short: str
+    date: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A git repository with a checkout.
+
+    Attributes:
+        root: the folder of the checkout, without links.
+    """
+
+    root: Path
+
+    @classmethod
+    def around(cls, path: Path) -> Repository | None:
+        """The repository that a path lies in, which need not exist; None = in none.
+
+        Raises:
+            StorageError: git is not installed, or refuses.
+        """
+        folder = Path(os.path.realpath(path))
+        while not folder.is_dir() and folder != folder.parent:
+            folder = folder.parent
+        done = _run(folder, "rev-parse", "--show-toplevel")
+        if done.returncode and b"not a git repository" in done.stderr:
+            return None
+        return cls(Path(os.path.realpath(_text(_checked(done, folder)).strip())))
+
+    def is_shallow(self) -> bool:
+        """Whether the clone lacks older commits."""
+        return self._git("rev-parse", "--is-shallow-repository").strip() == b"true"
+
+    def commits(self, folder: Path, *, limit: int | None = None) -> list[Commit]:
+        """The commits that changed what is in a folder, oldest first; none where there is no commit at all.
+
+        Args:
+            folder: in the checkout; it need not be there any more.
+            limit: the newest so many; None = all.
+
+        Raises:
+            StorageError: git refuses.
+        """
+        if _run(self.root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode:
+            return []
+        newest = () if limit is None else (f"--max-count={limit}",)
+        form = "--format=%H%x00%h%x00%cI%x00%B"
+        data = self._git("log", "-z", "--date-order", "--encoding=UTF-8", form, *newest, "--", self._inside(folder))
+        fields = _text(data).split("\0")
+        rows = [fields[place : place + 4] for place in range(0, len(fields) - 3, 4)]
+        found = [Commit(hash=h, short=s, date=d, message=m.strip("\n").split("\n")[0]) for h, s, d, m in rows]
+        return found[::-1]
+
+    def files(self, commit: Commit, folder: Path) -> dict[str, str]:
+        """The hashes of the files below a folder at a commit, by their paths in the folder.
+
+        Raises:
+            StorageError: git refuses.
+        """
+        inside = self._inside(folder)
+        data = self._git("ls-tree", "-r", "-z", "--full-tree", commit.hash, *([] if inside == "." else [f"{inside}/"]))
+        start = 0 if inside == "." else len(os.fsencode(inside)) + 1
+        found = {}
+        for entry in filter(None, data.split(b"\0")):
+            about, _, path = entry.partition(b"\t")
+            mode, _, digest = about.decode().split()
+            if mode in _FILES:
+                found[os.fsdecode(path[start:])] = digest
+        return found
+
+    def write(self, files: Mapping[str, str], target: Path) -> None:
+        """Write files into a folder as git has them: no filters, and line ends as they were committed.
+
+        Args:
+            files: hashes by path in the folder, as `files` gives them.
+            target: the folder; it is made.
+
+        Raises:
+            StorageError: git has lost one, a path leads out of the folder, or a file cannot be written.
+        """
+        target.mkdir(parents=True, exist_ok=True)
+        for path, data in zip(files, self._contents(list(files.values())), strict=True):
+            place = Path(os.path.normpath(target / path))
+            if not place.is_relative_to(target):
+                raise StorageError(f"{path!r}, a path that git has, leads out of its folder; it is not written")
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+            except OSError as error:
+                raise StorageError(f"cannot write {place}: {error.strerror or error}") from error
+
+    def _contents(self, hashes: Sequence[str]) -> list[bytes]:
+        data = self._git("cat-file", "--batch", given="".join(f"{one}\n" for one in hashes).encode())
+        found, place = [], 0
+        for one in hashes:
+            end = data.index(b"\n", place)
+            head = data[place:end].split()
+            if len(head) != 3:  # `HASH missing`
+                raise StorageError(f"git has lost {one} of {self.root}; `git fsck` says more")
+            place = end + 1 + int(head[2])
+            found.append(data[end + 1 : place])
+            place += 1
+        return found
+
+    def _inside(self, folder: Path) -> str:
+        """The path of a folder from the root, as git writes it.
+
+        Raises:
+            StorageError: it lies outside.
+        """
+        real = Path(os.path.realpath(folder))
+        if not real.is_relative_to(self.root):
+            raise StorageError(f"{folder} lies outside the git repository {self.root}; name a folder inside it")
+        return real.relative_to(self.root).as_posix()
+
+    def _git(self, *words: str, given: bytes = b"") -> bytes:
+        return _checked(_run(self.root, *words, given=given), self.root)
+
+
+def _run(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder.
+
+    Raises:
+        StorageError: it is not installed.
+    """
+    command = ["git", "-C", str(folder), *_SETTINGS, *words]
+    try:
+        return subprocess.run(  # noqa: S603 - our own words, and paths that are no options
+            command, check=False, capture_output=True, input=given, env={**os.environ, "LC_ALL": "C"}
+        )
+    except OSError as error:
+        raise StorageError(
+            f"git cannot be run ({error.strerror or error}); install it, or put it on PATH: commits are read by it"
+        ) from error
+
+
+def _checked(done: subprocess.CompletedProcess[bytes], folder: Path) -> bytes:
+    """What git printed.
+
+    Raises:
+        StorageError: it failed.
+    """
+    if done.returncode:
+        said = _text(done.stderr).strip().split("\n")[0].removeprefix("fatal: ") or f"exit code {done.returncode}"
+        raise StorageError(f"git cannot read the repository around {folder}: {said}")
+    return done.stdout
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

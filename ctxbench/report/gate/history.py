@@ -1,0 +1,172 @@
+"""What was accepted over time, told: tables for a console, CSV, JSON, and the figures of the chart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from ctxbench.bench.metrics import Metric
+from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.history import FIGURES, GONE, Accepted, History
+from ctxbench.io.console import is_plain, show_tables
+from ctxbench.report import wording
+from ctxbench.report.charts.over_commits import Line, Place, history_picture
+from ctxbench.report.wording import said
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+HEADINGS = ("date", "commit", "message", "dataset", "selector", "queries", *map(str, FIGURES), "note")
+_DAY = 10  # characters of a date
+
+
+def print_history(history: History, file: IO[str] | None = None, *, width: int | None = None) -> None:
+    """Print a table for each selector on each dataset, a commit a line, and notes.
+
+    Args:
+        history: of a baseline.
+        file: standard output if None.
+        width: columns; None asks the terminal (80 where there is none).
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    show_tables(lambda console: _parts(history, console), file=file, width=width)
+
+
+def history_json(history: History) -> dict[str, Any]:
+    """All of it as JSON: figures that a baseline does not have are null."""
+    return {
+        "baseline": str(history.folder),
+        "older_left_out": history.older,
+        "shallow": history.shallow,
+        "commits": [_commit_json(at) for at in history.accepted],
+    }
+
+
+def history_csv(history: History) -> str:
+    """A row a commit, dataset and selector; of a baseline that cannot be read one row, with the reason in `note`.
+
+    Completeness is a share, 0 to 1; figures have ten digits, and those that are not there are empty.
+    """
+    out = io.StringIO()
+    writer = csv.DictWriter(out, HEADINGS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for at in history.accepted:
+        about = {"date": at.commit.date, "commit": at.commit.hash, "message": at.commit.message, "note": at.fault}
+        for one in at.worth:
+            figures = {str(metric): _number(one, metric) for metric in FIGURES}
+            writer.writerow(
+                {**about, "dataset": one.dataset, "selector": one.selector, "queries": one.queries, **figures}
+            )
+        if at.fault:
+            writer.writerow(about)
+    return out.getvalue()
+
+
+def history_chart(history: History, form: str) -> bytes:
+    """Completeness and prompt tokens over commits as a picture, `png` or `svg`."""
+    places = [
+        Place(
+            label=f"{at.commit.short}\n{at.commit.date[:_DAY]}",
+            title=f"{at.commit.date[:_DAY]} {at.commit.short} {at.commit.message}",
+            broken=bool(at.fault),
+        )
+        for at in history.accepted
+    ]
+    lines = [
+        Line(
+            name=_title(pair),
+            values={metric: [_value(_find(at, pair), metric) for at in history.accepted] for metric in FIGURES},
+        )
+        for pair in history.pairs
+    ]
+    return history_picture(places, lines, FIGURES, form=form)
+
+
+def _commit_json(at: Accepted) -> dict[str, Any]:
+    figures = [
+        {
+            "dataset": one.dataset,
+            "selector": one.selector,
+            "queries": one.queries,
+            **{str(metric): _known(_value(one, metric)) for metric in FIGURES},
+        }
+        for one in at.worth
+    ]
+    commit = at.commit
+    about = {"commit": commit.hash, "short": commit.short, "date": commit.date, "message": commit.message}
+    return {**about, "error": at.fault or None, "figures": figures}
+
+
+def _parts(history: History, console: Console) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    plain = is_plain(console.encoding)
+    for pair in history.pairs or (None,):
+        title = f"accepted in {history.folder}" if pair is None else _title(pair)
+        yield Text(said(title, plain), style="bold")
+        yield _table(history, pair, plain)
+        yield Text()
+    for note in _notes(history):
+        yield Padding(Text(said(note, plain), style="dim"), (0, 0, 0, 2))
+
+
+def _table(history: History, pair: tuple[str, str] | None, plain: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+    for heading in ("date", "commit"):
+        made.add_column(heading, no_wrap=True)
+    for heading in ("queries", "completeness %", "prompt tokens"):
+        made.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
+    made.add_column("message", min_width=8)  # which gives way where the terminal is narrow
+    for at in history.accepted:
+        found = None if pair is None else _find(at, pair)
+        state = wording.NONE if not at.fault else "removed" if at.fault == GONE else "unreadable"
+        figures = [state, wording.NONE] if found is None else [wording.number(m, _value(found, m)) for m in FIGURES]
+        queries = wording.NONE if found is None else f"{found.queries:,}"
+        cells = [Text(said(cell, plain)) for cell in (at.commit.date[:_DAY], at.commit.short, queries, *figures)]
+        message = Text(said(at.commit.message, plain), no_wrap=True, overflow="crop" if plain else "ellipsis")
+        made.add_row(*cells, message)
+    return made
+
+
+def _notes(history: History) -> Iterator[str]:
+    for at in history.accepted:
+        if at.fault and at.fault != GONE:
+            yield f"{at.commit.short} cannot be read: {at.fault}"
+    if history.older:
+        yield "Older commits are left out (--limit)."
+    if history.shallow:
+        yield "This clone is shallow, so older commits may be missing: `git fetch --unshallow` brings them."
+
+
+def _find(at: Accepted, pair: tuple[str, str]) -> Worth | None:
+    return next((one for one in at.worth if (one.dataset, one.selector) == pair), None)
+
+
+def _value(found: Worth | None, metric: Metric) -> float:
+    """A figure; NaN where there is none."""
+    return math.nan if found is None else found.metrics.get(metric, math.nan)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(found: Worth, metric: Metric) -> str:
+    value = _value(found, metric)
+    return f"{value:.10g}" if math.isfinite(value) else ""
+
+
+def _title(pair: tuple[str, str]) -> str:
+    dataset, selector = pair
+    return f"{selector} on {dataset}"
