@@ -19,8 +19,8 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
 from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import dataset_folder, dataset_reference, open_dataset
 from ctxbench.data.labelling.weights import read_weights
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder

@@ -81,7 +81,7 @@ def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Pat
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
     """Write a TREC run as answers that `ctxbench score` reads."""
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.importers.formats.trec import answers_of_run, read_run
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.store import Notify, importers, silent
-from ctxbench.data.importers.files import FileImporter, Source, SourceFile
+from ctxbench.data.datasets.lookup import Notify, importers, silent
+from ctxbench.data.importers.published_files import FileImporter, Source, SourceFile
 from ctxbench.io.files import exclusive
 from ctxbench.net.http_connection import environment_fault, offline
 from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression

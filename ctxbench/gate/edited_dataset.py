@@ -21,8 +21,8 @@ from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.curation.renames import propose_renames
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.store import open_dataset, silent
+from ctxbench.data.datasets.lookup import open_dataset, silent
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.comparability import items_of
 from ctxbench.gate.questions import Questions, names_of, result_names
 from ctxbench.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts

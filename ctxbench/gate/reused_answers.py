@@ -20,8 +20,8 @@ from ctxbench.bench.config import Experiment
 from ctxbench.bench.provenance import versions
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.registry import foreign_code
-from ctxbench.data.datasets.files import files_hash
-from ctxbench.data.datasets.store import dataset_reference, own_folder
+from ctxbench.data.datasets.layout import files_hash
+from ctxbench.data.datasets.lookup import dataset_reference, own_folder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import foreign_steps

@@ -29,8 +29,8 @@ from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import SHOWN_TOO_LITTLE
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.plugins import foreign_steps, held_to_account
 from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of

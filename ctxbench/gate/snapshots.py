@@ -15,7 +15,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.json_files import dump_json
 
 NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next

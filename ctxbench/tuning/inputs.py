@@ -13,8 +13,8 @@ from ctxbench.bench.progress import nothing_said
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors

@@ -14,8 +14,8 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors

@@ -16,10 +16,10 @@ from ctxbench.bench.metrics import Grade
 from ctxbench.bench.stats import wilson
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import Float32Array
-from ctxbench.data.curation.overlap import overlap
+from ctxbench.data.curation.catalog_overlap import overlap
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.dense import chunks_of

@@ -25,8 +25,8 @@ from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources

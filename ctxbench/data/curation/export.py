@@ -35,7 +35,7 @@ from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.beir import HEADER
 from ctxbench.data.importers.formats.conversion import EXPORT, OURS
 from ctxbench.io.files import atomic_folder, file_name, write_atomic

@@ -17,8 +17,8 @@ from ctxbench.core.arrays import starts
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.checks import Contents, check_contents
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.content_checks import Contents, check_contents
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.json_files import dump_json
 
 SPLITS = ("tuning", "test")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.files import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.layout import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_jsonl

@@ -20,7 +20,7 @@ from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameErr
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.json_files import iter_jsonl
 
 RELEASE = "2026.3.23"

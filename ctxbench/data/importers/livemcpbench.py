@@ -16,8 +16,8 @@ from ctxbench.core.errors import Fault
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.files import (
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
     Source,

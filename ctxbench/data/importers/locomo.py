@@ -17,8 +17,9 @@ from ctxbench.core.errors import Fault
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.files import (
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
     Source,
@@ -28,7 +29,6 @@ from ctxbench.data.importers.files import (
     raise_all,
     within,
 )
-from ctxbench.data.importers.groups import minimal_groups
 from ctxbench.io.rows import Row
 
 FILE = "locomo10.json"

@@ -12,17 +12,17 @@ from pathlib import Path
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.files import CARD, QRELS, QUERIES
+from ctxbench.data.datasets.layout import CARD, QRELS, QUERIES
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
 from ctxbench.data.labelling.answers import FOLDER, LOG
 from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
-from ctxbench.data.traces.reader import Notify, read_records, silent, together
+from ctxbench.data.traces.import_report import TraceReport
+from ctxbench.data.traces.import_settings import TraceSettings
+from ctxbench.data.traces.log_reader import Notify, read_records, silent, together
 from ctxbench.data.traces.records import Tally
-from ctxbench.data.traces.report import TraceReport
-from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.catalogs import CORPUS

@@ -13,7 +13,7 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.data.datasets.sample import asked, sampled
 
 

@@ -13,8 +13,8 @@ from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import SPLITS, Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.rows import read_query
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_rows import read_query
 from ctxbench.data.importers.formats.conversion import (
     EXPORT,
     OURS,

@@ -15,7 +15,8 @@ from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.alternatives import minimal_groups
 from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,
@@ -28,8 +29,7 @@ from ctxbench.data.importers.formats.conversion import (
     dataset_name,
     key_of,
 )
-from ctxbench.data.importers.formats.records import parsed_list, records
-from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.data.importers.formats.record_files import parsed_list, records
 from ctxbench.io.rows import Row
 
 NO_DOCUMENT = "documents of retrieval_gt that are not in the corpus"

@@ -21,10 +21,10 @@ from ctxbench.core.errors import Fault, InputError, suggest
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.alternatives import minimal_groups
 from ctxbench.data.importers.formats.conversion import RENAMED, Converted, Settings, Tally, about, dataset_name
-from ctxbench.data.importers.formats.records import parsed_list, records
-from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.data.importers.formats.record_files import parsed_list, records
 from ctxbench.io.rows import Row
 from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, Names, Resolved, named
 

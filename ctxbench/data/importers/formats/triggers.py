@@ -24,7 +24,7 @@ from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.conversion import Converted, Settings, Tally, about, dataset_name
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import parse_json

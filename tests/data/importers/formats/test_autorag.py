@@ -8,8 +8,8 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError, StorageError
+from ctxbench.data.importers.alternatives import minimal_groups
 from ctxbench.data.importers.formats.autorag import import_autorag
-from ctxbench.data.importers.groups import minimal_groups
 
 CORPUS = [{"doc_id": name, "contents": f"text of {name}", "metadata": {}} for name in "abcd"]
 QA = [

@@ -11,10 +11,10 @@ from typing import TypeAlias
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
-from ctxbench.data.datasets.files import CARD, own_files
+from ctxbench.data.datasets.layout import CARD, own_files
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
-from ctxbench.data.importers.base import Importer
+from ctxbench.data.importers.interface import Importer
 from ctxbench.io.cache import altered, cache_dir, is_sealed, seal_folder
 from ctxbench.io.files import atomic_folder, recover_folder
 from ctxbench.io.yaml_files import load_yaml
@@ -144,7 +144,7 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = si
     importer = known[name]
     if source is None:
         return _imported(name, importer, notify)
-    from ctxbench.data.importers.files import FileImporter  # few read a folder
+    from ctxbench.data.importers.published_files import FileImporter  # few read a folder
 
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")

@@ -13,7 +13,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.core.shown import quoted
 from ctxbench.core.times import instant
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 
 Place: TypeAlias = tuple[Path | None, int]
 _MEND = (

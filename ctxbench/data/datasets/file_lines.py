@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxbench.core.errors import Fault, UserError
-from ctxbench.data.datasets.files import QRELS, QUERIES
+from ctxbench.data.datasets.layout import QRELS, QUERIES
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.sources.catalogs import CORPUS
 

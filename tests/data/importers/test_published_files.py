@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.store import import_dataset, list_datasets, open_dataset
-from ctxbench.data.importers.files import SourceText, json_entries, json_texts, normal
+from ctxbench.data.datasets.lookup import import_dataset, list_datasets, open_dataset
 from ctxbench.data.importers.livemcpbench import LiveMCPBench
 from ctxbench.data.importers.locomo import LoCoMo
 from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.data.importers.published_files import SourceText, json_entries, json_texts, normal
 from ctxbench.data.importers.toollens import ToolLens
 
 ALL = (LiveMCPBench, LoCoMo, MetaTool, ToolLens)

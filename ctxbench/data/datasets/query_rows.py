@@ -9,7 +9,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Message, Only, Request, SessionItem
 from ctxbench.core.times import instant
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.io.rows import Row, read_key, read_text_value
 
 T = TypeVar("T")
