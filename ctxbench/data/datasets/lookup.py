@@ -148,7 +148,7 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = si
 
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
-    return _kept(name, importer.at(source).load(name), notify)
+    return _kept(name, importer.with_folder(source).load(name), notify)
 
 
 def _imported(name: str, importer: Importer, notify: Notify) -> Dataset:

@@ -1,26 +1,25 @@
-"""Groups of alternatives, as labels can say them: an item is in one group of a query at most."""
+"""Groups of alternatives as labels can hold them: a query's item is in one group at most."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
 
 
-def minimal_groups(groups: Sequence[Sequence[str]]) -> tuple[list[list[str]], int, bool]:
-    """Groups of alternatives without those that another one implies.
+def minimal_groups(groups: Iterable[Sequence[T]]) -> tuple[list[list[T]], int, bool]:
+    """Leave out the groups of alternatives that another group implies.
 
     Returns:
-        The groups that are left, in order, each document once; how many were implied; and whether two of those left
-        share a document.
+        The other groups, in order, each member once; how many groups were implied; and whether two of the other
+        groups share a member.
     """
-    sets = [list(dict.fromkeys(group)) for group in groups]
-    left: list[list[str]] = []
-    for i, group in enumerate(sets):
-        implied = any(
-            set(other) < set(group) or (set(other) == set(group) and j < i)
-            for j, other in enumerate(sets)
-            if j != i and other
-        )
-        if group and not implied:
-            left.append(group)
-    documents = [document for group in left for document in group]
-    return left, sum(bool(group) for group in sets) - len(left), len(documents) != len(set(documents))
+    distinct = [list(dict.fromkeys(group)) for group in groups if group]
+    minimal = [
+        group
+        for i, group in enumerate(distinct)
+        if not any(set(other) < set(group) or (set(other) == set(group) and j < i) for j, other in enumerate(distinct))
+    ]
+    members = [member for group in minimal for member in group]
+    return minimal, len(distinct) - len(minimal), len(members) != len(set(members))
