@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.importers.formats.conversion import Converted, Settings
+    from ctxbench.data.importers.formats.conversion import Conversion, Settings
 
 
 def settings(
@@ -99,17 +99,17 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
-def _written(make: Callable[[], Converted], out: Path, *, as_json: bool) -> None:
+def _written(make: Callable[[], Conversion], out: Path, *, as_json: bool) -> None:
     """Make a dataset, write it, and print what was counted on the way."""
     from ctxbench.data.datasets.writer import create_dataset
 
-    converted = make()
-    dataset = converted.dataset
+    conversion = make()
+    dataset = conversion.dataset
     create_dataset(dataset, out)
     if as_json:
-        print_json({**converted.as_dict(), "written": str(out)})
+        print_json({**conversion.as_dict(), "written": str(out)})
         return
-    for line in converted.lines():
+    for line in conversion.lines():
         say(line)
     splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
     say(

@@ -17,12 +17,12 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.formats.beir import read_qrels
 from ctxbench.data.importers.published_files import OWNER, FileImporter, Source, SourceFile, SourceText
 from ctxbench.io.rows import Row, jsonl_rows
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = {"tuning": "qrels/train.tsv", "test": "qrels/test.tsv"}
-HEADER = ["query-id", "corpus-id", "score"]
 
 _TEXT = re.compile(
     r"category_name:(?P<category>.*?), tool_name:(?P<tool>.*?), api_name:(?P<api>.*?), "
@@ -193,30 +193,15 @@ def _read_qrels(
     source: SourceText, texts: Mapping[str, str], items: Mapping[str, Item], faults: list[Fault]
 ) -> list[tuple[str, str]]:
     """The (query, item) rows of one split, repeated ones included."""
-    rows = []
-    lines = source.text.split("\n")
-    if lines[0].rstrip("\r").split("\t") != HEADER:
-        what = f"the first line must be {' '.join(HEADER)}, separated by tabs; got {lines[0]!r:.60}"
-        faults.append(Fault(what, source.path, 1))
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        fields = line.rstrip("\r").split("\t")
-        if len(fields) != len(HEADER):
-            what = f"expected {len(HEADER)} fields separated by tabs, got {len(fields)}"
-            faults.append(Fault(what, source.path, number))
-            continue
-        query, item, score = fields
-        if query not in texts:
-            what = f"a label is for query {query!r}, which {QUERIES} does not hold"
-            faults.append(Fault(what, source.path, number))
-        if item not in items:
-            what = f"a label names item {item!r}, which {CORPUS} does not hold"
-            faults.append(Fault(what, source.path, number))
-        if score != "1":
-            faults.append(Fault(f"score must be 1, got {score!r}", source.path, number))
-        rows.append((query, item))
-    return rows
+    judgments = list(read_qrels(source.path, faults))
+    for judgment in judgments:
+        for wrong, what in (
+            (judgment.query not in texts, f"a label is for query {judgment.query!r}, which {QUERIES} does not hold"),
+            (judgment.document not in items, f"a label names item {judgment.document!r}, which {CORPUS} does not hold"),
+            (judgment.score != 1, f"score must be 1, got '{judgment.score}'"),
+        ):
+            faults += [Fault(what, judgment.path, judgment.line)] if wrong else []
+    return [(judgment.query, judgment.document) for judgment in judgments]
 
 
 def _splits(
