@@ -269,7 +269,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
             scopes.setdefault(key, []).append(scope)
     items = {
         item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
-        for item, n in zip(dataset.there, tokens, strict=True)
+        for item, n in zip(dataset.current_catalog, tokens, strict=True)
     }
     queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
     return items, queries

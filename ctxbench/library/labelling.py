@@ -84,7 +84,7 @@ def from_logs(
     if isinstance(items, Catalog):
         catalog = items
     elif isinstance(items, Data):
-        catalog, scopes = items.dataset.there, items.dataset.scopes
+        catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
         catalog, scopes = read_catalog(str(items)), scopes_of(dataset_folder(str(items)))
     import_into(folder, files, catalog, settings, scopes=scopes, redact=bool(redact), patterns=patterns)

@@ -91,7 +91,7 @@ def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
         `query`, `request` (as outside selectors are sent it, without the list of available items), `may_offer` (item
         ids, in the catalog's order) and, where there is one, `session` (what is offered in any case).
     """
-    batch, ids = dataset.batch(), dataset.there.ids
+    batch, ids = dataset.batch(), dataset.current_catalog.ids
     for row, (request, eligible) in enumerate(zip(batch.requests, batch.eligible, strict=True)):
         held = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
         yield {
