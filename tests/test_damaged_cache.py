@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.requests import Batch
-from ctxbench.data.datasets import store
+from ctxbench.data.datasets import lookup
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling import pool
 from ctxbench.embedding.hashing import HashingEmbedder
@@ -75,7 +75,7 @@ def place(tmp_path_factory):
     (folder / "weights").write_bytes(b"weights")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CTXBENCH_CACHE", str(folder / "cache"))
-        patch.setattr(store, "importers", lambda: {"published": Published()})
+        patch.setattr(lookup, "importers", lambda: {"published": Published()})
         yield folder
 
 
@@ -86,7 +86,7 @@ def offers(answers):
 
 def results(place):
     """Everything that comes out of the cache, or is made where it is not there."""
-    dataset = store.open_dataset("published")
+    dataset = lookup.open_dataset("published")
     embedder = HashingEmbedder()
     vectors = VectorStore(embedder.identity)
     resources = LocalResources(Vectors(embedder, vectors), tokens.open_counter("o200k", cache=cache_dir()))

@@ -10,12 +10,12 @@ import pytest
 
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.labelling.exposure import SIGNALS, Exposure
+from ctxbench.data.traces.import_report import _WORDS, COUNTS
+from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_traces, redactor_for
-from ctxbench.data.traces.lines import TURN_FIELDS
 from ctxbench.data.traces.records import STATUSES
-from ctxbench.data.traces.report import _WORDS, COUNTS
-from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.data.traces.signals import SEARCHES, SHELLS, is_search, is_shell
+from ctxbench.data.traces.turn_rows import TURN_FIELDS
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.names import Names
 from ctxbench.text.redaction import KINDS, read_rules, redactor

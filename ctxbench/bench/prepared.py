@@ -19,8 +19,8 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import dataset_folder, dataset_reference, open_dataset
+from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.data.labelling.weights import read_weights
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
@@ -120,7 +120,7 @@ def prepare(
     embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
     counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
-        name: form.attempt(partial(count_tokens, counter, one.there), "tokens")
+        name: form.attempt(partial(count_tokens, counter, one.current_catalog), "tokens")
         for name, one in datasets.items()
         if counter is not None
     }
@@ -180,7 +180,8 @@ class _ExperimentForm(YamlForm):
             found = self.attempt(partial(found.split, experiment.split), "split")
         of_split = found
         if found is not None and experiment.sample:
-            found = self.attempt(partial(asked, found, sample=experiment.sample, seed=experiment.seed), "sample")
+            draw = partial(select_queries, found, sample=experiment.sample, seed=experiment.seed)
+            found = self.attempt(draw, "sample")
         if whole is None or of_split is None or found is None:
             return None
         if not len(found.judged()):
@@ -235,7 +236,7 @@ def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources:
         f"{name}: {notice}"
         for pipeline in fitted
         for name, dataset in datasets.items()
-        for notice in fit_notices(pipeline, dataset.there, resources)
+        for notice in fit_notices(pipeline, dataset.current_catalog, resources)
     )
     yield from dict.fromkeys(said)
 
@@ -260,7 +261,7 @@ class StepChecks:
         """What is wrong with running a pipeline on a dataset."""
         asked = [(step, self._objection) for step in _steps(pipeline)]
         found = [self._once(step, dataset, ask) for step, ask in [*asked, (pipeline.analyse, self._no_chunk)]]
-        found += calibration_faults(pipeline, dataset.there)
+        found += calibration_faults(pipeline, dataset.current_catalog)
         return [message for message in dict.fromkeys(found) if message is not None]
 
     def _once(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
@@ -271,7 +272,7 @@ class StepChecks:
 
     def _objection(self, step: Step, dataset: Dataset) -> str | None:
         try:
-            step.says("check")(dataset.there, self.resources)
+            step.says("check")(dataset.current_catalog, self.resources)
         except UserError as error:
             return f"{step.name}: {error}"
         return None

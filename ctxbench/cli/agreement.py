@@ -32,7 +32,7 @@ class Drawn:
 def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path) -> None:
     """Write the pairs that a second person is to judge, one query a line, without any label."""
     from ctxbench.cli.label import make_pool_for
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.labelling.agreement import pooled_pairs, sample_queries
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl

@@ -56,7 +56,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
         UserError: as of `ctxbench.tuning.calibration.fits.fit`.
     """
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations

@@ -101,8 +101,8 @@ def report_run(path: Path, told: Told) -> None:
         ParameterError: a dataset has changed since.
     """
     from ctxbench.bench.results import RunFolder
-    from ctxbench.data.datasets.sample import asked
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
+    from ctxbench.data.datasets.sample import select_queries
     from ctxbench.io.cache import cache_dir
     from ctxbench.text.tokens import open_counter
 
@@ -113,7 +113,9 @@ def report_run(path: Path, told: Told) -> None:
     experiment = manifest["experiment"]
     split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
     opened = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
-    datasets = {n: asked(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()}
+    datasets = {
+        n: select_queries(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()
+    }
     for name, dataset in datasets.items():
         if dataset.hash != wanted[name][1]:
             raise ParameterError(

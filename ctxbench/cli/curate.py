@@ -172,7 +172,7 @@ def export(name: str, what: Export, *, as_json: bool) -> None:
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:
     """Write a dataset made of another, in its place or with what labelling left beside that one."""
     from ctxbench.data.curation.labelling_files import Carried, carry_labelling
-    from ctxbench.data.datasets.store import dataset_folder
+    from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import create_dataset, write_dataset
 
     if in_place:
@@ -187,7 +187,7 @@ def _carried(written: Carried | None) -> dict[str, Any]:
 
 
 def _opened(name: str) -> Dataset:
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
 
     with progress() as shown:
         return open_dataset(name, notify=shown.say)

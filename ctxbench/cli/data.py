@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def list_datasets(*, as_json: bool) -> None:
     """Print every dataset that has a name."""
-    from ctxbench.data.datasets.store import list_datasets as listed
+    from ctxbench.data.datasets.lookup import list_datasets as listed
 
     rows = listed()
     if as_json:
@@ -38,7 +38,7 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     Raises:
         UnknownNameError: there is no such dataset or query.
     """
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
 
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
@@ -126,7 +126,7 @@ def _counts(folder: Path) -> str:
 def _folder_of(name: str) -> Path:
     """The folder that a dataset is in; what an importer provides is imported first, as by `show`."""
     from ctxbench.data.datasets.dataset import name_fault
-    from ctxbench.data.datasets.store import dataset_folder, open_dataset
+    from ctxbench.data.datasets.lookup import dataset_folder, open_dataset
 
     if not Path(name).is_dir() and not name_fault(name):
         with progress() as shown, suppress(InputError):  # its faults are what is asked for
@@ -136,8 +136,8 @@ def _folder_of(name: str) -> Path:
 
 def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -> None:
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
-    from ctxbench.data.datasets.store import import_dataset as imported
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import import_dataset as imported
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.datasets.writer import create_dataset
 
     with progress() as shown:

@@ -13,7 +13,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.importers.formats.conversion import Converted, Settings
+    from ctxbench.data.importers.formats.conversion import Conversion, Settings
 
 _GOLDEN = (
     "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
@@ -97,7 +97,7 @@ def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Pat
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
     """Write a TREC run as answers that `ctxbench score` reads."""
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.importers.formats.trec import answers_of_run, read_run
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
@@ -122,7 +122,7 @@ def _documents(how: Settings) -> str:
     )
 
 
-def _written(make: Callable[[], Converted], out: Path, *, whole: str, as_json: bool) -> None:
+def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: bool) -> None:
     """Make a dataset, write it, and print what was counted on the way.
 
     Args:
@@ -133,14 +133,14 @@ def _written(make: Callable[[], Converted], out: Path, *, whole: str, as_json: b
     """
     from ctxbench.data.datasets.writer import create_dataset
 
-    converted = make()
-    dataset = converted.dataset
+    conversion = make()
+    dataset = conversion.dataset
     say(whole, err=True)
     create_dataset(dataset, out)
     if as_json:
-        print_json({**converted.as_dict(), "written": str(out)})
+        print_json({**conversion.as_dict(), "written": str(out)})
         return
-    for line in converted.lines():
+    for line in conversion.lines():
         say(line)
     splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
     say(

@@ -13,7 +13,7 @@ from ctxbench.io.visible import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxbench.data.curation.overlap import Change, Names, Overlap, Pair
+    from ctxbench.data.curation.catalog_overlap import Change, Names, Overlap, Pair
 
 _WHY = {"same name": "the same name", "suffix": "one name goes on where the other ends"}
 
@@ -28,7 +28,7 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, every: bo
         every: try changes for all pairs, and list all, not the first ten.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.data.curation.overlap import overlap
+    from ctxbench.data.curation.catalog_overlap import overlap
     from ctxbench.data.curation.similar import VECTORS_THRESHOLD
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
@@ -61,7 +61,7 @@ def overlap_lines(found: Overlap, *, shown: int | None = 10) -> list[str]:
 
 
 def _summary(found: Overlap) -> Iterator[str]:
-    from ctxbench.data.curation.overlap import FIRST_FEW
+    from ctxbench.data.curation.catalog_overlap import FIRST_FEW
 
     types = ", ".join(f"{n:,} {type_}{'s' * (n != 1)}" for type_, n in found.items.items()) or "no items"
     left_out = f"; {found.left_out:,} that no search finds (disabled, or by hand only) are left out"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
     """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.labelling.review import findings, write_patch
 
     with progress() as shown:

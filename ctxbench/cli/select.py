@@ -160,7 +160,7 @@ def find_catalog(name: str) -> Catalog:
         return read_catalog(name)
     except StorageError:
         from ctxbench.cli.progress import progress
-        from ctxbench.data.datasets.store import importers, open_dataset
+        from ctxbench.data.datasets.lookup import importers, open_dataset
 
         if name not in importers() or Path(name).exists():
             raise

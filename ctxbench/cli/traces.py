@@ -11,7 +11,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.traces.settings import TraceSettings
+    from ctxbench.data.traces.import_settings import TraceSettings
 
 NEXT_MINUTES = 20
 
@@ -40,7 +40,7 @@ def import_traces(
     Raises:
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
-    from ctxbench.data.datasets.store import dataset_folder
+    from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.traces.catalog_kind import kind_lines
     from ctxbench.data.traces.importer import import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.catalogs import read_catalog

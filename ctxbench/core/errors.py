@@ -100,6 +100,16 @@ class InputError(UserError):
             super().__init__("\n".join([head, *(f"  {one_line(str(fault))}" for fault in self.faults[:SHOWN]), *rest]))
 
 
+def raise_faults(faults: Sequence[Fault], *, subject: str = "") -> None:
+    """Raise all faults at once; do nothing where there is none.
+
+    Raises:
+        InputError: there are faults.
+    """
+    if faults:
+        raise InputError(faults, subject=subject)
+
+
 def faults_of(error: Exception) -> tuple[Fault, ...]:
     """What is wrong, one by one: an error that is no `InputError` is one fault, whose place is not known."""
     return error.faults if isinstance(error, InputError) else (Fault(str(error)),)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from ctxbench.bench.progress import Notify, nothing_said
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.store import Notify, importers, silent
-from ctxbench.data.importers.files import FileImporter, Source, SourceFile
+from ctxbench.data.datasets.lookup import importers
+from ctxbench.data.importers.published_files import FileImporter, Source, SourceFile
 from ctxbench.io.files import exclusive
 from ctxbench.net.http_connection import environment_fault, offline
 from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression
@@ -83,7 +84,12 @@ def source_of(name: str) -> Source:
 
 
 def fetch(
-    source: Source, *, host: str = HOST, show: ShowBytes | None = None, notify: Notify = silent, pause: float = 0.5
+    source: Source,
+    *,
+    host: str = HOST,
+    show: ShowBytes | None = None,
+    notify: Notify = nothing_said,
+    pause: float = 0.5,
 ) -> tuple[Fetched, ...]:
     """Get the files of a source into the cache; what is there and right is left alone.
 

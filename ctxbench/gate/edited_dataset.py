@@ -18,11 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.bench.progress import nothing_said
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.curation.renames import propose_renames
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.store import open_dataset, silent
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.comparability import items_of
 from ctxbench.gate.questions import Questions, names_of, result_names
 from ctxbench.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts
@@ -33,7 +34,7 @@ def open_edited(
     *,
     bases: Iterable[Snapshot],
     base: Path | None = None,
-    notify: Callable[[str], None] = silent,
+    notify: Callable[[str], None] = nothing_said,
 ) -> Dataset:
     """Open a dataset as it is to be judged against a baseline.
 
@@ -59,7 +60,7 @@ def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
         dataset: read with the ids of the baseline's items as `before`.
         base: any selector's on that dataset.
     """
-    offered = {item.id for item in dataset.there if item.enabled}
+    offered = {item.id for item in dataset.current_catalog if item.enabled}
     out = {name for name in base.items if name not in offered}
     if not out:
         return dataset
@@ -70,7 +71,7 @@ def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
 def _renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
     """The items that go on under another id; as `comparability` finds them."""
     gone = [fact for name, fact in base.items.items() if name in out]
-    added = [item for item in dataset.there if item.enabled and item.id not in base.items]
+    added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
     renames, _ = propose_renames(items_of(gone), added) if added else ((), ())
     return {one.old: one.new for one in renames}
 
@@ -88,7 +89,7 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
     lists = {query.request.available for query in dataset.queries} - {None}
     available = {keys: new(keys) for keys in lists if keys is not None}
-    taken = {name for item in dataset.there if item.type == "tool" for name in names_of(item.key)}
+    taken = {name for item in dataset.current_catalog if item.type == "tool" for name in names_of(item.key)}
     names = {old: name for old, name in result_names(renames).items() if old not in taken}
     queries = []
     for query in dataset.queries:
@@ -111,7 +112,7 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
     ids = {old.id: new.id for old, new in renames.items()}
     questions = Questions(
         base,
-        offered=[item.id for item in dataset.there if item.enabled],
+        offered=[item.id for item in dataset.current_catalog if item.enabled],
         scopes={name: [key.id for key in keys] for name, keys in dataset.scopes.items()},
         renames=ids,
     )

@@ -108,7 +108,7 @@ def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, pr
             requests=tuple(_fitting(one, items) for one in asked),
             resources=_InMemory(resources, known=vectors),
         )
-        for side, pipeline, items in (("base", before[0], before_items), ("head", now[0], head.judged.there))
+        for side, pipeline, items in (("base", before[0], before_items), ("head", now[0], head.judged.current_catalog))
     }
     told = partial(_told, progress, f"{head.selector} on {head.dataset}")
     foreign = sorted({*foreign_steps(base.identity.selector), *foreign_steps(head.identity.selector)})
@@ -191,10 +191,10 @@ def _catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog,
     """The catalog of the base, or that of the head where its texts are not known, which is said."""
     facts, now = ([*one.items.values(), *one.disabled.values()] for one in (base, head))
     if [(one.id, one.hash) for one in facts] == [(one.id, one.hash) for one in now]:
-        return dataset.there, ()
+        return dataset.current_catalog, ()
     if any(one.row is None for one in facts):
         told = f"latency: {base.source} holds no texts, so that both sides were timed over the catalog of now"
-        return dataset.there, (told,)
+        return dataset.current_catalog, (told,)
     return Catalog(items_of(facts)), ()
 
 
@@ -204,7 +204,7 @@ def _drawn(base: Snapshot, head: Snapshot, dataset: Dataset, catalog: Catalog, *
     alike = {name for name, one in head.queries.items() if before.get(name) == one.asked}
     requests = [one.request for one in dataset.queries if one.id in alike]
     ranked = sorted(requests, key=lambda one: (_place(seed, one.id), one.id))
-    answerable = (one.id for one in ranked if _answerable(catalog, one) and _answerable(dataset.there, one))
+    answerable = (one.id for one in ranked if _answerable(catalog, one) and _answerable(dataset.current_catalog, one))
     drawn = set(itertools.islice(answerable, REQUESTS))
     return tuple(one for one in requests if one.id in drawn)
 

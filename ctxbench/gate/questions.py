@@ -20,7 +20,7 @@ from typing import Any
 
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import SessionItem
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.baseline_rows import session_of
 from ctxbench.gate.snapshots import QueryFact, Snapshot, asked_hash
 

@@ -20,8 +20,8 @@ from ctxbench.bench.config import Experiment
 from ctxbench.bench.provenance import versions
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.registry import foreign_code
-from ctxbench.data.datasets.files import files_hash
-from ctxbench.data.datasets.store import dataset_reference, own_folder
+from ctxbench.data.datasets.layout import files_hash
+from ctxbench.data.datasets.lookup import dataset_reference, user_folder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import foreign_steps
@@ -54,7 +54,7 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
 
     Empty for a dataset that is no folder, or whose files cannot be read.
     """
-    folder = own_folder(dataset, experiment.base)
+    folder = user_folder(dataset, experiment.base)
     if folder is None:
         return ""
     try:

@@ -29,8 +29,8 @@ from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import SHOWN_TOO_LITTLE
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.plugins import foreign_steps, held_to_account
 from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
@@ -109,7 +109,7 @@ class _Taking:
             name: [[] for _ in range(self._times(name, repeats))] for name in in_turn
         }
         for first in range(0, len(requests), SLICE):
-            batch = Batch.of(self.dataset.there, requests[first : first + SLICE])
+            batch = Batch.of(self.dataset.current_catalog, requests[first : first + SLICE])
             for name in in_turn:
                 for time, slices in enumerate(found[name]):
                     selector, foreign = self._select(name, time), foreign_steps(self.described[name])
@@ -270,7 +270,7 @@ def _datasets_of_run(
         try:
             whole = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
             split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-            dataset = asked(whole, split=split, sample=sample, seed=int(experiment["seed"]))
+            dataset = select_queries(whole, split=split, sample=sample, seed=int(experiment["seed"]))
         except UserError as error:
             wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
             continue

@@ -15,7 +15,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.json_files import dump_json
 
 NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
@@ -269,7 +269,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
             scopes.setdefault(key, []).append(scope)
     items = {
         item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
-        for item, n in zip(dataset.there, tokens, strict=True)
+        for item, n in zip(dataset.current_catalog, tokens, strict=True)
     }
     queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
     return items, queries

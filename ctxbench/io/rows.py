@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ctxbench.core.errors import Fault, ParameterError, suggest
 from ctxbench.core.items import ItemKey
+from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.yaml_files import YamlPath
 
 T = TypeVar("T")
@@ -45,6 +46,10 @@ class Row:
     def fault(self, message: str, *, at: str | None = None) -> None:
         """Note what is wrong, at the line of a field where fields have their own."""
         self.faults.append(Fault(message, self.path, self.lines.get((at,), self.line) if at else self.line))
+
+    def nested(self, value: Any) -> Row:
+        """The fields of an object in this one, at the same line; none if the value is no object."""
+        return replace(self, data=value if isinstance(value, dict) else {}, lines={})
 
     def refuse_unknown(self, known: tuple[str, ...]) -> None:
         """Note every field that is not known, with the closest."""
@@ -102,6 +107,16 @@ class Row:
             except (KeyError, TypeError):
                 self.fault(f"field {name!r}, entry {number}: expected {expected}, got {entry!r:.60}", at=name)
         return tuple(out)
+
+
+def jsonl_rows(path: Path, faults: list[Fault]) -> Iterator[Row]:
+    """The objects of a file of JSON lines; a line that holds none is a fault and left out.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    for line, data in iter_jsonl(path, faults):
+        yield Row(data, faults, path, line)
 
 
 def read_key(value: Any) -> ItemKey:

@@ -186,4 +186,4 @@ def conversation(
         raise ParameterError(f"{path} holds {held if by_id else 'no conversation'}")
     chosen = next(iter(by_id)) if id is None else str(id)
     now = load(items) if isinstance(items, str | Path) else items
-    return Conversation(chosen, tuple(by_id[chosen]), now.dataset.there if isinstance(now, Data) else now)
+    return Conversation(chosen, tuple(by_id[chosen]), now.dataset.current_catalog if isinstance(now, Data) else now)

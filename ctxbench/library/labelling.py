@@ -14,7 +14,7 @@ from ctxbench.bench.progress import Progress, silent
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.store import dataset_folder
+from ctxbench.data.datasets.lookup import dataset_folder
 from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.labelling.folder import LabelFolder
 from ctxbench.data.labelling.folder import opened as opened_folder
@@ -22,8 +22,8 @@ from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.data.labelling.session import Prompt, Reply, Session
+from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import import_into, scopes_of
-from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.resources import local_resources
 from ctxbench.library.data import Data, load
@@ -85,7 +85,7 @@ def from_logs(
     if isinstance(items, Catalog):
         catalog = items
     elif isinstance(items, Data):
-        catalog, scopes = items.dataset.there, items.dataset.scopes
+        catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
         catalog, scopes = read_catalog(str(items)), scopes_of(dataset_folder(str(items)))
     import_into(folder, files, catalog, settings, scopes=scopes, redact=bool(redact), patterns=patterns)

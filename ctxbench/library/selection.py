@@ -143,7 +143,7 @@ def select(
     )
     made = _pipeline(selector, parameters)
     opened = load(items) if isinstance(items, str | Path) else items
-    catalog = opened.dataset.there if isinstance(opened, Data) else opened
+    catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
     return Selected(explain(made, catalog, request, _resources(catalog, embedder, counter), live=True))
 
 

@@ -141,7 +141,7 @@ def _refuse_outside(path: Path, selector: str) -> None:
 
 def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     """One selector of a gate file on the catalog of one of its datasets."""
-    from ctxbench.data.datasets.store import open_dataset
+    from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.gate.baseline_layout import VECTORS
     from ctxbench.gate.gate_file import read_gate
 

@@ -23,7 +23,7 @@ from ctxbench.core.candidates import Candidates, Mode, Origin, place_among, stac
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.report import wording
 from ctxbench.selectors.pairs import Chunkings
 from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking

@@ -13,8 +13,8 @@ from ctxbench.bench.progress import nothing_said
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
@@ -172,7 +172,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Op
                 f"dataset {dataset.name}: no query is labelled or needs nothing; label some with `ctxbench data label`"
             )
             raise InputError([Fault(what)])
-        drawn = asked(part, sample=file.sample, seed=file.seed)
+        drawn = select_queries(part, sample=file.sample, seed=file.seed)
         sides[split] = Side(drawn, split, item_tokens, resources)
     return Opened(dataset=dataset, sides=sides, of={split: len(part) for split, part in parts.items()})
 

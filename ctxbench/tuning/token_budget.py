@@ -19,7 +19,7 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.store import open_dataset, own_folder
+from ctxbench.data.datasets.lookup import open_dataset, user_folder
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.files import iter_lines
 from ctxbench.io.json_files import iter_jsonl
@@ -59,7 +59,7 @@ def read_requests(name: str) -> list[Request]:
         InputError: a line is no request, or there is none; all faults with their lines.
     """
     path = Path(name)
-    if own_folder(name, Path()) is not None or not path.is_file():
+    if user_folder(name, Path()) is not None or not path.is_file():
         try:
             return drawn([query.request for query in open_dataset(name).queries])
         except (StorageError, UnknownNameError) as error:

@@ -108,7 +108,7 @@ def some_texts(datasets: Iterable[Dataset]) -> list[str]:
     """Of every dataset `TEXTS` of what a search embeds, requests and chunks of items, evenly from their order."""
     found: dict[str, None] = {}
     for dataset in datasets:
-        texts = {chunk for item in dataset.there for chunk in DOCUMENTS(item)}
+        texts = {chunk for item in dataset.current_catalog for chunk in DOCUMENTS(item)}
         ordered = sorted(texts | {request.text for request in dataset.requests()})
         found |= dict.fromkeys(ordered[:: max(len(ordered) // TEXTS, 1)][:TEXTS])
     return list(found)

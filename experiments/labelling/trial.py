@@ -15,7 +15,7 @@ from ctxbench.bench.stats import Interval, wilson
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.answers import MemoryLog
 from ctxbench.data.labelling.estimate import Figure, Sample
 from ctxbench.data.labelling.exposure import Exposure
@@ -23,8 +23,8 @@ from ctxbench.data.labelling.pool import Offers, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.queue import Queue, make_queue
 from ctxbench.data.labelling.session import Session
+from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_traces
-from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.selectors.base import Selector
 
 What = int | tuple[int, int, int]

@@ -14,8 +14,8 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
@@ -69,7 +69,7 @@ def fitted(families: Iterable[str], opened: LocalResources) -> Fit:
     names = [name for family in families for name in FAMILIES[family]]
     whole = (open_dataset(name, base=ROOT) for name in names)
     return fit_pooled(
-        [asked(one, split=TUNING, sample=SAMPLE, seed=_SEEDS[TUNING]) for one in whole], learned(), opened
+        [select_queries(one, split=TUNING, sample=SAMPLE, seed=_SEEDS[TUNING]) for one in whole], learned(), opened
     )
 
 
@@ -178,7 +178,7 @@ def halves(split: str, opened: LocalResources, told: Callable[[str], None]) -> l
 
 def half(dataset: Dataset, family: str, split: str, opened: LocalResources) -> Half:
     """One split of a dataset."""
-    part = asked(dataset, split=split, sample=SAMPLE, seed=_SEEDS[split]).judged()
+    part = select_queries(dataset, split=split, sample=SAMPLE, seed=_SEEDS[split]).judged()
     return Half(dataset.name, family, Side(part, split, opened.tokens(part.catalog), opened))
 
 

@@ -16,10 +16,10 @@ from ctxbench.bench.metrics import Grade
 from ctxbench.bench.stats import wilson
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import Float32Array
-from ctxbench.data.curation.overlap import overlap
+from ctxbench.data.curation.catalog_overlap import overlap
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.dense import chunks_of
@@ -66,7 +66,7 @@ def counted(dataset: Dataset, embed: Callable[[Sequence[str]], Float32Array]) ->
     vectors = embed([text for row in chunks for text in row])
     first = np.cumsum([0, *(len(row) for row in chunks[:-1])])
     counts = {True: [0, 0], False: [0, 0]}
-    for query in asked(dataset, sample=SAMPLE, seed=0).queries:
+    for query in select_queries(dataset, sample=SAMPLE, seed=0).queries:
         sentences = query_chunks(query.request.text)
         if not sentences:
             continue

@@ -27,7 +27,7 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Step
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors

@@ -25,8 +25,8 @@ from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources
@@ -112,13 +112,13 @@ class World:
     @property
     def tokens(self) -> IntArray:
         """Prompt tokens of every item."""
-        return self.resources.tokens(self.dataset.there)
+        return self.resources.tokens(self.dataset.current_catalog)
 
     def batches(self, catalog: Catalog | None = None) -> Iterator[Batch]:
         """All requests in blocks, over the dataset's catalog or another of the same length."""
         requests = self.dataset.requests()
         for first in range(0, len(requests), BLOCK):
-            batch = Batch.of(self.dataset.there, requests[first : first + BLOCK])
+            batch = Batch.of(self.dataset.current_catalog, requests[first : first + BLOCK])
             yield batch if catalog is None else replace(batch, catalog=catalog)
 
     def of_pipeline(self, pipeline: Pipeline, catalog: Catalog | None = None) -> Figures:
@@ -128,7 +128,7 @@ class World:
     def of_bm25s(self) -> Figures:
         """What bm25s is worth as it comes: its words and stop words, `lucene`, k1 1.5, b 0.75; scores above 0."""
         index = bm25s.BM25(dtype="float64")
-        index.index(_tokens([item.search_text for item in self.dataset.there]), show_progress=False)
+        index.index(_tokens([item.search_text for item in self.dataset.current_catalog]), show_progress=False)
         tables = []
         for batch in self.batches():
             asked_words = _tokens([request.text for request in batch.requests])
@@ -189,7 +189,7 @@ def measure(world: World) -> dict[str, Figures]:
         found[name] = world.of_pipeline(shipped.pipeline(shipped.values()))
     found |= {name: world.of_fusion(*how) for name, how in FUSIONS.items()}
     if world.dataset.name in WITH_SERVERS:
-        catalog = world.dataset.there
+        catalog = world.dataset.current_catalog
         for name, (prefix, parameters) in SERVERS.items():
             for step, given in (("bm25", parameters), ("bm25f", {"weights": {"server": 0.0}} if parameters else {})):
                 spec = {"analyse": "whole", "retrieve": {step: given}, "refine": [FIRST]}
@@ -202,7 +202,7 @@ def measure(world: World) -> dict[str, Figures]:
 def opened(name: str) -> Dataset:
     """A dataset, or the sample of it, with the queries that are labelled."""
     dataset = open_dataset(ROOT / name if "/" in name else name)
-    return asked(dataset, sample=SAMPLED[name], seed=0).judged() if name in SAMPLED else dataset.judged()
+    return select_queries(dataset, sample=SAMPLED[name], seed=0).judged() if name in SAMPLED else dataset.judged()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -23,7 +23,7 @@ from ctxbench.bench.stats import Comparison, compare, correct
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors

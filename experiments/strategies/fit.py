@@ -11,8 +11,8 @@ from typing import Any
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     datasets: dict[str, Dataset] = {}
     for name in [*plan["datasets"], *given.also]:
         whole = open_dataset(name, base=given.experiment.parent)
-        part = asked(whole, split="tuning", sample=plan.get("sample", 0), seed=SEED)
+        part = select_queries(whole, split="tuning", sample=plan.get("sample", 0), seed=SEED)
         datasets.setdefault(part.catalog.hash, part)
     fits = []
     for what, spec in BEHIND.items():

@@ -23,8 +23,8 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import sampled
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import draw_sample
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
@@ -122,7 +122,7 @@ def measure(name: str, resources: LocalResources) -> Measured:
     """Tune on the tuning split, measure on the test split."""
     dataset = open_dataset(ROOT / name if "/" in name else name).judged()
     whole, test = dataset.split("tuning"), dataset.split("test")
-    tuning = sampled(whole, DRAWN, seed=0)
+    tuning = draw_sample(whole, DRAWN, seed=0)
     tuned_on, tested_on = (retrieved(part, {"merge": SOURCES}, resources) for part in (tuning, test))
     query = Query.of_chunks(Batch.of(dataset.catalog, []), [])  # fusion does not look at it
 

@@ -23,8 +23,8 @@ from ctxbench.bench.stats import Comparison, correct
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.sample import asked
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
@@ -146,7 +146,7 @@ def several(name: str, tags: Sequence[str], split: str) -> Dataset:
     own = ROOT / "datasets" / name
     dataset = open_dataset(str(own) if own.is_dir() else name, base=ROOT).split(split).judged()
     if name == "metatool-single":
-        return asked(dataset, sample=SAMPLE)
+        return select_queries(dataset, sample=SAMPLE)
     wanted = [query.id for query in dataset.queries if not tags or set(tags) & set(query.tags)]
     return dataset.take(wanted)
 

@@ -20,7 +20,7 @@ from ctxbench.core.candidates import RANKED, Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.limits import measures_of
 from ctxbench.tuning.optima import Optimum

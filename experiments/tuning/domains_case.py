@@ -13,7 +13,7 @@ from domains_types import MODES, TARGETS, Drawn, Values, optimum_of
 from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition

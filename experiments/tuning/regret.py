@@ -23,8 +23,8 @@ from regret_page import Team, page
 from ctxbench.bench.metrics import Metric
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.data.datasets.sample import sampled
-from ctxbench.data.datasets.store import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import draw_sample
 from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.store import VectorStore
 from ctxbench.embedding.vectors import Vectors
@@ -122,7 +122,7 @@ class Ground:
     @classmethod
     def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> Ground:
         """Rank every request of a dataset, or of a sample of it."""
-        dataset = sampled(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
+        dataset = draw_sample(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
         side = Side(dataset, ALL, resources.tokens(dataset.catalog), resources)
         types = needed_types(side.labels)
         typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]

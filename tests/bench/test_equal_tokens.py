@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.core.stored_pipelines import StoredPipeline
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition
 from ctxbench.steps.cut import Standard
 

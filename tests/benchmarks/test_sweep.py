@@ -23,7 +23,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.cut import Standard
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy

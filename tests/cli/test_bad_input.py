@@ -430,13 +430,13 @@ def test_no_room_for_a_run_and_then_the_same_command_goes_on(cli, process, exper
 def test_no_room_for_an_imported_dataset(process, place, tiny, cache):
     start = NO_ROOM.format(size=100) + (
         "import sys\n"
-        "from ctxbench.data.datasets import store\n"
+        "from ctxbench.data.datasets import lookup\n"
         "from ctxbench.data.datasets.reader import read_dataset\n"
         "class Far:\n"
         "    provides, version, install = ('far',), '1', ''\n"
         "    def available(self): return True\n"
         f"    def load(self, name): return read_dataset({str(tiny)!r})\n"
-        "store.importers = lambda: {'far': Far()}\n"
+        "lookup.importers = lambda: {'far': Far()}\n"
     )
     done = process("data", "import", "far", "--out", "copy", start=start)
     assert (done.code, done.out) == (2, "")

@@ -15,7 +15,7 @@ COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 @pytest.fixture
 def far(monkeypatch, tiny):
     """An importer of one dataset, `far`, which is the tiny one."""
-    from ctxbench.data.datasets import store
+    from ctxbench.data.datasets import lookup
 
     class Importer:
         provides = ("far",)
@@ -29,7 +29,7 @@ def far(monkeypatch, tiny):
         def load(self, name):
             return read_dataset(tiny)
 
-    monkeypatch.setattr(store, "importers", lambda: {"far": Importer()})
+    monkeypatch.setattr(lookup, "importers", lambda: {"far": Importer()})
     return Importer
 
 

@@ -155,7 +155,7 @@ def test_the_commands_of_own_selector_work_as_written(cli, place):
 
 
 def test_pages_name_every_shipped_selector_and_dataset():
-    from ctxbench.data.datasets.store import importers
+    from ctxbench.data.datasets.lookup import importers
     from ctxbench.selectors.definitions import shipped
 
     for name in (*shipped(), *importers()):

@@ -15,8 +15,8 @@ from ctxbench.cli.data import import_dataset
 from ctxbench.cli.fetch import fetch_source
 from ctxbench.core.errors import StorageError
 from ctxbench.data import fetch
+from ctxbench.data.datasets.lookup import list_datasets, open_dataset
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.store import list_datasets, open_dataset
 from ctxbench.data.importers.livemcpbench import LiveMCPBench
 from ctxbench.data.importers.metatool import MetaTool
 from ctxbench.data.importers.toollens import ToolLens

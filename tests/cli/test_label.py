@@ -18,7 +18,7 @@ from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from tests.children import child

@@ -163,7 +163,7 @@ def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache,
 
 
 def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
-    from ctxbench.data.datasets import store
+    from ctxbench.data.datasets import lookup
     from ctxbench.data.datasets.reader import read_dataset
 
     class Importer:
@@ -177,7 +177,7 @@ def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeyp
         def load(self, name):
             return read_dataset(tiny)
 
-    monkeypatch.setattr(store, "importers", lambda: {"far": Importer()})
+    monkeypatch.setattr(lookup, "importers", lambda: {"far": Importer()})
     done = cli("select", "file a bug", "-c", "far", "--embedder", "hashing")
     assert done.code == 0
     assert done.err.startswith("dataset far: 10 queries over 12 items imported to ")

@@ -11,7 +11,7 @@ import yaml
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.tuning.dataset_tuning import Work
 

@@ -24,7 +24,7 @@ from ctxbench.core.selection import selections
 from ctxbench.core.shown import MARK, between_characters, holding, quoted, text_shown
 from ctxbench.core.stages import Step
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.text.tokens import CharsCounter, open_counter
 
 COUNTERS = [open_counter(name) for name in ("o200k", "chars/4")]

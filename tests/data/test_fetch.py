@@ -20,8 +20,8 @@ import pytest
 
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.fetch import fetch, source_of, sources
-from ctxbench.data.importers.files import SourceFile
 from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.data.importers.published_files import SourceFile
 from ctxbench.io.files import exclusive
 from tests.children import child
 
@@ -344,7 +344,7 @@ def test_an_environment_that_cannot_be_used_is_said(get, server, monkeypatch, na
 RUN = """
 import dataclasses, json, resource, sys
 from ctxbench.data.fetch import fetch
-from ctxbench.data.importers.files import SourceFile
+from ctxbench.data.importers.published_files import SourceFile
 from ctxbench.data.importers.metatool import MetaTool
 host, files, limit = json.loads(sys.argv[1])
 if limit:

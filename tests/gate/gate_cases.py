@@ -14,7 +14,7 @@ from ctxbench.core.requests import Request
 from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.snapshots import AnswerFact, Identity, Snapshot, by_state, facts_of
 
 RULE = "below includeScore"  # what keeps out everything that `near` names, unless it is given

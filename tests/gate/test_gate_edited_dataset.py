@@ -238,8 +238,8 @@ def test_requests_are_resolved_over_what_is_there(desk):
     desk.edit(ON_CALL)
     dataset = read_dataset(desk.data, before={"tiny": read_dataset(TINY).catalog.ids})
     assert dataset.gone == 1
-    assert dataset.there.ids == dataset.catalog.ids[:-1]
-    assert dataset.batch().eligible.shape == (10, len(dataset.there))
+    assert dataset.current_catalog.ids == dataset.catalog.ids[:-1]
+    assert dataset.batch().eligible.shape == (10, len(dataset.current_catalog))
     asked = {request.id: request for request in dataset.requests()}
     assert [key.id for key in asked["q08"].available or ()] == [
         CREATE,
@@ -516,4 +516,4 @@ def test_names_of_alternatives_and_texts_of_disabled_items_are_texts():
 
 def test_an_empty_catalog_has_nothing_there():
     dataset = replace(read_dataset(TINY), catalog=Catalog([]), queries=(), labels=(), scopes={})
-    assert (len(dataset.there), dataset.requests()) == (0, ())
+    assert (len(dataset.current_catalog), dataset.requests()) == (0, ())

@@ -19,7 +19,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message, Request
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.report.page import write_report
 
 CHROMIUM = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")

@@ -11,7 +11,7 @@ import pytest
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.store import importers
+from ctxbench.data.datasets.lookup import importers
 from ctxbench.features import stored_fits as calibrations
 from ctxbench.features.columns import TEXT
 from ctxbench.features.found import RETRIEVED

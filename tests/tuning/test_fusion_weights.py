@@ -15,7 +15,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.rank import Weighted
 from ctxbench.tuning.fusion_weights import SURE, compositions, fit_weights, surest
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.io.json_files import dump_json
 
 GRADES = {2: "required", 1: "helpful", 0: "irrelevant"}

@@ -35,9 +35,9 @@ from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.beir import HEADER
-from ctxbench.data.importers.formats.conversion import EXPORT, OURS
+from ctxbench.data.importers.formats.conversion import EXPORT_FILE, EXPORT_KEY
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl, read_json
 
@@ -91,7 +91,7 @@ def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
         `query`, `request` (as outside selectors are sent it, without the list of available items), `may_offer` (item
         ids, in the catalog's order) and, where there is one, `session` (what is offered in any case).
     """
-    batch, ids = dataset.batch(), dataset.there.ids
+    batch, ids = dataset.batch(), dataset.current_catalog.ids
     for row, (request, eligible) in enumerate(zip(batch.requests, batch.eligible, strict=True)):
         held = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
         yield {
@@ -137,7 +137,7 @@ def export_dataset(
         lost = not_held(dataset)
         about = {"format": form, "plain": plain, "files": _files(temporary)}
         kept = {} if plain else {"dataset": _card(dataset), "not_held": lost}
-        write_atomic(temporary / EXPORT, dump_json({**about, **kept}, indent=2))
+        write_atomic(temporary / EXPORT_FILE, dump_json({**about, **kept}, indent=2))
     return Exported(
         folder=folder,
         format=form,
@@ -165,11 +165,11 @@ def _refuse_other(folder: Path) -> None:
         return
     what = "it is a file"
     if folder.is_dir():
-        own = _own_names(folder / EXPORT)
+        own = _own_names(folder / EXPORT_FILE)
         other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in own), None)
         if other is None:
             return
-        what = f"it holds {other.relative_to(folder)}, which is no file of an export ({EXPORT} lists those)"
+        what = f"it holds {other.relative_to(folder)}, which is no file of an export ({EXPORT_FILE} lists those)"
     raise ParameterError(f"{folder} would be replaced, but {what}; name another folder, or delete it")
 
 
@@ -182,7 +182,7 @@ def _own_names(path: Path) -> set[str]:
     files = data.get("files") if isinstance(data, dict) else None
     if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
         return set()
-    return {EXPORT, *files, *(str(parent) for name in files for parent in PurePosixPath(name).parents)}
+    return {EXPORT_FILE, *files, *(str(parent) for name in files for parent in PurePosixPath(name).parents)}
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
@@ -194,6 +194,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
         "labels that are alternatives": sum(bool(label.alternatives) for label in labels),
         "labels that are dependencies": sum(label.via != "direct" for label in labels),
         "labels with a source": sum(bool(label.source) for label in labels),
+        "labels with a quote": sum(bool(label.quote) for label in labels),
         "labels of queries that metrics leave out": sum(label.query not in judged for label in labels),
         "queries that need nothing": sum(query.needs_nothing for query in queries),
         "queries that are unlabelled or partly labelled": len(dataset.unlabelled),
@@ -225,7 +226,7 @@ def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:
     for item in dataset.catalog:
         row = {"_id": item.id, "title": "", "text": item.search_text}
         ours = {name: value for name, value in item.as_row().items() if name not in ("_id", "type", "server", "name")}
-        yield row if plain else {**row, "metadata": {OURS: ours}}
+        yield row if plain else {**row, "metadata": {EXPORT_KEY: ours}}
 
 
 def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[dict[str, Any]]:
@@ -234,7 +235,7 @@ def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[
         shown = {"_id": row.pop("_id"), "text": row.pop("text")}
         labels = _details(query, dataset.labels_of(query.id), in_qrels=query.id in judged)
         ours = {**row, "labels": labels} if labels else row
-        yield shown if plain else {**shown, "metadata": {OURS: ours}}
+        yield shown if plain else {**shown, "metadata": {EXPORT_KEY: ours}}
 
 
 def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:

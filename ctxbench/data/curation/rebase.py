@@ -14,7 +14,7 @@ from ctxbench.data.curation.diff import Changed, differing
 from ctxbench.data.curation.renames import Doubt, Rename, check_renames, propose_renames
 from ctxbench.data.curation.similar import WORDS_THRESHOLD, near_by_words
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 
 
 @dataclass(frozen=True, slots=True)

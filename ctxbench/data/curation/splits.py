@@ -11,7 +11,7 @@ from typing import Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.dataset import SPLITS, Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 
 WAYS = ("hash", "time")
 

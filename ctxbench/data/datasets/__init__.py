@@ -1,9 +1,9 @@
 """Labelled datasets: what they hold, their files, and where they are found by name."""
 
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.lookup import dataset_folder, import_dataset, list_datasets, open_dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.reader import read_dataset, validate
-from ctxbench.data.datasets.store import dataset_folder, import_dataset, list_datasets, open_dataset
 from ctxbench.data.datasets.writer import create_dataset, write_dataset
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Datasets: a catalog, labelled queries, their splits and a card, with a content hash."""
+"""A labelled dataset: a catalog, queries with labels, splits and a card, under a content hash."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import numpy as np
 
 from ctxbench.bench.metrics.inputs import Grade, Judgments, Via
 from ctxbench.core.arrays import starts
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError
+from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, raise_faults
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.checks import Contents, check_contents
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.content_checks import Contents, check_contents
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
 
 SPLITS = ("tuning", "test")
@@ -41,7 +42,7 @@ class Dataset:
         before: where the catalog was edited by hand, ids of the items that it had, of which labels may name those that
             are gone or can no longer be offered; None = it was not.
         gone: how many of them stand at the end of the catalog, disabled, only because labels, scopes or lists of
-            available items name them; see `there`.
+            available items name them; see `current_catalog`.
 
     Raises:
         InputError: ids twice, a name that is unknown, a label that contradicts another, and so on: all at once.
@@ -68,11 +69,10 @@ class Dataset:
                 gone=self._gone,
             )
         )
-        named = name_fault(self.name)
-        if named:
-            faults.insert(0, Fault(named))
-        if faults:
-            raise InputError(faults, subject=f"dataset {self.name}")
+        wrong_name = name_fault(self.name)
+        if wrong_name:
+            faults.insert(0, Fault(wrong_name))
+        raise_faults(faults, subject=f"dataset {self.name}")
         row = {query.id: i for i, query in enumerate(self.queries)}
         position = {item.key: i for i, item in enumerate(self.catalog)}
         ordered = sorted(self.labels, key=lambda label: (row[label.query], position[label.item]))
@@ -98,13 +98,13 @@ class Dataset:
         rows = sorted(dump_json(query.as_row()) for query in self.queries)
         labels = ([i.query, i.item.id, i.grade, i.via, i.alternatives, *filter(None, [i.quote])] for i in self.labels)
         rows += sorted(map(dump_json, labels))
-        used = {query.scope for query in self.queries}
-        rows += [dump_json([name, _ids(self.scopes[name])]) for name in sorted(self.scopes) if name in used]
+        names = {query.scope for query in self.queries}
+        rows += [dump_json([name, _ids(self.scopes[name])]) for name in sorted(self.scopes) if name in names]
         return hashlib.sha256("\n".join(rows).encode("utf-8")).hexdigest()
 
     @cached_property
-    def there(self) -> Catalog:
-        """The catalog that a selector chooses from: without what is gone. Positions are those in `catalog`."""
+    def current_catalog(self) -> Catalog:
+        """The items that a selector chooses from: `catalog` without the items that are gone, which stand at its end."""
         return self.catalog if not self.gone else Catalog(self.catalog[: -self.gone])
 
     @cached_property
@@ -112,22 +112,22 @@ class Dataset:
         return frozenset(item.key for item in self.catalog[len(self.catalog) - self.gone :])
 
     def requests(self) -> tuple[Request, ...]:
-        """What a selector is asked, in the order of the queries; what is gone is available to none."""
+        """The requests of the queries, in their order; items that are gone are available to none."""
         requests = tuple(query.request for query in self.queries)
         if not self.gone:
             return requests
-        left: dict[tuple[ItemKey, ...] | None, tuple[ItemKey, ...] | None] = {None: None}
+        current: dict[tuple[ItemKey, ...] | None, tuple[ItemKey, ...] | None] = {None: None}
         for available in {request.available for request in requests} - {None}:
-            left[available] = tuple(key for key in available or () if key not in self._gone)
-        return tuple(replace(request, available=left[request.available]) for request in requests)
+            current[available] = tuple(key for key in available or () if key not in self._gone)
+        return tuple(replace(request, available=current[request.available]) for request in requests)
 
     def batch(self) -> Batch:
-        """All requests over what is there, resolved."""
+        """All requests over the current catalog."""
         return self._batch
 
     @cached_property
     def _batch(self) -> Batch:
-        return Batch.of(self.there, self.requests())
+        return Batch.of(self.current_catalog, self.requests())
 
     def labels_of(self, query_id: str) -> tuple[Label, ...]:
         """The labels of one query, in the order of the catalog; none for one without labels.
@@ -141,10 +141,8 @@ class Dataset:
 
     @cached_property
     def _labels_by_query(self) -> dict[str, tuple[Label, ...]]:
-        rows: dict[str, list[Label]] = {query.id: [] for query in self.queries}
-        for label in self.labels:
-            rows[label.query].append(label)
-        return {query: tuple(labels) for query, labels in rows.items()}
+        labels = group_pairs((label.query, label) for label in self.labels)
+        return {query.id: tuple(labels.get(query.id, ())) for query in self.queries}
 
     @cached_property
     def unlabelled(self) -> tuple[str, ...]:
@@ -174,11 +172,10 @@ class Dataset:
         position = {item.key: i for i, item in enumerate(self.catalog)}
         groups: list[int] = []
         for query in self.queries:
-            named: dict[str, int] = {}
-            labels = self._labels_by_query[query.id]
-            for i, label in enumerate(labels):
-                own = i if not label.alternatives else named.setdefault(label.alternatives, i)
-                groups.append(own if label.grade == Grade.REQUIRED else -1)
+            first: dict[str, int] = {}
+            for i, label in enumerate(self._labels_by_query[query.id]):
+                group = i if not label.alternatives else first.setdefault(label.alternatives, i)
+                groups.append(group if label.grade == Grade.REQUIRED else -1)
         return Judgments(
             start=starts([len(self._labels_by_query[query.id]) for query in self.queries]),
             item=np.array([position[label.item] for label in self.labels], dtype=np.int64),
@@ -190,14 +187,13 @@ class Dataset:
     @cached_property
     def required(self) -> dict[str, tuple[tuple[ItemKey, ...], ...]]:
         """By query id, groups of required items, of each of which one is needed; () where nothing is required."""
-        found: dict[str, tuple[tuple[ItemKey, ...], ...]] = {}
-        for query, labels in self._labels_by_query.items():
-            groups: dict[object, list[ItemKey]] = {}
-            for label in labels:
-                if label.grade == Grade.REQUIRED:
-                    groups.setdefault(label.alternatives or label.item, []).append(label.item)
-            found[query] = tuple(map(tuple, groups.values()))
-        return found
+        required = group_pairs(
+            ((label.query, label.alternatives or label.item), label.item)
+            for label in self.labels
+            if label.grade == Grade.REQUIRED
+        )
+        groups = group_pairs((query, tuple(items)) for (query, _), items in required.items())
+        return {query.id: tuple(groups.get(query.id, ())) for query in self.queries}
 
     @property
     def split_names(self) -> tuple[str, ...]:
@@ -216,21 +212,20 @@ class Dataset:
         return self.take(query.id for query in self.queries if query.split == name)
 
     def with_labels(self, labels: Iterable[Label]) -> Dataset:
-        """The same with other labels; a query that requires something now does not need nothing any more."""
-        told = tuple(labels)
-        required = {label.query for label in told if label.grade == 2}
+        """The same dataset with other labels; a query that requires something with them does not need nothing."""
+        labels = tuple(labels)
+        required = {label.query for label in labels if label.grade == Grade.REQUIRED}
         queries = tuple(
-            replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
-            for query in self.queries
+            replace(query, needs_nothing=query.needs_nothing and query.id not in required) for query in self.queries
         )
-        return replace(self, queries=queries, labels=told)
+        return replace(self, queries=queries, labels=labels)
 
     def judged(self) -> Dataset:
-        """The queries that metrics can be computed for: all but the unlabelled; itself if there are none."""
+        """The queries that metrics can be computed for: all but the unlabelled; itself if none is unlabelled."""
         if not self.unlabelled:
             return self
-        left_out = set(self.unlabelled)
-        return self.take(query.id for query in self.queries if query.id not in left_out)
+        unlabelled = set(self.unlabelled)
+        return self.take(query.id for query in self.queries if query.id not in unlabelled)
 
     def take(self, query_ids: Iterable[str]) -> Dataset:
         """Some of the queries, in the order of this dataset, with their labels; catalog and card stay.
@@ -238,13 +233,9 @@ class Dataset:
         Raises:
             UnknownNameError: there is no such query.
         """
-        wanted = dict.fromkeys(query_ids)
-        known = self._labels_by_query
-        for query_id in wanted:
-            if query_id not in known:
-                raise UnknownNameError("query", query_id, known, where=f" in dataset {self.name}")
-        queries = tuple(query for query in self.queries if query.id in wanted)
-        return replace(self, queries=queries, labels=tuple(i for q in queries for i in known[q.id]))
+        labels = {query_id: self.labels_of(query_id) for query_id in query_ids}
+        queries = tuple(query for query in self.queries if query.id in labels)
+        return replace(self, queries=queries, labels=tuple(label for query in queries for label in labels[query.id]))
 
     @cached_property
     def counts(self) -> dict[str, Any]:
@@ -271,7 +262,7 @@ class Dataset:
         """The card, as `dataset.yaml` holds it: name, version, licence, source, labelling, counts, scopes ..."""
         card: dict[str, Any] = {"format": FORMAT, "name": self.name, "version": self.version, **self.about}
         if card.get("frozen") != self.hash:
-            card.pop("frozen", None)  # this is not what was frozen
+            card.pop("frozen", None)  # other content was frozen
         card["counts"] = self.counts
         if self.scopes:
             card["scopes"] = {name: _ids(keys) for name, keys in self.scopes.items()}

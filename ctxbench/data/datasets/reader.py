@@ -1,22 +1,22 @@
-"""Reading a dataset from its folder, with every fault in its files at once."""
+"""Read a dataset from its folder; all faults of its files are reported at once."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.data.datasets.checks import Contents, check_contents
+from ctxbench.data.datasets.content_checks import Contents, check_contents
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
-from ctxbench.data.datasets.files import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.rows import read_query
+from ctxbench.data.datasets.layout import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_rows import read_query
 from ctxbench.io.files import iter_lines, recover_folder, special
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.merge_conflicts import without_marks
@@ -24,7 +24,7 @@ from ctxbench.io.rows import Row, read_key
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.sources.catalogs import CORPUS, read_items
 
-_TWICE = 20  # labels of a file that are told one by one to occur twice
+_SHOWN_REPEATS = 20  # labels of a file that are reported one by one as occurring twice
 _GRADES = {"0": 0, "1": 1, "2": 2}
 
 
@@ -44,8 +44,8 @@ def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | 
     """
     reader = _Reader(Path(folder), before)
     reader.read()
-    dataset = reader.checked()
-    faults = reader.faults if dataset is None else [*_miscounted(dataset, reader), *_thawed(dataset, reader)]
+    dataset = reader.dataset()
+    faults = reader.faults if dataset is None else [*_count_faults(dataset, reader), *_frozen_faults(dataset, reader)]
     if faults or dataset is None:
         raise InputError(faults, subject=f"dataset {folder}")
     return dataset
@@ -66,7 +66,7 @@ def validate(folder: Path | str) -> list[Fault]:
 
 @dataclass
 class _Reader:
-    """Reads the files of one folder; whatever is wrong ends in `faults`, in file order."""
+    """Reads the files of one folder; `faults` is all that is wrong, in file order."""
 
     folder: Path
     before: Mapping[str, Collection[str]] | None = None
@@ -92,26 +92,26 @@ class _Reader:
         self._read_queries()
         self._read_qrels()
         if self.items_complete:
-            self._stand_in()
+            self._add_gone_items()
 
     @property
-    def known(self) -> frozenset[str] | None:
+    def former_ids(self) -> frozenset[str] | None:
         """Ids of the items that the catalog had before it was edited; None = it was not."""
         return None if self.before is None else frozenset(self.before.get(str(self.card.get("name")), ()))
 
-    def _stand_in(self) -> None:
-        """Put what is gone, and is named where it may be, behind the items."""
+    def _add_gone_items(self) -> None:
+        """Add the items that are gone, and are named where they may be, behind the others."""
         lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
         named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
-        known, held = self.known or (), {item.key for item in self.items}
-        self.gone = sorted((key for key in named - held if key.id in known), key=lambda key: key.id)
+        former_ids, keys = self.former_ids or (), {item.key for item in self.items}
+        self.gone = sorted((key for key in named - keys if key.id in former_ids), key=lambda key: key.id)
         self.items += [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in self.gone]
 
-    def checked(self) -> Dataset | None:
+    def dataset(self) -> Dataset | None:
         """The dataset, if its parts fit each other; else None, and what does not fit is added to the faults."""
         if not self.faults:
             with suppress(InputError):  # the same faults, without their places
-                return self.dataset()
+                return self._dataset()
         contents = Contents(
             items={item.key: item for item in reversed(self.items)},
             scopes=self.scopes,
@@ -123,7 +123,7 @@ class _Reader:
             place_query=lambda i: (self.folder / QUERIES, self.query_lines[i]),
             place_label=lambda i: self.label_places[i],
             place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
-            before=self.known,
+            before=self.former_ids,
             gone=frozenset(self.gone),
         )
         self.faults += check_contents(contents)
@@ -135,7 +135,7 @@ class _Reader:
         files = (CARD, CORPUS, QUERIES)
         return (files.index(name) if name in files else len(files), name, fault.line)
 
-    def dataset(self) -> Dataset:
+    def _dataset(self) -> Dataset:
         about = {k: self.card[k] for k in ABOUT if k in self.card}
         if self.before is not None:
             about.pop("frozen", None)  # nobody knows whether it is
@@ -147,7 +147,7 @@ class _Reader:
             labels=tuple(self.labels),
             about=about,
             scopes=self.scopes,
-            before=self.known,
+            before=self.former_ids,
             gone=len(self.gone),
         )
 
@@ -196,7 +196,7 @@ class _Reader:
         scopes: dict[str, Any] = row.take("scopes", dict, {})
         for name, entries in scopes.items():
             lines: dict[YamlPath, int] = {(name,): line_of(self.card_lines, ("scopes", name))}
-            scope = Row({name: entries if entries is not None else []}, self.faults, row.path, 1, lines)
+            scope = replace(row, data={name: entries if entries is not None else []}, lines=lines)
             self.scopes[name] = scope.each(name, read_key, expected="an item id")
 
     def _read_corpus(self) -> None:
@@ -204,9 +204,9 @@ class _Reader:
         if not self._present(path):
             self.items_complete = False
             return
-        found = read_items(path, self.faults)
-        self.items = [item for _, item in found if item is not None]
-        self.items_complete = bool(found) and len(self.items) == len(found)
+        items = [item for _, item in read_items(path, self.faults)]
+        self.items = [item for item in items if item is not None]
+        self.items_complete = bool(items) and len(self.items) == len(items)
 
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
@@ -214,20 +214,16 @@ class _Reader:
             self.queries_complete = False
             return
         unreadable: list[Fault] = []
-        rows = 0
-        for line, data in iter_jsonl(path, unreadable):
-            rows += 1
-            query = read_query(Row(data, self.faults, path, line), self.scopes)
-            if query is None:
-                self.queries_complete = False
-                continue
-            self.queries.append(query)
-            self.query_lines.append(line)
-        self.faults += unreadable
-        self.queries_complete = self.queries_complete and not unreadable
+        rows = [
+            (line, read_query(Row(data, self.faults, path, line), self.scopes))
+            for line, data in iter_jsonl(path, unreadable)
+        ]
         if not rows and not unreadable:
-            self.faults.append(Fault("the file is empty; expected one query a line", path))
-            self.queries_complete = False
+            unreadable.append(Fault("the file is empty; expected one query a line", path))
+        self.faults += unreadable
+        self.queries = [query for _, query in rows if query is not None]
+        self.query_lines = [line for line, query in rows if query is not None]
+        self.queries_complete = len(self.queries) == len(rows) and not unreadable
 
     def _read_qrels(self) -> None:
         folder = self.folder / QRELS
@@ -244,19 +240,15 @@ class _Reader:
                 self._read_split(split, path, first)
 
     def _read_split(self, split: str, path: Path, first: dict[tuple[str, ItemKey], tuple[Path, int]]) -> None:
-        """Read the labels of a file; `first` holds the place of each query and item that is labelled so far."""
+        """Read the labels of a file; `first` holds the place of each query and item that has a label so far."""
         split_of_query = {query.id: query.split for query in self.queries}
-        twice = more = 0  # a file that was put behind itself has as many as it has lines
+        repeats = []  # a file that was put behind itself has as many as it has lines
         for line, label in read_labels(path, self.faults):
             place = (path, line)
-            before = first.setdefault((label.query, label.item), place)
-            if before is not place:
-                twice += 1
-                if twice <= _TWICE:
-                    what = f"label of {label.item.id!r} for query {label.query!r} occurs twice"
-                    self.faults.append(Fault(f"{what}, first in {before[0].name}, line {before[1]}", path, line))
-                elif not more:
-                    more = line
+            first_path, first_line = first.setdefault((label.query, label.item), place)
+            if (first_path, first_line) != place:
+                what = f"label of {label.item.id!r} for query {label.query!r} occurs twice"
+                repeats.append(Fault(f"{what}, first in {first_path.name}, line {first_line}", path, line))
                 continue
             self.labels.append(label)
             self.label_places.append(place)
@@ -264,16 +256,18 @@ class _Reader:
             if other not in (split, ""):
                 what = f"label for query {label.query!r}, which is of split {other!r}; it belongs in {other}.tsv"
                 self.faults.append(Fault(what, path, line))
-        if more:
-            self.faults.append(Fault(f"{twice - _TWICE:,} more labels from here on occur twice", path, more))
+        self.faults += repeats[:_SHOWN_REPEATS]
+        if len(repeats) > _SHOWN_REPEATS:
+            what = f"{len(repeats) - _SHOWN_REPEATS:,} more labels from here on occur twice"
+            self.faults.append(Fault(what, path, repeats[_SHOWN_REPEATS].line))
 
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
-    before = len(faults)
+    n_faults = len(faults)
     lines = without_marks(iter_lines(path, faults), path, faults)
     number, header = next(lines, (0, ""))
-    if not number and len(faults) > before:
+    if not number and len(faults) > n_faults:
         return
     columns = header.split("\t")
     optional = ", ".join(QRELS_HEADER[3:])
@@ -285,7 +279,7 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     if tuple(columns[:3]) != QRELS_HEADER[:3] or unknown or len(set(columns)) != len(columns):
         faults.append(Fault(f"the first line must be the header; {expected}, got {header!r:.80}", path, number))
         return
-    places = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
+    fields_in_order = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
     for number, text in lines:
         if not text.strip():
             continue
@@ -295,9 +289,9 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))
-        query, item, score, via, *more = places(fields)
+        query, item, score, via, *rest = fields_in_order(fields)
         try:
-            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", *more)
+            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", *rest)
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
 
@@ -309,8 +303,8 @@ def _grade(score: str) -> int:
     return grade
 
 
-def _thawed(dataset: Dataset, reader: _Reader) -> list[Fault]:
-    """What the card says was frozen is not what the files hold."""
+def _frozen_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
+    """A fault if the files do not hold what the card says was frozen."""
     frozen = reader.card.get("frozen")
     if frozen in (None, dataset.hash) or reader.before is not None:
         return []
@@ -321,16 +315,16 @@ def _thawed(dataset: Dataset, reader: _Reader) -> list[Fault]:
     return [Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("frozen",)))]
 
 
-def _miscounted(dataset: Dataset, reader: _Reader) -> list[Fault]:
-    """What the card counts otherwise than it is; a card need not count."""
+def _count_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
+    """A fault for each count of the card that is wrong; a card need not count."""
     faults = []
-    for name, given in (reader.card.get("counts") or {}).items():
+    for name, count in (reader.card.get("counts") or {}).items():
         true = dataset.counts.get(name)
         if true is None:
             message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
-        elif reader.before is not None or (given == true and not isinstance(given, bool)):
+        elif reader.before is not None or (count == true and not isinstance(count, bool)):
             continue
         else:
-            message = f"counts says {name}: {given}, but the files hold {true}"
+            message = f"counts says {name}: {count}, but the files hold {true}"
         faults.append(Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("counts", name))))
     return faults

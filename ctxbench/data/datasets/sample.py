@@ -1,4 +1,4 @@
-"""What of a dataset an experiment asks: the queries of one split, or a sample of them."""
+"""The queries of a dataset that an experiment uses: those of a split, or a sample of them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import hashlib
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.row_groups import group_pairs
 
 
-def asked(dataset: Dataset, *, split: str = "", sample: int = 0, seed: int = 0) -> Dataset:
-    """The queries that an experiment asks, over the whole catalog, in the order of the dataset.
+def select_queries(dataset: Dataset, *, split: str = "", sample: int = 0, seed: int = 0) -> Dataset:
+    """Keep the queries of a split, or a sample of them, over the whole catalog and in the order of the dataset.
 
     Args:
-        dataset: as opened.
+        dataset: any.
         split: whose queries; empty = those of all splits.
-        sample: as in `sampled`; 0 = all of them.
+        sample: as `n` of `draw_sample`; 0 = all of them.
         seed: of the draw.
 
     Raises:
         UnknownNameError: no query is of that split.
-        ParameterError: the sample is too small, see `sampled`.
+        ParameterError: the sample is too small, see `draw_sample`.
     """
-    found = dataset.split(split) if split else dataset
-    return sampled(found, sample, seed=seed) if sample else found
+    queries = dataset.split(split) if split else dataset
+    return draw_sample(queries, sample, seed=seed) if sample else queries
 
 
-def sampled(dataset: Dataset, n: int, *, seed: int) -> Dataset:
-    """At most `n` of the queries that can be measured with, groups whole.
+def draw_sample(dataset: Dataset, n: int, *, seed: int) -> Dataset:
+    """Draw at most `n` of the queries that metrics can be computed for, in whole groups.
 
-    Groups (a query without one is a group alone) are put in the order of a hash of seed and name, and taken as long
+    Groups (a query without one is a group alone) are put in the order of a hash of seed and name, and drawn as long
     as they fit; the first that does not fit ends the draw, so that small groups are no likelier than large ones, and
     a smaller sample is part of a larger one. Neither the order of the queries nor what other groups there are
     decides whether one group stands before another. Queries without full labels are neither drawn nor counted, and
@@ -44,14 +45,12 @@ def sampled(dataset: Dataset, n: int, *, seed: int) -> Dataset:
     """
     if n < 1:
         raise ParameterError(f"sample must be 1 or more, got {n}")
-    measured = dataset.judged().queries
-    if len(measured) <= n:
+    judged = dataset.judged().queries
+    if len(judged) <= n:
         return dataset
-    groups: dict[str, list[str]] = {}
-    for query in measured:
-        groups.setdefault(query.id if query.group is None else query.group, []).append(query.id)
+    groups = group_pairs((query.id if query.group is None else query.group, query.id) for query in judged)
     drawn: list[str] = []
-    for name in sorted(groups, key=lambda name: (_place(seed, name), name)):
+    for name in sorted(groups, key=lambda name: (_digest(seed, name), name)):
         if len(drawn) + len(groups[name]) > n:
             break
         drawn += groups[name]
@@ -64,5 +63,5 @@ def sampled(dataset: Dataset, n: int, *, seed: int) -> Dataset:
     return dataset.take([*drawn, *dataset.unlabelled])
 
 
-def _place(seed: int, name: str) -> bytes:
+def _digest(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()

@@ -1,15 +1,15 @@
-"""Writing a dataset as a folder, without losing what stands there."""
+"""Write a dataset as a folder, without losing other files of the folder."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.files import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.layout import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_jsonl
@@ -20,8 +20,8 @@ from ctxbench.sources.catalogs import CORPUS, corpus_rows
 def write_dataset(dataset: Dataset, folder: Path | str) -> None:
     """Write a dataset as a folder: as a whole or not at all, equal datasets as the same bytes.
 
-    A dataset that stands there is replaced, but for files that are no part of one (a guide, a log of answers), which
-    stay; any other folder that holds something is not.
+    A dataset that is there is replaced; files that are no part of one (a guide, a log of answers) stay. Any other
+    folder that holds something is refused.
 
     Raises:
         ParameterError: the folder holds something else than a dataset, or a frozen one that would be another byte for
@@ -29,12 +29,13 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
         InputError: the card that stands there cannot be read, so that nobody knows whether it is frozen.
         StorageError: the place cannot be written; what was there is unchanged.
     """
-    frozen = _refuse_overwriting(Path(folder))
+    folder = Path(folder)
+    frozen = _is_frozen(folder)
     with atomic_folder(folder) as temporary:
-        _keep_other_files(Path(folder), temporary)
+        copy_other_files(folder, temporary, own_files(folder))
         write_files(dataset, temporary)
         if frozen:
-            _refuse_change(Path(folder), temporary)
+            _refuse_change(folder, temporary)
 
 
 def create_dataset(dataset: Dataset, folder: Path | str) -> None:
@@ -69,8 +70,8 @@ def write_files(dataset: Dataset, folder: Path) -> None:
     write_atomic(folder / CARD, dump_yaml(dataset.card))
     write_atomic(folder / CORPUS, dump_jsonl(corpus_rows(dataset.catalog)))
     write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
-    used = [any(getattr(label, name, True) for label in dataset.labels) for name in QRELS_HEADER]
-    columns = [place for place, name in enumerate(QRELS_HEADER) if used[place] or name not in ("source", "quote")]
+    optional = {"source": any(i.source for i in dataset.labels), "quote": any(i.quote for i in dataset.labels)}
+    columns = [column for column, name in enumerate(QRELS_HEADER) if optional.get(name, True)]
     for split in dataset.split_names:
         labels = (i for q in dataset.queries if q.split == split for i in dataset.labels_of(q.id))
         write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels, columns))
@@ -81,8 +82,12 @@ def _qrels(labels: Iterable[Label], columns: Sequence[int]) -> str:
     return "".join("\t".join(row[column] for column in columns) + "\n" for row in (QRELS_HEADER, *fields))
 
 
-def _refuse_overwriting(folder: Path) -> bool:
-    """Whether the dataset that stands there, if any, is frozen."""
+def _is_frozen(folder: Path) -> bool:
+    """Whether a folder holds a frozen dataset.
+
+    Raises:
+        ParameterError: it holds something else than a dataset.
+    """
     try:
         other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as error:
@@ -105,9 +110,17 @@ def _refuse_change(old: Path, new: Path) -> None:
         )
 
 
-def _keep_other_files(old: Path, new: Path) -> None:
-    """Copy what is no part of a dataset."""
-    own = own_files(old)
+def copy_other_files(old: Path, new: Path, own: Collection[str]) -> None:
+    """Copy the files of a folder that are not its own: those of no dataset.
+
+    Args:
+        old: the folder; nothing is copied if it is none.
+        new: where to.
+        own: paths in the folder that are not copied.
+
+    Raises:
+        StorageError: a file cannot be read or written.
+    """
     try:
         for path in sorted(old.rglob("*")) if old.is_dir() else ():
             name = path.relative_to(old)
@@ -116,4 +129,4 @@ def _keep_other_files(old: Path, new: Path) -> None:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, new / name, follow_symlinks=False)
     except OSError as error:
-        raise StorageError(f"cannot write {new}: {error.strerror or error}") from error
+        raise StorageError(f"cannot write {old}: {error.strerror or error}; nothing was changed there") from error

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.core.errors import Fault, StorageError, UnknownNameError, raise_faults
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
+from ctxbench.data.importers.published_files import text_key
 from ctxbench.io.json_files import iter_jsonl
 
 RELEASE = "2026.3.23"
@@ -43,7 +45,7 @@ class _Entry:
     part: str
     messages: tuple[Message, ...]
     functions: tuple[Mapping[str, Any], ...]
-    called: tuple[str, ...]
+    answer_names: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -90,7 +92,7 @@ class BFCL:
             raise UnknownNameError("dataset of BFCL", name, self.provides)
         if name == "bfcl-simple":
             entries = self._entries(SIMPLE)
-            return self._dataset(name, entries, groups=[entry.called[0] for entry in entries])
+            return self._dataset(name, entries, groups=[entry.answer_names[0] for entry in entries])
         multiple, irrelevance = self._entries(MULTIPLE), self._entries(IRRELEVANCE)
         groups = _groups([*multiple, *irrelevance])
         if name == "bfcl-live":
@@ -98,23 +100,21 @@ class BFCL:
         return self._dataset(name, [*multiple, *irrelevance], groups=groups)
 
     def _entries(self, part: str) -> list[_Entry]:
-        called: dict[str, tuple[str, ...]] = {}
-        if part != IRRELEVANCE:
-            for row in self._rows(f"{ANSWERS}/BFCL_v4_{part}.json"):
-                called[row["id"]] = tuple(dict.fromkeys(name for call in row["ground_truth"] for name in call))
+        answers = self._rows(f"{ANSWERS}/BFCL_v4_{part}.json") if part != IRRELEVANCE else []
+        calls = {row["id"]: row["ground_truth"] for row in answers}
         return [
             _Entry(
                 id=row["id"],
                 part=part,
                 messages=tuple(Message(m["role"], m["content"]) for turn in row["question"] for m in turn),
                 functions=tuple(row["function"]),
-                called=() if part == IRRELEVANCE else called[row["id"]],
+                answer_names=tuple(dict.fromkeys(name for call in calls.get(row["id"], ()) for name in call)),
             )
             for row in self._rows(f"BFCL_v4_{part}.json")
         ]
 
     def _rows(self, file: str) -> list[dict[str, Any]]:
-        path = self._data() / file
+        path = self._data_folder() / file
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
@@ -126,32 +126,31 @@ class BFCL:
             )
         faults: list[Fault] = []
         rows = [row for _, row in iter_jsonl(path, faults)]
-        if faults:
-            raise InputError(faults, subject=str(path))
+        raise_faults(faults, subject=str(path))
         return rows
 
-    def _data(self) -> Path:
+    def _data_folder(self) -> Path:
         if self._folder is not None:
             return self._folder
         folder = _wheel_data()
         if folder is None:
             raise StorageError(f"the BFCL datasets are in the wheel bfcl-eval, which is not installed: {self.install}")
-        found = importlib.metadata.version("bfcl-eval")
-        if found != RELEASE:
-            raise StorageError(f"bfcl-eval {found} is installed, expected {RELEASE}: {self.install}")
+        release = importlib.metadata.version("bfcl-eval")
+        if release != RELEASE:
+            raise StorageError(f"bfcl-eval {release} is installed, expected {RELEASE}: {self.install}")
         return folder
 
     def _dataset(self, name: str, entries: Sequence[_Entry], *, groups: Sequence[str]) -> Dataset:
-        listed = name == "bfcl-live-listed"
-        tools = _tools(entries, every_definition=listed)
+        every_definition = name == "bfcl-live-listed"
+        tools = _tools(entries, every_definition=every_definition)
         queries, labels = [], []
         for entry, group in zip(entries, groups, strict=True):
-            own = {function["name"]: tools[_text(function)].key for function in entry.functions}
+            keys = {function["name"]: tools[_definition_text(function)].key for function in entry.functions}
             request = Request(
                 id=entry.id,
                 text=entry.text,
                 history=entry.messages[:-1],
-                available=tuple(own.values()) if listed else None,
+                available=tuple(keys.values()) if every_definition else None,
             )
             query = DatasetQuery(
                 request=request,
@@ -161,7 +160,7 @@ class BFCL:
                 needs_nothing=entry.part == IRRELEVANCE,
             )
             queries.append(query)
-            labels += [Label(entry.id, own[called], Grade.REQUIRED) for called in entry.called]
+            labels += [Label(entry.id, keys[name], Grade.REQUIRED) for name in entry.answer_names]
         return Dataset(
             name=name,
             version=self.version,
@@ -176,7 +175,7 @@ class BFCL:
                     "sha256": {file: self._sha256[file] for file in _files(entries)},
                 },
                 "labelling": _LABELLING[name],
-                "notes": [_grouping(groups), *_notes(entries, tools, every_definition=listed)],
+                "notes": [_groups_note(groups), *_notes(entries, tools, every_definition=every_definition)],
             },
         )
 
@@ -200,8 +199,8 @@ _LABELLING = {
 def _wheel_data() -> Path | None:
     """The data folder of the installed package, which is found without being imported."""
     spec = importlib.util.find_spec("bfcl_eval")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    return Path(places[0]) / "data" if places else None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) / "data" if folders else None
 
 
 def _files(entries: Iterable[_Entry]) -> list[str]:
@@ -220,61 +219,48 @@ def _tools(entries: Iterable[_Entry], *, every_definition: bool) -> dict[str, It
     tools: dict[str, Item] = {}
     for entry in entries:
         for function in entry.functions:
-            name, text = function["name"], _text(function)
+            name, text = function["name"], _definition_text(function)
             if text in tools:
                 continue
-            own = hashlib.sha256(text.encode("ascii")).hexdigest()[:8] if name in first and every_definition else None
+            digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+            server = digest[:8] if name in first and every_definition else None
             tool = Item(
                 type="tool",
-                server=own,
+                server=server,
                 name=name,
                 description=function["description"],
                 schema=function["parameters"],
             )
-            tools[text] = tool if own else first.setdefault(name, tool)
+            tools[text] = tool if server else first.setdefault(name, tool)
     return tools
 
 
 def _groups(entries: Sequence[_Entry]) -> list[str]:
-    """Which live queries belong together, named by the first of them.
+    """The group of each live query, named by the first query of the group.
 
-    Together are queries with the same text (blanks and case aside) and those that were contributed over the same
+    One group are queries with the same text (blanks and case aside) and those that were contributed over the same
     list of functions: the second number of `live_multiple_712-164-28`. They are often paraphrases.
     """
-    root: dict[str, str] = {}
-
-    def find(key: str) -> str:
-        root.setdefault(key, key)
-        while root[key] != key:
-            key = root[key]
-        return key
-
-    for entry in entries:
-        contributed = f"list {entry.part} {entry.id.rsplit('_', 1)[1].split('-')[1]}"
-        text = f"text {' '.join(entry.text.casefold().split())}"
-        for key in (contributed, text):
-            root[find(key)] = find(entry.id)
-    first: dict[str, str] = {}
-    for entry in entries:
-        first.setdefault(find(entry.id), entry.id)
-    return [first[find(entry.id)] for entry in entries]
+    keys = ((f"{e.part} {e.id.rsplit('_', 1)[1].split('-')[1]}", (text_key(e.text),)) for e in entries)
+    names = {row: entries[rows[0]].id for rows in connected_rows(keys) for row in rows}
+    return [names[row] for row in range(len(entries))]
 
 
 def _notes(entries: Sequence[_Entry], tools: Mapping[str, Item], *, every_definition: bool) -> list[str]:
     """What a reader of figures should know about the source; every number is counted, none is written down."""
     definitions = Counter(tool.name for tool in tools.values())
     several = sum(n > 1 for n in definitions.values())
-    most, times = max(definitions.items(), key=lambda pair: (pair[1], pair[0]))
-    kept = (
+    most, n_most = max(definitions.items(), key=lambda pair: (pair[1], pair[0]))
+    choice = (
         "Each definition is a tool; those after the first of a name have a server, the start of their SHA-256."
         if every_definition
-        else f"The catalog holds the first in file order. {_replaced(entries, tools)}"
+        else f"The catalog holds the first in file order. {_replaced_definitions_note(entries, tools)}"
     )
     names = (
         f"The source defines {len(definitions)} function names; {several} of them have several definitions "
-        f"({len(tools)} in all, {times} of {most}). {kept}"
+        f"({len(tools)} in all, {n_most} of {most}). {choice}"
     )
-    notes = [names, _same_texts(entries), _histories(entries)]
+    notes = [names, _equal_texts_note(entries), _history_note(entries)]
     repeated = sum(len({f["name"] for f in entry.functions}) < len(entry.functions) for entry in entries)
     if repeated:
         notes.append(f"{repeated} queries list a function name more than once; the last one counts.")
@@ -285,7 +271,7 @@ def _notes(entries: Sequence[_Entry], tools: Mapping[str, Item], *, every_defini
     return [note for note in notes if note]
 
 
-def _grouping(groups: Sequence[str]) -> str:
+def _groups_note(groups: Sequence[str]) -> str:
     """How many groups the splits are made of."""
     sizes = Counter(groups)
     return (
@@ -294,36 +280,34 @@ def _grouping(groups: Sequence[str]) -> str:
     )
 
 
-def _text(function: Mapping[str, Any]) -> str:
+def _definition_text(function: Mapping[str, Any]) -> str:
     """A definition as text, the order of its keys aside."""
     return json.dumps(function, sort_keys=True, ensure_ascii=True)
 
 
-def _replaced(entries: Sequence[_Entry], tools: Mapping[str, Item]) -> str:
+def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, Item]) -> str:
     """How often a query was written for another definition of its required function than the catalog's."""
     whole = description = 0
     for entry in entries:
         for function in entry.functions:
-            if function["name"] in entry.called:
-                kept = tools[_text(function)]
-                whole += function != {"name": kept.name, "description": kept.description, "parameters": kept.schema}
-                description += function["description"] != kept.description
+            if function["name"] in entry.answer_names:
+                tool = tools[_definition_text(function)]
+                whole += function != {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+                description += function["description"] != tool.description
     return (
         f"{whole} queries were written for another definition of the function they require; in {description} of "
         "these the description differs, in the others only the schema."
     )
 
 
-def _same_texts(entries: Sequence[_Entry]) -> str:
+def _equal_texts_note(entries: Sequence[_Entry]) -> str:
     """Queries whose texts are equal, and whether they are labelled alike."""
-    by_text: dict[str, list[_Entry]] = {}
-    for entry in entries:
-        by_text.setdefault(entry.text, []).append(entry)
+    by_text = group_pairs((entry.text, entry) for entry in entries)
     repeated = [same for same in by_text.values() if len(same) > 1]
     if not repeated:
         return "No two queries have the same text."
-    differ = sum(len({entry.called for entry in same}) > 1 for same in repeated)
-    lists = Counter((e.text, frozenset(_text(function) for function in e.functions)) for e in entries)
+    differ = sum(len({entry.answer_names for entry in same}) > 1 for same in repeated)
+    lists = Counter((e.text, frozenset(_definition_text(function) for function in e.functions)) for e in entries)
     return (
         f"{sum(len(same) for same in repeated)} queries share their text with another ({len(repeated)} texts), "
         f"{sum(n for n in lists.values() if n > 1)} the functions listed as well. {differ} of these texts are "
@@ -331,7 +315,7 @@ def _same_texts(entries: Sequence[_Entry]) -> str:
     )
 
 
-def _histories(entries: Sequence[_Entry]) -> str:
+def _history_note(entries: Sequence[_Entry]) -> str:
     """Messages before the last, which go to the history."""
     system = sum(entry.messages[0].role == "system" for entry in entries)
     earlier = sum(any(m.role != "system" for m in entry.messages[:-1]) for entry in entries)

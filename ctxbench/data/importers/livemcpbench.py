@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.files import (
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
     Source,
     SourceFile,
     json_entries,
-    raise_all,
-    within,
 )
 from ctxbench.io.rows import Row
 
@@ -101,22 +100,20 @@ class LiveMCPBench(FileImporter):
     def make(self, name: str) -> Dataset:
         """Make one of the datasets; well under a second."""
         faults: list[Fault] = []
-        items = self._items(faults)
-        tasks = self._tasks(faults)
-        raise_all(faults, "LiveMCPBench")
-        by_name: dict[str, list[ItemKey]] = {}
-        for item in items:
-            by_name.setdefault(item.name, []).append(item.key)
+        items = self._read_items(faults)
+        tasks = self._read_tasks(faults)
+        raise_faults(faults, subject="LiveMCPBench")
+        keys_by_name = group_pairs((item.name, item.key) for item in items)
         queries, labels = [], []
         for task in tasks:
-            own = _labels(task, by_name, name)
-            labels += own
-            unresolved = _unresolved(task, by_name)
+            task_labels = _task_labels(task, keys_by_name, name)
+            labels += task_labels
+            unresolved = _has_unresolved_name(task, keys_by_name)
             query = DatasetQuery(
                 request=Request(id=task.id, text=task.text),
                 split=split_of(task.id),
                 tags=(task.category.lower(), *(("unresolved",) if unresolved else ())),
-                partly_labelled=unresolved and bool(own),
+                partly_labelled=unresolved and bool(task_labels),
             )
             queries.append(query)
         return Dataset(
@@ -129,44 +126,42 @@ class LiveMCPBench(FileImporter):
                 TOOLS,
                 TASKS,
                 labelling=_LABELLING[name],
-                counted=_counted(items, tasks, by_name, labels),
+                counts=_counts(items, tasks, keys_by_name, labels),
                 remarks=_REMARKS,
             ),
         )
 
-    def _items(self, faults: list[Fault]) -> list[Item]:
+    def _read_items(self, faults: list[Fault]) -> list[Item]:
         items: dict[ItemKey, Item] = {}
         for entry in json_entries(self.read(TOOLS), faults, expected="servers with name, category and tools"):
             title = entry.take("name", str, "", required=True)
-            category = entry.take("category", str, "")
-            servers = within(entry, "tools", dict)
-            for server, definition in servers.items():
-                of_server = Row(definition if isinstance(definition, dict) else {}, faults, entry.path, entry.line)
-                for tool in within(of_server, "tools", list):
-                    item = _item(tool, str(server), {"server_title": title, "category": category}, entry)
+            metadata = {"server_title": title, "category": entry.take("category", str, "")}
+            for server, definition in entry.take("tools", dict, {}, required=True).items():
+                for tool in entry.nested(definition).take("tools", list, [], required=True):
+                    item = _read_tool(tool, str(server), metadata, entry)
                     if item is not None and items.setdefault(item.key, item) is not item:
                         entry.fault(f"server {server!r} has two tools {item.name!r}; expected different names")
         return list(items.values())
 
-    def _tasks(self, faults: list[Fault]) -> list[_Task]:
+    def _read_tasks(self, faults: list[Fault]) -> list[_Task]:
         tasks = []
         for entry in json_entries(self.read(TASKS), faults, expected="tasks with task_id, Question and labels"):
-            metadata = Row(within(entry, "Annotator Metadata", dict), faults, entry.path, entry.line)
-            listed = metadata.take("Tools", str, "")
+            metadata = entry.nested(entry.take("Annotator Metadata", dict, {}, required=True))
+            names = _listed_names(metadata.take("Tools", str, ""), entry)
             task = _Task(
                 id=entry.take("task_id", str, "", required=True),
                 text=entry.take("Question", str, "", required=True),
                 category=entry.take("category", str, "", required=True),
-                names=tuple(dict.fromkeys(_names(listed, entry))),
+                names=tuple(dict.fromkeys(names)),
             )
             tasks.append(task)
         return tasks
 
 
-def _item(tool: Any, server: str, metadata: Mapping[str, str], entry: Row) -> Item | None:
+def _read_tool(tool: Any, server: str, metadata: Mapping[str, str], entry: Row) -> Item | None:
     """One tool of a server's list; None if it has no name, which is a fault."""
-    row = Row(tool if isinstance(tool, dict) else {}, entry.faults, entry.path, entry.line)
-    name = tool.get("name") if isinstance(tool, dict) else None
+    row = entry.nested(tool)
+    name = row.data.get("name")
     if not isinstance(name, str) or not name:
         row.fault(f"server {server!r} has a tool without a name: {tool!r:.60}")
         return None
@@ -180,48 +175,54 @@ def _item(tool: Any, server: str, metadata: Mapping[str, str], entry: Row) -> It
     )
 
 
-def _names(listed: str, entry: Row) -> list[str]:
+def _listed_names(text: str, entry: Row) -> list[str]:
     """The tool names of a numbered list, `1. name` a line; blank lines are passed over."""
     names = []
-    for line in filter(str.strip, listed.splitlines()):
-        found = re.fullmatch(r"\s*\d+\.\s*(\S.*?)\s*", line)
-        if found:
-            names.append(found[1])
+    for line in filter(str.strip, text.splitlines()):
+        match = re.fullmatch(r"\s*\d+\.\s*(\S.*?)\s*", line)
+        if match:
+            names.append(match[1])
         else:
             entry.fault(f"field 'Tools' must be a numbered list, such as '1. write_file'; got the line {line!r:.60}")
     return names
 
 
-def _unresolved(task: _Task, by_name: Mapping[str, Sequence[ItemKey]]) -> bool:
-    return any(name not in by_name for name in task.names)
+def _has_unresolved_name(task: _Task, keys_by_name: Mapping[str, Sequence[ItemKey]]) -> bool:
+    return any(name not in keys_by_name for name in task.names)
 
 
-def _labels(task: _Task, by_name: Mapping[str, Sequence[ItemKey]], dataset: str) -> list[Label]:
+def _task_labels(task: _Task, keys_by_name: Mapping[str, Sequence[ItemKey]], dataset: str) -> list[Label]:
     """The labels of a task by the dataset's rule; none if that leaves it unlabelled."""
-    if dataset == UNIQUE and any(len(by_name.get(name, ())) != 1 for name in task.names):
+    if dataset == UNIQUE and any(len(keys_by_name.get(name, ())) != 1 for name in task.names):
         return []
     labels = []
     for name in task.names:
-        keys = by_name.get(name, ())
+        keys = keys_by_name.get(name, ())
         group = name if dataset == ANY_OF and len(keys) > 1 else ""
         labels += [Label(task.id, key, Grade.REQUIRED, alternatives=group, source=OWNER) for key in keys]
     return labels
 
 
-def _counted(
-    items: Sequence[Item], tasks: Sequence[_Task], by_name: Mapping[str, Sequence[ItemKey]], labels: Sequence[Label]
+def _counts(
+    items: Sequence[Item],
+    tasks: Sequence[_Task],
+    keys_by_name: Mapping[str, Sequence[ItemKey]],
+    labels: Sequence[Label],
 ) -> dict[str, int]:
+    """What the card counts of the source."""
     names = [name for task in tasks for name in task.names]
-    found = Counter(min(len(by_name.get(name, ())), 2) for name in names)
+    n_tools = Counter(min(len(keys_by_name.get(name, ())), 2) for name in names)
     labelled = {label.query for label in labels}
     return {
         "label names": len(names),
-        "label names of one tool": found[1],
-        "label names of tools on several servers": found[2],
-        "label names of no tool": found[0],
-        "tasks with a name of no tool": sum(_unresolved(task, by_name) for task in tasks),
-        "tasks of them that have other labels": sum(_unresolved(t, by_name) and t.id in labelled for t in tasks),
+        "label names of one tool": n_tools[1],
+        "label names of tools on several servers": n_tools[2],
+        "label names of no tool": n_tools[0],
+        "tasks with a name of no tool": sum(_has_unresolved_name(task, keys_by_name) for task in tasks),
+        "tasks of them that have other labels": sum(
+            _has_unresolved_name(t, keys_by_name) and t.id in labelled for t in tasks
+        ),
         "tasks without a label": sum(task.id not in labelled for task in tasks),
-        "tool names on several servers": sum(len(keys) > 1 for keys in by_name.values()),
+        "tool names on several servers": sum(len(keys) > 1 for keys in keys_by_name.values()),
         "tools without description": sum(not item.description for item in items),
     }

@@ -8,27 +8,25 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.files import (
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
     Source,
     SourceFile,
     json_entries,
-    normal,
-    raise_all,
-    within,
+    text_key,
 )
-from ctxbench.data.importers.groups import minimal_groups
 from ctxbench.io.rows import Row
 
 FILE = "locomo10.json"
@@ -125,10 +123,10 @@ class LoCoMo(FileImporter):
         """Make one of the datasets; about a second."""
         faults: list[Fault] = []
         entries = json_entries(self.read(FILE), faults, expected="conversations with sample_id, conversation and qa")
-        conversations = [_conversation(entry) for entry in entries]
-        known = Counter(conversation.id for conversation in conversations)
-        faults += [Fault(f"sample_id {twice!r} occurs {n} times; expected once") for twice, n in known.items() if n > 1]
-        raise_all(faults, "LoCoMo")
+        conversations = [_read_conversation(entry) for entry in entries]
+        n_by_id = Counter(conversation.id for conversation in conversations)
+        faults += [Fault(f"sample_id {name!r} occurs {n} times; expected once") for name, n in n_by_id.items() if n > 1]
+        raise_faults(faults, subject="LoCoMo")
         queries: list[DatasetQuery] = []
         labels: list[Label] = []
         scopes = {}
@@ -138,14 +136,11 @@ class LoCoMo(FileImporter):
                 if name == ANSWERABLE and question.category == ADVERSARIAL:
                     continue
                 query_id = f"{conversation.id}/q{question.number}"
-                if name == OBSERVATIONS:
-                    own, whole = _observation_labels(query_id, question, conversation)
-                else:
-                    own, whole = _turn_labels(query_id, question, conversation), True
-                whole = whole and not question.unknown
-                labels += own
-                query = _query(query_id, question, scopes[conversation.id], conversation.id)
-                queries.append(replace(query, partly_labelled=bool(own) and not whole))
+                label_question = _observation_labels if name == OBSERVATIONS else _turn_labels
+                query_labels, complete = label_question(query_id, question, conversation)
+                partly = bool(query_labels) and not (complete and not question.unknown)
+                labels += query_labels
+                queries.append(_query(query_id, question, scopes[conversation.id], conversation.id, partly=partly))
         return Dataset(
             name=name,
             version=self.version,
@@ -154,7 +149,7 @@ class LoCoMo(FileImporter):
             labels=tuple(labels),
             scopes=scopes,
             about=self.about(
-                FILE, labelling=_LABELLING[name], counted=_counted(conversations, queries, labels), remarks=_REMARKS
+                FILE, labelling=_LABELLING[name], counts=_counts(conversations, queries, labels), remarks=_REMARKS
             ),
         )
 
@@ -166,34 +161,34 @@ def _items(conversation: _Conversation, dataset: str) -> list[Item]:
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def _conversation(entry: Row) -> _Conversation:
-    read = _Conversation(id=entry.take("sample_id", str, "", required=True))
-    talk = within(entry, "conversation", dict)
+def _read_conversation(entry: Row) -> _Conversation:
+    conversation = _Conversation(id=entry.take("sample_id", str, "", required=True))
+    sessions: dict[str, Any] = entry.take("conversation", dict, {}, required=True)
     times: dict[int, str] = {}
-    for session in _numbers(talk, r"session_(\d+)"):
-        where, said = f"{read.id}, session_{session}", talk.get(f"session_{session}_date_time")
-        times[session] = _time(said, where, entry)
-        turns = talk[f"session_{session}"]
+    for session in _numbers(sessions, r"session_(\d+)"):
+        where, published_time = f"{conversation.id}, session_{session}", sessions.get(f"session_{session}_date_time")
+        times[session] = _time(published_time, where, entry)
+        turns = sessions[f"session_{session}"]
         for number, turn in enumerate(turns if isinstance(turns, list) else [turns], start=1):
-            item = _turn(turn, read.id, (str(said), times[session]), f"{where}, turn {number}", entry)
-            if item is not None and read.turns.setdefault(item.name.partition("/")[2], item) is not item:
-                entry.fault(f"{where}, turn {number}: {item.name} stands twice; expected different ids")
-    read.observations += _observations(entry, read.id, times)
-    for number, question in enumerate(within(entry, "qa", list)):
-        asked = _question(number, question, read, entry)
-        if asked is not None:
-            read.questions.append(asked)
-    return read
+            place = f"{where}, turn {number}"
+            item = _read_turn(turn, conversation.id, (str(published_time), times[session]), place, entry)
+            if item is not None and conversation.turns.setdefault(item.name.partition("/")[2], item) is not item:
+                entry.fault(f"{place}: {item.name} stands twice; expected different ids")
+    conversation.observations += _read_observations(entry, conversation.id, times)
+    questions = enumerate(entry.take("qa", list, [], required=True))
+    read = (_read_question(number, question, conversation, entry) for number, question in questions)
+    conversation.questions += [question for question in read if question is not None]
+    return conversation
 
 
 def _numbers(mapping: Mapping[str, Any], pattern: str) -> list[int]:
     """The numbers of the keys of a pattern, ascending: the file does not promise an order."""
-    found = (re.fullmatch(pattern, key) for key in mapping)
-    return sorted(int(match[1]) for match in found if match)
+    matches = (re.fullmatch(pattern, key) for key in mapping)
+    return sorted(int(match[1]) for match in matches if match)
 
 
-def _pairs(value: Any, where: str, entry: Row) -> Iterator[tuple[str, list[Any]]]:
-    """The members of an object of lists; anything else is a fault."""
+def _lists(value: Any, where: str, entry: Row) -> Iterator[tuple[str, list[Any]]]:
+    """The members of an object whose values are lists; anything else is a fault."""
     if not isinstance(value, dict) or not all(isinstance(facts, list) for facts in value.values()):
         entry.fault(f"{where} must be an object of lists, got {value!r:.60}")
         return
@@ -202,19 +197,19 @@ def _pairs(value: Any, where: str, entry: Row) -> Iterator[tuple[str, list[Any]]
 
 def _time(value: Any, where: str, entry: Row) -> str:
     """`1:56 pm on 8 May, 2023` as ISO 8601; month names are English whatever the machine's language."""
-    found = _TIME.fullmatch(value) if isinstance(value, str) else None
-    if found and found[5].lower() in MONTHS:
-        hour = int(found[1]) % 12 + (12 if found[3] == "p" else 0)
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match and match[5].lower() in MONTHS:
+        hour = int(match[1]) % 12 + (12 if match[3] == "p" else 0)
         try:
-            month = MONTHS.index(found[5].lower()) + 1
-            return datetime(int(found[6]), month, int(found[4]), hour, int(found[2])).isoformat()  # noqa: DTZ001
+            month = MONTHS.index(match[5].lower()) + 1
+            return datetime(int(match[6]), month, int(match[4]), hour, int(match[2])).isoformat()  # noqa: DTZ001
         except ValueError:
             pass  # no such day
     entry.fault(f"{where}_date_time must read like '1:56 pm on 8 May, 2023', got {value!r:.60}")
     return ""
 
 
-def _turn(turn: Any, conversation: str, time: tuple[str, str], where: str, entry: Row) -> Item | None:
+def _read_turn(turn: Any, conversation: str, time: tuple[str, str], where: str, entry: Row) -> Item | None:
     """A turn of a session, whose time is given as published and in ISO 8601; None if it cannot be read."""
     names = ("speaker", "dia_id", "text")
     if not isinstance(turn, dict) or not all(isinstance(turn.get(name), str) and turn[name] for name in names):
@@ -224,32 +219,32 @@ def _turn(turn: Any, conversation: str, time: tuple[str, str], where: str, entry
         entry.fault(f"{where}: dia_id must be D<session>:<turn>, got {turn['dia_id']!r:.60}")
         return None
     caption = turn.get("blip_caption")
-    shown = f" and shared {caption}." if isinstance(caption, str) and caption else ""
+    picture = f" and shared {caption}." if isinstance(caption, str) and caption else ""
     return Item(
         type="message",
         name=f"{conversation}/{turn['dia_id']}",
-        text=f'({time[0]}) {turn["speaker"]} said, "{turn["text"]}"{shown}',
+        text=f'({time[0]}) {turn["speaker"]} said, "{turn["text"]}"{picture}',
         metadata={"conversation": conversation, "speaker": turn["speaker"], "time": time[1]},
     )
 
 
-def _observations(entry: Row, conversation: str, times: Mapping[int, str]) -> Iterator[Item]:
-    observed = within(entry, "observation", dict)
-    for session in _numbers(observed, r"session_(\d+)_observation"):
+def _read_observations(entry: Row, conversation: str, times: Mapping[int, str]) -> Iterator[Item]:
+    observations: dict[str, Any] = entry.take("observation", dict, {}, required=True)
+    for session in _numbers(observations, r"session_(\d+)_observation"):
         where = f"{conversation}, session_{session}_observation"
-        for speaker, facts in _pairs(observed[f"session_{session}_observation"], where, entry):
+        for speaker, facts in _lists(observations[f"session_{session}_observation"], where, entry):
             for index, fact in enumerate(facts):
                 if not isinstance(fact, list) or len(fact) != 2 or not isinstance(fact[0], str) or not fact[0]:
                     entry.fault(f"{where}, {speaker}, {index}: expected [sentence, dia_id], got {fact!r:.80}")
                     continue
                 turns = _turn_ids(fact[1] if isinstance(fact[1], list) else [fact[1]])
-                about = {"conversation": conversation, "speaker": speaker, "time": times.get(session, "")}
+                metadata = {"conversation": conversation, "speaker": speaker, "time": times.get(session, "")}
                 name = f"{conversation}/obs/{session}/{speaker}/{index}"
-                yield Item(type="memory", name=name, text=fact[0], metadata={**about, "turns": list(turns)})
+                yield Item(type="memory", name=name, text=fact[0], metadata={**metadata, "turns": list(turns)})
 
 
-def _question(number: int, question: Any, read: _Conversation, entry: Row) -> _Question | None:
-    where = f"{read.id}, question {number}"
+def _read_question(number: int, question: Any, conversation: _Conversation, entry: Row) -> _Question | None:
+    where = f"{conversation.id}, question {number}"
     if not isinstance(question, dict) or not isinstance(question.get("question"), str) or not question["question"]:
         entry.fault(f"{where} must have a text 'question', got {question!r:.80}")
         return None
@@ -257,12 +252,12 @@ def _question(number: int, question: Any, read: _Conversation, entry: Row) -> _Q
     if type(category) is not int or category not in CATEGORIES:
         entry.fault(f"{where}: category must be 1 to {max(CATEGORIES)}, got {category!r:.60}")
         return None
-    if not isinstance(evidence, list) or not all(isinstance(one, str) for one in evidence):
+    if not isinstance(evidence, list) or not all(isinstance(text, str) for text in evidence):
         entry.fault(f"{where}: evidence must be a list of texts, got {evidence!r:.60}")
         return None
     turns = _turn_ids(evidence)
-    known = tuple(turn for turn in turns if turn in read.turns)
-    unreadable = sum(not _TURN_ID.search(one) for one in evidence)
+    known = tuple(turn for turn in turns if turn in conversation.turns)
+    unreadable = sum(not _TURN_ID.search(text) for text in evidence)
     return _Question(
         number=number,
         text=question["question"],
@@ -275,14 +270,16 @@ def _question(number: int, question: Any, read: _Conversation, entry: Row) -> _Q
 
 def _turn_ids(texts: Sequence[Any]) -> tuple[str, ...]:
     """The ids of turns in texts such as `D8:6; D9:17`, `D:11:26` and `D30:05`, each once, in order."""
-    found = (match for text in texts for match in _TURN_ID.findall(str(text)))
-    return tuple(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in found))
+    ids = (match for text in texts for match in _TURN_ID.findall(str(text)))
+    return tuple(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in ids))
 
 
 # ---------------------------------------------------------------------------------------------- labels
 
 
-def _query(query: str, question: _Question, available: tuple[ItemKey, ...], conversation: str) -> DatasetQuery:
+def _query(
+    query: str, question: _Question, available: tuple[ItemKey, ...], conversation: str, *, partly: bool
+) -> DatasetQuery:
     request = Request(id=query, text=question.text, available=available, conversation=conversation)
     return DatasetQuery(
         request=request,
@@ -290,44 +287,49 @@ def _query(query: str, question: _Question, available: tuple[ItemKey, ...], conv
         group=conversation,
         tags=(question.category, *(("unresolved",) if question.unknown else ())),
         scope=conversation,
+        partly_labelled=partly,
     )
 
 
-def _turn_labels(query: str, question: _Question, read: _Conversation) -> list[Label]:
-    return [Label(query, read.turns[turn].key, Grade.REQUIRED, source=OWNER) for turn in question.evidence]
+def _turn_labels(query: str, question: _Question, conversation: _Conversation) -> tuple[list[Label], bool]:
+    """Labels of turns, and whether there is one for every known turn of the evidence: always."""
+    turns = [conversation.turns[turn] for turn in question.evidence]
+    return [Label(query, turn.key, Grade.REQUIRED, source=OWNER) for turn in turns], True
 
 
-def _observation_labels(query: str, question: _Question, read: _Conversation) -> tuple[list[Label], bool]:
+def _observation_labels(query: str, question: _Question, conversation: _Conversation) -> tuple[list[Label], bool]:
     """Labels of observations, and whether there is one for every turn of the evidence.
 
     The observations of one turn are alternatives. What one turn's imply of another's is left out; those of turns that
     share an observation otherwise cannot be said, and are left unlabelled.
     """
-    of_turn = [[item.id for item in read.observations if turn in item.metadata["turns"]] for turn in question.evidence]
-    groups, _, overlap = minimal_groups(of_turn)
-    shared = Counter(item for group in groups for item in group)
+    by_turn = [
+        [item.key for item in conversation.observations if turn in item.metadata["turns"]] for turn in question.evidence
+    ]
+    groups, _, overlap = minimal_groups(by_turn)
+    n_groups = Counter(key for group in groups for key in group)
     labels = []
     for number, group in enumerate(groups, start=1):
         name = f"turn {number}" if len(group) > 1 else ""
-        if all(shared[item] == 1 for item in group):
-            keys = [ItemKey.parse(item) for item in group]
-            labels += [Label(query, key, Grade.REQUIRED, alternatives=name, source="derived") for key in keys]
-    return labels, all(of_turn) and not overlap
+        if all(n_groups[key] == 1 for key in group):
+            labels += [Label(query, key, Grade.REQUIRED, alternatives=name, source="derived") for key in group]
+    return labels, all(by_turn) and not overlap
 
 
-def _counted(
+def _counts(
     conversations: Sequence[_Conversation], queries: Sequence[DatasetQuery], labels: Sequence[Label]
 ) -> dict[str, int]:
-    questions = [(read, question) for read in conversations for question in read.questions]
-    texts = Counter((read.id, normal(question.text)) for read, question in questions)
+    """What the card counts of the source."""
+    questions = [question for conversation in conversations for question in conversation.questions]
+    texts = Counter((one.id, text_key(question.text)) for one in conversations for question in one.questions)
     labelled = {label.query for label in labels}
     return {
         "questions published": len(questions),
-        "questions without evidence": sum(not question.evidence for _, question in questions),
-        "questions whose evidence was repaired": sum(question.repaired for _, question in questions),
-        "evidence of no turn, left out": sum(question.unknown for _, question in questions),
+        "questions without evidence": sum(not question.evidence for question in questions),
+        "questions whose evidence was repaired": sum(question.repaired for question in questions),
+        "evidence of no turn, left out": sum(question.unknown for question in questions),
         "questions with evidence in several sessions, after repair": sum(
-            len({turn.split(":")[0] for turn in question.evidence}) > 1 for _, question in questions
+            len({turn.split(":")[0] for turn in question.evidence}) > 1 for question in questions
         ),
         "questions repeated word for word in their conversation": sum(n - 1 for n in texts.values()),
         "queries without a label": sum(query.id not in labelled for query in queries),

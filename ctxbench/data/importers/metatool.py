@@ -10,15 +10,16 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.errors import Fault, raise_faults, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.files import (
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
     Source,
@@ -26,9 +27,7 @@ from ctxbench.data.importers.files import (
     SourceText,
     json_entries,
     json_texts,
-    normal,
-    raise_all,
-    within,
+    text_key,
 )
 
 ROWS, PAIRS = "all_clean_data.csv", "multi_tool_query_golden.json"
@@ -108,32 +107,32 @@ class MetaTool(FileImporter):
     def make(self, name: str) -> Dataset:
         """Make one of the datasets; about a second."""
         faults: list[Fault] = []
-        described = json_texts(self.read(TOOLS), faults, expected="tools and their descriptions")
-        merged = json_texts(self.read(MERGED), faults, expected="merged tools and their descriptions")
+        descriptions = json_texts(self.read(TOOLS), faults, expected="tools and their descriptions")
+        merged_tools = json_texts(self.read(MERGED), faults, expected="merged tools and their descriptions")
         single = name == SINGLE
-        read = self.read(ROWS if single else PAIRS)
-        entries = list(_rows(read, faults) if single else _pairs(read, faults))
-        faults += _unknown(entries, described, read)
-        raise_all(faults, "MetaTool")
-        used = _joined(entries) if single else entries
+        source = self.read(ROWS if single else PAIRS)
+        rows = list(_read_rows(source, faults) if single else _read_pairs(source, faults))
+        faults += _unknown_tool_faults(rows, descriptions, source)
+        raise_faults(faults, subject="MetaTool")
+        entries = _merge_equal_texts(rows) if single else rows
         return Dataset(
             name=name,
             version=self.version,
-            catalog=Catalog(Item(type="tool", name=tool, description=text) for tool, text in described.items()),
-            queries=tuple(_query(entry, frozenset(merged)) for entry in used),
-            labels=tuple(label for entry in used for label in _labels(entry, alternatives=single)),
+            catalog=Catalog(Item(type="tool", name=tool, description=text) for tool, text in descriptions.items()),
+            queries=tuple(_query(entry, frozenset(merged_tools)) for entry in entries),
+            labels=tuple(label for entry in entries for label in _labels(entry, alternatives=single)),
             about=self.about(
                 ROWS if single else PAIRS,
                 TOOLS,
                 MERGED,
                 labelling=_LABELLING[name],
-                counted=_counted(entries, used, tools=len(described)),
-                remarks=[_GENERAL, *(_frequencies(used) if single else [])],
+                counts=_counts(rows, entries, n_tools=len(descriptions)),
+                remarks=[_GENERAL, *(_frequency_remarks(entries) if single else [])],
             ),
         )
 
 
-def _rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
+def _read_rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
     """The rows of the CSV; one may go over several lines.
 
     A broken quote ends the reading: what follows it cannot be told from what stands in it.
@@ -146,14 +145,14 @@ def _rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
             if number < 0:
                 number = 0
                 if fields != COLUMNS:
-                    what = f"the first line must be {','.join(COLUMNS)}, got {fields!r:.60}"
-                    faults.append(Fault(what, source.path, line))
+                    message = f"the first line must be {','.join(COLUMNS)}, got {fields!r:.60}"
+                    faults.append(Fault(message, source.path, line))
                 continue
             if len(fields) == len(COLUMNS) and all(field.strip() for field in fields):
                 yield _Entry(id=f"s{number}", text=fields[0], tools=(fields[1],), line=line)
             elif fields:
-                what = f"expected {len(COLUMNS)} fields that are not empty, {' and '.join(COLUMNS)}; got {fields!r:.80}"
-                faults.append(Fault(what, source.path, line))
+                what = f"expected {len(COLUMNS)} fields that are not empty, {' and '.join(COLUMNS)}"
+                faults.append(Fault(f"{what}; got {fields!r:.80}", source.path, line))
             number += 1
     except csv.Error as error:
         what = f"malformed CSV: {error}; the record that starts here has a quote that is not closed, or not doubled"
@@ -162,34 +161,29 @@ def _rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
         faults.append(Fault(f"the file is empty; expected {','.join(COLUMNS)} and one request a record", source.path))
 
 
-def _pairs(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
+def _read_pairs(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
     """The requests for two tools."""
     for number, row in enumerate(json_entries(source, faults, expected="objects with query and tool")):
         text = row.take("query", str, "", required=True)
-        tools = within(row, "tool", list)
+        tools: list[Any] = row.take("tool", list, [], required=True)
         if len(tools) != 2 or not all(isinstance(tool, str) for tool in tools) or tools[0] == tools[1]:
             row.fault(f"field 'tool' must be two different names, got {tools!r:.60}")
             continue
         yield _Entry(id=f"m{number}", text=text, tools=tuple(tools), line=row.line)
 
 
-def _unknown(entries: Sequence[_Entry], described: Mapping[str, str], source: SourceText) -> Iterator[Fault]:
+def _unknown_tool_faults(
+    rows: Sequence[_Entry], descriptions: Mapping[str, str], source: SourceText
+) -> Iterator[Fault]:
     """A fault for each name that no tool has, where it stands first."""
-    lines: dict[str, list[int]] = {}
-    for entry in entries:
-        for tool in entry.tools:
-            if tool not in described:
-                lines.setdefault(tool, []).append(entry.line)
-    for tool, places in lines.items():
-        what = f"{len(places)} queries name tool {tool!r}, which {TOOLS} does not hold{suggest(tool, described)}"
-        yield Fault(what, source.path, places[0])
+    unknown = ((tool, row.line) for row in rows for tool in row.tools if tool not in descriptions)
+    for tool, lines in group_pairs(unknown).items():
+        what = f"{len(lines)} queries name tool {tool!r}, which {TOOLS} does not hold{suggest(tool, descriptions)}"
+        yield Fault(what, source.path, lines[0])
 
 
-def _joined(entries: Sequence[_Entry]) -> list[_Entry]:
-    """The entries with those of one text made one, in the place of the first."""
-    by_text: dict[str, list[_Entry]] = {}
-    for entry in entries:
-        by_text.setdefault(normal(entry.text), []).append(entry)
+def _merge_equal_texts(rows: Sequence[_Entry]) -> list[_Entry]:
+    """One entry for the rows of each text, in the place of the first."""
     return [
         _Entry(
             id=same[0].id,
@@ -198,12 +192,12 @@ def _joined(entries: Sequence[_Entry]) -> list[_Entry]:
             line=same[0].line,
             rows=len(same),
         )
-        for same in by_text.values()
+        for same in group_pairs((text_key(row.text), row) for row in rows).values()
     ]
 
 
-def _query(entry: _Entry, merged: frozenset[str]) -> DatasetQuery:
-    kinds = dict.fromkeys("merged-tool" if tool in merged else "plugin" for tool in entry.tools)
+def _query(entry: _Entry, merged_tools: frozenset[str]) -> DatasetQuery:
+    kinds = dict.fromkeys("merged-tool" if tool in merged_tools else "plugin" for tool in entry.tools)
     return DatasetQuery(request=Request(id=entry.id, text=entry.text), split=split_of(entry.id), tags=tuple(kinds))
 
 
@@ -213,28 +207,29 @@ def _labels(entry: _Entry, *, alternatives: bool) -> Iterator[Label]:
         yield Label(entry.id, ItemKey("tool", None, tool), Grade.REQUIRED, alternatives=group, source=OWNER)
 
 
-def _counted(entries: Sequence[_Entry], used: Sequence[_Entry], *, tools: int) -> dict[str, int]:
-    required = {tool for entry in used for tool in entry.tools}
+def _counts(rows: Sequence[_Entry], entries: Sequence[_Entry], *, n_tools: int) -> dict[str, int]:
+    """What the card counts of the source."""
+    required = {tool for entry in entries for tool in entry.tools}
     return {
-        "rows": len(entries),
-        "rows merged into another": len(entries) - len(used),
-        "texts of several rows": sum(entry.rows > 1 for entry in used),
-        "texts of several rows that name different tools": sum(e.rows > 1 and len(e.tools) > 1 for e in used),
-        "queries that hold the name of their tool": sum(_names_its_tool(entry) for entry in used),
-        "queries with an unfilled slot such as [topic]": sum("[" in entry.text for entry in used),
-        "tools that no query requires": tools - len(required),
+        "rows": len(rows),
+        "rows merged into another": len(rows) - len(entries),
+        "texts of several rows": sum(entry.rows > 1 for entry in entries),
+        "texts of several rows that name different tools": sum(e.rows > 1 and len(e.tools) > 1 for e in entries),
+        "queries that hold the name of their tool": sum(_holds_tool_name(entry) for entry in entries),
+        "queries with an unfilled slot such as [topic]": sum("[" in entry.text for entry in entries),
+        "tools that no query requires": n_tools - len(required),
     }
 
 
-def _names_its_tool(entry: _Entry) -> bool:
+def _holds_tool_name(entry: _Entry) -> bool:
     text = entry.text.casefold()
     return any(tool.casefold() in text for tool in entry.tools)
 
 
-def _frequencies(used: Sequence[_Entry]) -> list[str]:
-    times = Counter(tool for entry in used for tool in entry.tools).most_common()
-    if not times:
+def _frequency_remarks(entries: Sequence[_Entry]) -> list[str]:
+    counts = Counter(tool for entry in entries for tool in entry.tools).most_common()
+    if not counts:
         return []
-    (most, high), (least, low) = times[0], times[-1]
+    (most, high), (least, low) = counts[0], counts[-1]
     text = f"Tools are far from equally frequent: {high} queries require {most}, {low} require {least}; "
     return [text + "a mean over queries is mostly about the frequent ones."]

@@ -1,4 +1,4 @@
-"""The datasets that come with the package: ctxbench's own, small enough to be carried."""
+"""The small datasets that are part of the package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.reader import read_dataset
 
 _PACKAGE = Path(__file__).parents[2]
-_PLACES = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a wheel, and of the repository
+_FOLDERS = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a wheel, and of the repository
 
 
 class PackageData:
@@ -28,7 +28,7 @@ class PackageData:
         return all(self._folder(name) is not None for name in self.provides)
 
     def load(self, name: str) -> Dataset:
-        """Read it.
+        """Read one of the datasets.
 
         Raises:
             UnknownNameError: it is another name.
@@ -42,4 +42,4 @@ class PackageData:
         return read_dataset(folder)
 
     def _folder(self, name: str) -> Path | None:
-        return next((place / name for place in _PLACES if (place / name / "dataset.yaml").is_file()), None)
+        return next((folder / name for folder in _FOLDERS if (folder / name / "dataset.yaml").is_file()), None)

@@ -11,18 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.files import OWNER, FileImporter, Source, SourceFile, SourceText, raise_all
-from ctxbench.io.json_files import iter_jsonl
-from ctxbench.io.rows import Row
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.formats.beir import read_qrels
+from ctxbench.data.importers.published_files import OWNER, FileImporter, Source, SourceFile, SourceText
+from ctxbench.io.rows import Row, jsonl_rows
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = {"tuning": "qrels/train.tsv", "test": "qrels/test.tsv"}
-HEADER = ["query-id", "corpus-id", "score"]
 
 _TEXT = re.compile(
     r"category_name:(?P<category>.*?), tool_name:(?P<tool>.*?), api_name:(?P<api>.*?), "
@@ -94,16 +94,15 @@ class ToolLens(FileImporter):
     def make(self, name: str) -> Dataset:
         """Make the dataset; about two seconds."""
         faults: list[Fault] = []
-        items = _items(self.read(CORPUS), faults)
-        texts = _texts(self.read(QUERIES), faults)
-        known = {item_id: item.key for item_id, item in items.items()}
-        rows = {split: _qrels(self.read(path), texts, known, faults) for split, path in QRELS.items()}
-        split_of_query = _splits(rows, texts, faults)
-        raise_all(faults, "ToolLens")
+        items = _read_items(self.read(CORPUS), faults)
+        texts = _read_texts(self.read(QUERIES), faults)
+        qrels = {split: _read_qrels(self.read(path), texts, items, faults) for split, path in QRELS.items()}
+        split_of_query = _splits(qrels, texts, faults)
+        raise_faults(faults, subject="ToolLens")
         labels = [
-            Label(query, known[item], Grade.REQUIRED, source=OWNER)
-            for split in rows
-            for query, item in dict.fromkeys(rows[split])
+            Label(query, items[item].key, Grade.REQUIRED, source=OWNER)
+            for rows in qrels.values()
+            for query, item in dict.fromkeys(rows)
         ]
         return Dataset(
             name=name,
@@ -119,34 +118,33 @@ class ToolLens(FileImporter):
                 QUERIES,
                 *QRELS.values(),
                 labelling=_LABELLING,
-                counted=_counted(items.values(), texts, rows),
+                counts=_counts(items.values(), texts, qrels),
                 remarks=_REMARKS,
             ),
         )
 
 
-def _items(source: SourceText, faults: list[Fault]) -> dict[str, Item]:
+def _read_items(source: SourceText, faults: list[Fault]) -> dict[str, Item]:
     """The APIs by the publisher's id, in file order."""
     items: dict[str, Item] = {}
-    taken: set[ItemKey] = set()
-    for line, data in iter_jsonl(source.path, faults):
-        row = Row(data, faults, source.path, line)
+    keys: set[ItemKey] = set()
+    for row in jsonl_rows(source.path, faults):
         item_id = row.take("_id", str, "", required=True)
-        item = _item(item_id, row)
+        item = _read_item(item_id, row)
         if item is None:
             continue
-        if item_id in items or item.key in taken:
+        if item_id in items or item.key in keys:
             row.fault(f"item {item_id!r} ({item.name}) stands twice; expected different ids and names")
         items[item_id] = item
-        taken.add(item.key)
+        keys.add(item.key)
     return items
 
 
-def _item(item_id: str, row: Row) -> Item | None:
+def _read_item(item_id: str, row: Row) -> Item | None:
     """An API from its flat text; None if the text has another form, which is a fault."""
-    found = _TEXT.match(row.take("text", str, ""))
-    schema = found and _schema(found["rest"])
-    if not found or not schema:
+    match = _TEXT.match(row.take("text", str, ""))
+    schema = match and _schema(match["rest"])
+    if not match or not schema:
         row.fault(
             "field 'text' must read category_name:..., tool_name:..., api_name:..., api_description:..., "
             "required_params: [...], optional_params: [...], return_schema: ..., the lists in JSON"
@@ -154,10 +152,10 @@ def _item(item_id: str, row: Row) -> Item | None:
         return None
     return Item(
         type="tool",
-        name=f"{found['tool']} {found['api']}",
-        description=found["description"],
+        name=f"{match['tool']} {match['api']}",
+        description=match["description"],
         schema=schema,
-        metadata={"id": item_id, "category": found["category"], "tool": found["tool"], "api": found["api"]},
+        metadata={"id": item_id, "category": match["category"], "tool": match["tool"], "api": match["api"]},
     )
 
 
@@ -180,11 +178,10 @@ def _schema(text: str) -> dict[str, Any] | None:
     return {"type": "object", "properties": properties, "required": names}
 
 
-def _texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
+def _read_texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
     """The queries' texts by id, in file order."""
     texts: dict[str, str] = {}
-    for line, data in iter_jsonl(source.path, faults):
-        row = Row(data, faults, source.path, line)
+    for row in jsonl_rows(source.path, faults):
         query = row.take("_id", str, "", required=True)
         if query in texts:
             row.fault(f"query {query!r} stands twice; expected different ids")
@@ -192,62 +189,43 @@ def _texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
     return texts
 
 
-def _qrels(
-    source: SourceText, texts: Mapping[str, str], known: Mapping[str, ItemKey], faults: list[Fault]
+def _read_qrels(
+    source: SourceText, texts: Mapping[str, str], items: Mapping[str, Item], faults: list[Fault]
 ) -> list[tuple[str, str]]:
     """The (query, item) rows of one split, repeated ones included."""
-    rows = []
-    lines = source.text.split("\n")
-    if lines[0].rstrip("\r").split("\t") != HEADER:
-        what = f"the first line must be {' '.join(HEADER)}, separated by tabs; got {lines[0]!r:.60}"
-        faults.append(Fault(what, source.path, 1))
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        fields = line.rstrip("\r").split("\t")
-        if len(fields) != len(HEADER):
-            what = f"expected {len(HEADER)} fields separated by tabs, got {len(fields)}"
-            faults.append(Fault(what, source.path, number))
-            continue
-        query, item, score = fields
-        if query not in texts:
-            what = f"a label is for query {query!r}, which {QUERIES} does not hold"
-            faults.append(Fault(what, source.path, number))
-        if item not in known:
-            what = f"a label names item {item!r}, which {CORPUS} does not hold"
-            faults.append(Fault(what, source.path, number))
-        if score != "1":
-            faults.append(Fault(f"score must be 1, got {score!r}", source.path, number))
-        rows.append((query, item))
-    return rows
+    judgments = list(read_qrels(source.path, faults))
+    for judgment in judgments:
+        for wrong, what in (
+            (judgment.query not in texts, f"a label is for query {judgment.query!r}, which {QUERIES} does not hold"),
+            (judgment.document not in items, f"a label names item {judgment.document!r}, which {CORPUS} does not hold"),
+            (judgment.score != 1, f"score must be 1, got '{judgment.score}'"),
+        ):
+            faults += [Fault(what, judgment.path, judgment.line)] if wrong else []
+    return [(judgment.query, judgment.document) for judgment in judgments]
 
 
 def _splits(
-    rows: Mapping[str, Sequence[tuple[str, str]]], texts: Mapping[str, str], faults: list[Fault]
+    qrels: Mapping[str, Sequence[tuple[str, str]]], texts: Mapping[str, str], faults: list[Fault]
 ) -> dict[str, str]:
     """The split of each query: that of its labels, or of its id's hash if it has none. Labels in both are a fault."""
     splits: dict[str, str] = {}
-    for split, labels in rows.items():
-        for query, _ in labels:
+    for split, rows in qrels.items():
+        for query, _ in rows:
             if splits.setdefault(query, split) != split:
                 faults.append(Fault(f"query {query!r} has labels in both {' and '.join(QRELS.values())}"))
     return {query: splits.get(query) or split_of(query) for query in texts}
 
 
-def _counted(
-    items: Collection[Item], texts: Mapping[str, str], rows: Mapping[str, Sequence[tuple[str, str]]]
+def _counts(
+    items: Collection[Item], texts: Mapping[str, str], qrels: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, int]:
-    sets: dict[str, set[frozenset[str]]] = {}
-    for split, labels in rows.items():
-        by_query: dict[str, set[str]] = {}
-        for query, item in labels:
-            by_query.setdefault(query, set()).add(item)
-        sets[split] = {frozenset(required) for required in by_query.values()}
-    required = {item for labels in rows.values() for _, item in labels}
+    """What the card counts of the source."""
+    sets = {split: set(map(frozenset, group_pairs(rows).values())) for split, rows in qrels.items()}
+    required = {item for rows in qrels.values() for _, item in rows}
     return {
-        **{f"repeated label rows in {split}, collapsed": len(rows[split]) - len(set(rows[split])) for split in rows},
-        **{f"different sets of required items in {split}": len(sets[split]) for split in rows},
+        **{f"repeated label rows in {split}, collapsed": len(rows) - len(set(rows)) for split, rows in qrels.items()},
+        **{f"different sets of required items in {split}": len(sets[split]) for split in qrels},
         "sets of test that tuning has, too": len(sets["test"] & sets["tuning"]),
-        "queries without a label": len(texts) - len({query for labels in rows.values() for query, _ in labels}),
+        "queries without a label": len(texts) - len({query for rows in qrels.values() for query, _ in rows}),
         "items that no query requires": len(items) - len(required),
     }

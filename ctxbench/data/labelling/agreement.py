@@ -13,7 +13,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Batch
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_labels
 from ctxbench.data.labelling.pool import Pool
 

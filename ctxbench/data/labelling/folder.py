@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.files import CARD
+from ctxbench.data.datasets.layout import CARD
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.labelling.answers import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers

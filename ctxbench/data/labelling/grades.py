@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ctxbench.core.items import ItemKey
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 
 Labels = Mapping[ItemKey, Label]  # of one query, by item
 

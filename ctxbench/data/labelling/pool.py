@@ -19,7 +19,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.selectors.base import Selector

@@ -11,12 +11,12 @@ from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
+from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.records import Call, Shared, Tally, iso
-from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.data.traces.signals import signals
 from ctxbench.sources.names import AMBIGUOUS, Names, Resolved
 from ctxbench.text.redaction import Redactor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ctxbench.core.requests import Message
-from ctxbench.data.traces.messages import same_tool
+from ctxbench.data.traces.chat_messages import same_tool
 from ctxbench.data.traces.records import Call, Record, Tally
 
 _WORDS = re.compile(r"\w+")

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.files import CARD, QRELS, QUERIES
+from ctxbench.data.datasets.layout import CARD, own_files
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_files
+from ctxbench.data.datasets.writer import copy_other_files, write_files
 from ctxbench.data.labelling.answers import FOLDER, LOG
 from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
-from ctxbench.data.traces.reader import Notify, read_records, silent, together
+from ctxbench.data.traces.import_report import TraceReport
+from ctxbench.data.traces.import_settings import TraceSettings
+from ctxbench.data.traces.log_reader import Notify, read_records, silent, together
 from ctxbench.data.traces.records import Tally
-from ctxbench.data.traces.report import TraceReport
-from ctxbench.data.traces.settings import TraceSettings
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.yaml_files import load_yaml
-from ctxbench.sources.catalogs import CORPUS
 from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, unresolved
 from ctxbench.text.redaction import Redactor, redactor
 
@@ -173,28 +171,9 @@ def write_import(made: TraceImport, folder: Path | str) -> None:
     target = Path(folder)
     refuse_overwriting(target)
     with atomic_folder(target) as temporary:
-        if target.is_dir():
-            _keep_others(target, temporary)
+        copy_other_files(target, temporary, {*own_files(target), EXPOSURE})
         write_files(made.dataset, temporary)
         write_exposures(made.exposures, temporary)
-
-
-def _keep_others(old: Path, new: Path) -> None:
-    """Copy what an import does not write.
-
-    Raises:
-        StorageError: it cannot be read or written.
-    """
-    try:
-        for path in old.iterdir():
-            if path.name in (CARD, CORPUS, QUERIES, QRELS, EXPOSURE):
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.copytree(path, new / path.name, symlinks=True)
-            else:
-                shutil.copy2(path, new / path.name, follow_symlinks=False)
-    except OSError as error:
-        raise StorageError(f"cannot write {old}: {error.strerror or error}; nothing was changed there") from error
 
 
 def refuse_overwriting(folder: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxbench.data.traces.messages import Said, exchange, fill, read_messages, result_status, same_tool
+from ctxbench.data.traces.chat_messages import Said, exchange, fill, read_messages, result_status, same_tool
 from ctxbench.data.traces.otlp import Event, Span
 from ctxbench.data.traces.records import Below, Call, Record, Shared, Tally, get
 from ctxbench.sources.names import named

@@ -11,7 +11,7 @@ from pathlib import Path
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.traces.conversations import Turn, conversations
-from ctxbench.data.traces.reader import read_records
+from ctxbench.data.traces.log_reader import read_records
 from ctxbench.data.traces.records import Tally, iso
 from ctxbench.io.files import iter_lines, readable
 from ctxbench.session.exchange import Exchange

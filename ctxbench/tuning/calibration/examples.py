@@ -16,7 +16,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Resources
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.features.columns import TEXT, feature_rows
 from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors

@@ -15,7 +15,7 @@ from ctxbench.core.arrays import BoolArray
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import Standard

@@ -60,6 +60,18 @@ def test_an_export_is_read_back_equal(tiny, tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["beir", "trec"])
+def test_quotes_of_labels_are_read_back_equal(tiny, tmp_path, form):
+    label = next(label for label in tiny.labels if label.grade == 2)
+    text = next(item.prompt_text for item in tiny.catalog if item.key == label.item)
+    labels = [replace(one, quote=text[:8]) if one == label else one for one in tiny.labels]
+    dataset = replace(tiny, labels=tuple(labels))
+    exported = export_dataset(dataset, tmp_path / "out", form=form)
+    assert exported.not_held["labels with a quote"] == 1
+    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    assert (back.hash, back.labels) == (dataset.hash, dataset.labels)
+
+
+@pytest.mark.parametrize("form", ["beir", "trec"])
 def test_unlabelled_partly_labelled_sources_and_odd_ids_are_read_back_equal(make, tmp_path, form):
     data = make.dataset(
         [make.tool('a "b"\tc', "d\ne"), make.tool("x:y/z", "ü"), make.tool("off", enabled=False)],
@@ -387,4 +399,4 @@ def test_a_damaged_detail_of_a_label_is_a_fault_with_its_line(tiny, tmp_path):
     rows[0]["metadata"]["ctxbench"]["labels"] = {"tool:a": {"via": "direct"}}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     found = import_beir(tmp_path / "out")
-    assert found.listed["details of labels that are not among the labels"] == ["q01 tool:a"]
+    assert found.ids["details of labels that are not among the labels"] == ["q01 tool:a"]

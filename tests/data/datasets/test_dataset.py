@@ -13,7 +13,7 @@ from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.reader import read_dataset
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"

@@ -13,8 +13,8 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery
-from ctxbench.data.datasets.sample import asked, sampled
+from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.data.datasets.sample import draw_sample, select_queries
 
 
 def dataset(groups, *, partly=(), split="tuning"):
@@ -42,11 +42,11 @@ def in_order(seed, names):
 
 def test_queries_without_a_group_are_drawn_in_the_order_of_their_hash():
     names = [f"q{place}" for place in range(20)]
-    assert set(ids(sampled(dataset([None] * 20), 7, seed=3))) == set(in_order(3, names)[:7])
+    assert set(ids(draw_sample(dataset([None] * 20), 7, seed=3))) == set(in_order(3, names)[:7])
 
 
 def test_the_order_of_the_dataset_is_kept():
-    found = ids(sampled(dataset([None] * 20), 7, seed=3))
+    found = ids(draw_sample(dataset([None] * 20), 7, seed=3))
     assert found == sorted(found, key=lambda name: int(name[1:]))
 
 
@@ -54,44 +54,44 @@ def test_a_group_is_drawn_whole_or_not_and_the_first_that_does_not_fit_ends_the_
     one = dataset(["a"] * 3 + ["b"] * 3 + ["c"] * 3)
     first, second, _ = in_order(0, "abc")
     groups = {query.id: query.group for query in one.queries}
-    assert {groups[name] for name in ids(sampled(one, 3, seed=0))} == {first}
-    assert ids(sampled(one, 5, seed=0)) == ids(sampled(one, 3, seed=0))
-    assert {groups[name] for name in ids(sampled(one, 8, seed=0))} == {first, second}
+    assert {groups[name] for name in ids(draw_sample(one, 3, seed=0))} == {first}
+    assert ids(draw_sample(one, 5, seed=0)) == ids(draw_sample(one, 3, seed=0))
+    assert {groups[name] for name in ids(draw_sample(one, 8, seed=0))} == {first, second}
 
 
 def test_a_dataset_that_is_small_enough_stays_the_same():
     one = dataset(["a", "a", None])
-    assert sampled(one, 3, seed=0) is one
-    assert sampled(dataset([]), 1, seed=0).queries == ()
+    assert draw_sample(one, 3, seed=0) is one
+    assert draw_sample(dataset([]), 1, seed=0).queries == ()
 
 
 def test_what_cannot_be_measured_is_not_drawn_and_stays():
     one = dataset([None] * 10, partly={2, 5})
-    found = sampled(one, 4, seed=0)
+    found = draw_sample(one, 4, seed=0)
     assert len(found.judged()) == 4
     assert found.unlabelled == ("q2", "q5")
-    assert sampled(one, 8, seed=0) is one
+    assert draw_sample(one, 8, seed=0) is one
 
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_a_sample_of_none_is_refused(n):
     with pytest.raises(ParameterError, match=f"sample must be 1 or more, got {n}"):
-        sampled(dataset([None]), n, seed=0)
+        draw_sample(dataset([None]), n, seed=0)
 
 
 def test_a_sample_with_no_room_for_the_first_group_is_refused_with_the_size_that_would_do():
     with pytest.raises(ParameterError, match=r"dataset d have up to 3 queries, got 2"):
-        sampled(dataset(["a"] * 3 + ["b"] * 3), 2, seed=0)
+        draw_sample(dataset(["a"] * 3 + ["b"] * 3), 2, seed=0)
 
 
 def test_what_is_asked_is_of_the_split_and_then_of_the_sample():
     one = dataset([None] * 6)
     mixed = replace(one, queries=tuple(replace(q, split="test") if q.id == "q0" else q for q in one.queries))
-    assert asked(mixed) is mixed
-    assert ids(asked(mixed, split="test", sample=3)) == ["q0"]
-    assert len(asked(mixed, split="tuning", sample=3, seed=1)) == 3
+    assert select_queries(mixed) is mixed
+    assert ids(select_queries(mixed, split="test", sample=3)) == ["q0"]
+    assert len(select_queries(mixed, split="tuning", sample=3, seed=1)) == 3
     with pytest.raises(UnknownNameError, match="split"):
-        asked(mixed, split="dev")
+        select_queries(mixed, split="dev")
 
 
 @given(
@@ -104,9 +104,9 @@ def test_a_draw_depends_on_no_order_and_a_smaller_one_is_part_of_a_larger(groups
     shuffled = replace(one, queries=tuple(data.draw(st.permutations(one.queries))))
     largest = max([groups.count(group) for group in groups if group is not None], default=1)
     small, large = sorted(data.draw(st.tuples(st.integers(largest, 30), st.integers(largest, 30))))
-    assert set(ids(sampled(shuffled, small, seed=seed))) == set(ids(sampled(one, small, seed=seed)))
-    assert set(ids(sampled(one, small, seed=seed))) <= set(ids(sampled(one, large, seed=seed)))
-    found = sampled(one, small, seed=seed)
+    assert set(ids(draw_sample(shuffled, small, seed=seed))) == set(ids(draw_sample(one, small, seed=seed)))
+    assert set(ids(draw_sample(one, small, seed=seed))) <= set(ids(draw_sample(one, large, seed=seed)))
+    found = draw_sample(one, small, seed=seed)
     assert len(found) <= small
     for group in {query.group for query in found.queries} - {None}:
         assert sum(query.group == group for query in found.queries) == groups.count(group)

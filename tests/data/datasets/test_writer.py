@@ -12,7 +12,7 @@ from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset, validate
 from ctxbench.data.datasets.writer import create_dataset, write_dataset
 from tests.data.datasets.dataset_cases import TINY, edit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.importers.files import FileImporter
+from ctxbench.data.importers.published_files import FileImporter
 
 SHARED = Path(__file__).parents[3] / ".." / "shared" / "data"
 

@@ -91,13 +91,16 @@ def test_splits_are_the_publishers_and_repeated_rows_one_label(make, required):
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"train": "7\t0\t1\n"}, r"the first line must be query-id corpus-id score.*train\.tsv, line 1"),
+        (
+            {"train": "7\t0\t1\n"},
+            r"the first line must be the header; expected query-id corpus-id score.*train\.tsv, line 1",
+        ),
         ({"train": f"{HEADER}7\t0\n"}, r"expected 3 fields separated by tabs, got 2 .*train\.tsv, line 2"),
         ({"test": f"{HEADER}\n5\t9\t1\n"}, r"names item '9', which corpus\.jsonl does not hold .*test\.tsv, line 3"),
         ({"test": f"{HEADER}8\t1\t1\n"}, r"for query '8', which queries\.jsonl does not hold .*test\.tsv, line 2"),
         ({"test": f"{HEADER}5\t1\t2\n"}, r"score must be 1, got '2' .*test\.tsv, line 2"),
         ({"test": f"{HEADER}7\t1\t1\n"}, r"query '7' has labels in both qrels/train\.tsv and qrels/test\.tsv"),
-        ({"test": ""}, r"the first line must be .*; got ''.*test\.tsv, line 1"),
+        ({"test": ""}, r"the file is empty; expected query-id corpus-id score.*test\.tsv, line 1"),
         ({"corpus": [*CORPUS, CORPUS[0]]}, r"item '0' \(Recipes Search\) stands twice.*corpus\.jsonl, line 4"),
         ({"corpus": [*CORPUS, {"_id": "3", "text": "x"}]}, r"field 'text' must read category_name:.*line 4"),
         ({"corpus": [*CORPUS, api("3", "A", "B") | {"text": api("3", "A", "B")["text"].replace("[", "{")}]}, "line 4"),

@@ -7,7 +7,7 @@ import pytest
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.answers import MemoryLog
 from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.labelling.pool import Offers, Pool

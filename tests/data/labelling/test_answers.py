@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.labelling.answers import Answer, AnswerLog, active, apply_answers, state_before
 from ctxbench.data.labelling.session import Reply
 

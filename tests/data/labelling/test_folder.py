@@ -7,7 +7,7 @@ import pytest
 
 from ctxbench.cli.review import apply_patch
 from ctxbench.core.errors import ParameterError
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.labelling.folder import opened

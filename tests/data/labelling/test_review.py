@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.labelling.review import alternative, findings, patched, regraded, write_patch
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
-from ctxbench.data.datasets.labels import Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.labelling.answers import AnswerLog
 from ctxbench.data.labelling.session import Reply, Session
 

@@ -11,6 +11,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message
 from ctxbench.data.datasets import Label, read_dataset, split_of, validate, write_dataset
 from ctxbench.data.labelling.exposure import EXPOSURE, read_exposures
+from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import (
     TraceSource,
     import_traces,
@@ -19,7 +20,6 @@ from ctxbench.data.traces.importer import (
     scopes_of,
     write_import,
 )
-from ctxbench.data.traces.settings import TraceSettings
 
 NAMES = ("create_issue", "search_issues", "list_runs", "deploy")
 TOOLS = Catalog([Item(type="tool", server="s", name=name) for name in NAMES])

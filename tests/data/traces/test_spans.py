@@ -8,9 +8,9 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_traces
 from ctxbench.data.traces.otlp import holds_spans, read_spans
-from ctxbench.data.traces.settings import TraceSettings
 
 NAMES = ("create_issue", "list_runs", "deploy")
 TOOLS = Catalog([Item(type="tool", server="s", name=name) for name in NAMES])

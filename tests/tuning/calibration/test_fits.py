@@ -13,7 +13,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.features.columns import TEXT
 from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic

@@ -19,7 +19,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources

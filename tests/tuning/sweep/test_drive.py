@@ -16,7 +16,7 @@ from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.steps.calibrated import AtLeast
 from ctxbench.steps.cut import First
 from ctxbench.steps.cut_relative import Margin

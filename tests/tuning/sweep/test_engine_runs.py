@@ -18,7 +18,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector

@@ -26,7 +26,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.paired_sums import Differences, Pairing

@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.sweep.lines import Measure
 from ctxbench.tuning.sweep.rankings import Ladders

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,27 +12,24 @@ from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import SPLITS, Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.datasets.rows import read_query
+from ctxbench.data.datasets.dataset import SPLITS, split_of
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_rows import read_query
 from ctxbench.data.importers.formats.conversion import (
-    EXPORT,
-    OURS,
+    EXPORT_KEY,
     RENAMED,
     SOURCE,
-    Converted,
+    Conversion,
     Document,
+    Draft,
+    Export,
     Settings,
-    Tally,
-    about,
-    dataset_name,
     grading,
-    item_of,
     split_name,
+    unique_entries,
 )
 from ctxbench.io.files import iter_lines
-from ctxbench.io.json_files import iter_jsonl, read_json
-from ctxbench.io.rows import Row, read_key
+from ctxbench.io.rows import Row, jsonl_rows, read_key
 from ctxbench.sources.catalogs import read_item
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS
 
@@ -44,7 +41,7 @@ UNLABELLED = "queries without a required document, kept unlabelled"
 NEGATIVE = "labels with a score below 0"
 SEVERAL = "queries labelled in several splits"
 DETAILS = "details of labels that are not among the labels"
-COUNTED = (DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, RENAMED, DETAILS)
+ODD = (DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, RENAMED, DETAILS)
 
 _IDS = ("_id", "id", "docno", "docid", "doc_id", "qid", "query_id")
 _TEXTS = ("text", "contents", "body", "query")
@@ -52,12 +49,12 @@ _TEXTS = ("text", "contents", "body", "query")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedQuery:
-    """A query as published; `ours` is what an export of ours kept beside it, `place` where it stands."""
+    """A query as published; `exported` is what an export of a dataset keeps beside it, None in other files."""
 
     id: str
     text: str
-    place: tuple[Path, int]
-    ours: Mapping[str, Any] | None = None
+    row: Row
+    exported: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,37 +69,8 @@ class Judgment:
     line: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Export:
-    """What an export of ours says of itself: its card, and the scopes of the dataset."""
-
-    card: Mapping[str, Any]
-    scopes: Mapping[str, tuple[ItemKey, ...]]
-
-    @classmethod
-    def beside(cls, folder: Path, faults: list[Fault]) -> Export | None:
-        """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
-
-        Raises:
-            InputError: it is no JSON object of the expected form.
-        """
-        path = folder / EXPORT
-        if not path.is_file():
-            return None
-        data = read_json(path)
-        if isinstance(data, dict) and data.get("plain") is True:
-            return None
-        card = data.get("dataset") if isinstance(data, dict) else None
-        wanted = {"name": str, "version": str, "scopes": dict}
-        if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in wanted.items()):
-            raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
-        named = card.get("scopes", {})
-        scopes = {name: Row(named, faults, path, 1).each(name, read_key, expected="an item id") for name in named}
-        return cls(card=card, scopes=scopes)
-
-
-def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> tuple[dict[str, ItemKey], list[Item]]:
-    """The items of a corpus in JSON lines or tab-separated lines, and the key by published id.
+def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> dict[str, Item]:
+    """The items of a corpus in JSON lines or tab-separated lines, by published id.
 
     JSON lines have an id (`_id`, `id`, `docno`, `docid` or `doc_id`), a `text` (`contents`, `body`) and may have a
     `title`; of tools their server and input schema are read, other fields are passed over. Lines of a `.tsv` file are
@@ -111,44 +79,34 @@ def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> tuple
     Raises:
         StorageError: the file cannot be read.
     """
-    found: dict[str, ItemKey] = {}
-    lines: dict[str, int] = {}
-    items: list[Item] = []
-    for document, item in _documents(path, settings, faults):
-        name, line = document.id, document.place[1]
-        if name in found:
-            faults.append(Fault(f"document {name!r} stands twice, first in line {lines[name]}", path, line))
-        else:
-            found[name], lines[name] = item.key, line
-            items.append(item)
-    if not items and not faults:
-        faults.append(Fault("the file is empty; expected one document a line", path))
-    return found, items
-
-
-def _documents(path: Path, settings: Settings, faults: list[Fault]) -> Iterator[tuple[Document, Item]]:
-    wrong: list[Fault] = []
-    rows = [Row(data, wrong, path, line) for line, data in _rows(path, wrong, ("title", "text"))]
+    own_faults: list[Fault] = []
+    rows = list(_rows(path, own_faults, ("title", "text")))
     documents = [_document(row) for row in rows]
-    named = Counter((one.server, name) for one in documents for name in {one.title, one.id})
+    n_named = Counter((one.server, name) for one in documents for name in {one.title, one.id})
+    entries = []
     for row, document in zip(rows, documents, strict=True):
-        ours = _ours(row)
-        if not document.id:
-            continue
-        if ours is None:
-            alone = bool(document.title) and named[document.server, document.title] == 1
-            item: Item | None = item_of(document, settings.type, by_title=alone)
-        else:
-            item = read_item(_with(row, {"_id": document.id, **ours}))
-        if item is None:
-            continue
-        if ours is not None and item.search_text != document.text:
-            row.fault(
-                f"field 'text' is another than the export wrote for {document.id!r}; change metadata.{OURS} as well, "
-                "or take it out"
-            )
-        yield document, item
-    faults += sorted(wrong, key=lambda fault: fault.line)
+        by_title = bool(document.title) and n_named[document.server, document.title] == 1
+        item = _item(row, document, settings.type, by_title=by_title)
+        entries += [(document.id, row, item)] if item is not None else []
+    items = unique_entries("document", entries)
+    if not items and not own_faults and not faults:
+        faults.append(Fault("the file is empty; expected one document a line", path))
+    faults += sorted(own_faults, key=lambda fault: fault.line)
+    return items
+
+
+def _item(row: Row, document: Document, item_type: str, *, by_title: bool) -> Item | None:
+    """The item of a document; None if it has no id, or an exported item that cannot be read."""
+    exported = _exported(row)
+    if exported is None or not document.id:
+        return document.item(item_type, by_title=by_title) if document.id else None
+    item = read_item(row.nested({"_id": document.id, **exported}))
+    if item is not None and item.search_text != document.text:
+        row.fault(
+            f"field 'text' is another than the export wrote for {document.id!r}; change metadata.{EXPORT_KEY} as "
+            "well, or take it out"
+        )
+    return item
 
 
 def _document(row: Row) -> Document:
@@ -158,7 +116,6 @@ def _document(row: Row) -> Document:
         id=_id(row),
         title=row.take("title", str, ""),
         text=_text(row),
-        place=(row.path, row.line),
         server=servers[0] if servers and servers[0] else None,
         schema=schemas[0] if schemas else None,
     )
@@ -170,197 +127,156 @@ def read_queries(path: Path, faults: list[Fault]) -> list[PublishedQuery]:
     Raises:
         StorageError: the file cannot be read.
     """
-    found: dict[str, PublishedQuery] = {}
-    for line, data in _rows(path, faults, ("text",)):
-        row = Row(data, faults, path, line)
-        query = PublishedQuery(id=_id(row), text=_text(row), place=(path, line), ours=_ours(row))
-        if query.id in found:
-            first = found[query.id].place[1]
-            row.fault(f"query {query.id!r} stands twice, first in line {first}")
-        elif query.id:
-            found[query.id] = query
-    if not found and not faults:
+    rows = _rows(path, faults, ("text",))
+    published = (PublishedQuery(id=_id(row), text=_text(row), row=row, exported=_exported(row)) for row in rows)
+    queries = unique_entries("query", ((query.id, query.row, query) for query in published))
+    if not queries and not faults:
         faults.append(Fault("the file is empty; expected one query a line", path))
-    return list(found.values())
+    return list(queries.values())
 
 
 @dataclass
 class Assembly:
-    """Puts the parts together. What is odd is counted; what is wrong is a fault.
+    """Puts documents, queries and judgments together.
 
     Attributes:
-        settings: how.
-        keys: item by published document id.
-        items: in the order of the corpus.
+        draft: takes queries, labels and faults.
+        items: by published document id, in the order of the corpus.
         queries: as published.
         judgments: as published.
-        export: of ours, if the files are one.
-        tally: what was counted.
-        splits: those whose files label a query, by query.
+        export: what an export of a dataset says beside the files, if they are one.
+        splits: the splits whose files label a query, by query.
     """
 
-    settings: Settings
-    keys: Mapping[str, ItemKey]
-    items: Sequence[Item]
+    draft: Draft
+    items: Mapping[str, Item]
     queries: Sequence[PublishedQuery]
     judgments: Sequence[Judgment]
     export: Export | None
-    faults: list[Fault]
-    tally: Tally = field(default_factory=lambda: Tally(*COUNTED))
     splits: dict[str, set[str]] = field(default_factory=dict)
 
-    def converted(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Converted:
-        """The dataset.
-
-        Args:
-            form: the format's name, for the card.
-            files: that it was made of, for the card.
-            labelling: who or what labelled, and how.
-            where: the folder or file that names the dataset.
-
-        Raises:
-            InputError: all faults at once.
-        """
-        judged = self._by_query()
-        meaning = self._meaning()
-        pairs = [self._query(query, judged.get(query.id, {}), meaning) for query in self.queries]
-        if self.faults:
-            raise self._error()
-        card = dict(self.export.card) if self.export else {}
-        own: dict[str, Any] = {
-            name: card[name] for name in ("licence", "source", "labelling", "notes", "frozen") if name in card
-        }
-        if own and self.settings.licence:
-            own["licence"] = self.settings.licence
-        dataset = Dataset(
-            name=self.settings.name or card.get("name") or dataset_name(None, where),
-            version=self.settings.version or card.get("version", "1"),
-            catalog=Catalog(self.items),
-            queries=tuple(query for query, _ in pairs),
-            labels=tuple(label for _, labels in pairs for label in labels),
-            about={},
-            scopes=self.export.scopes if self.export else {},
+    def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
+        """Make the dataset; arguments and errors as `Draft.conversion` has them."""
+        judgments, grades = self._judgments_by_query(), self._grades()
+        for published in self.queries:
+            self._add(published, judgments[published.id], grades)
+        return self.draft.conversion(
+            Catalog(self.items.values()), form=form, files=files, labelling=labelling, where=where, export=self.export
         )
-        self.tally.add(UNLABELLED, *dataset.unlabelled)
-        made = about(self.settings, form=form, files=files, labelling=labelling, tally=self.tally)
-        return self.tally.converted(replace(dataset, about=own or made))
 
-    def _error(self) -> InputError:
-        """All faults at once, under the files that they stand in."""
-        return InputError(self.faults, subject=_names(fault.path for fault in self.faults))
+    @property
+    def _scopes(self) -> Mapping[str, tuple[ItemKey, ...]]:
+        return {} if self.export is None else self.export.scopes
 
-    def _by_query(self) -> dict[str, dict[str, Judgment]]:
-        """The judgments by query and document; what repeats is counted, what contradicts is a fault."""
-        known = {query.id for query in self.queries}
-        found: dict[str, dict[str, Judgment]] = {}
-        for one in self.judgments:
-            if one.query not in known:
-                self.tally.add(NO_QUERY, one.query)
+    def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
+        """The judgments by query and document; one that repeats another is counted, one that contradicts it a fault."""
+        ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
+        for judgment in self.judgments:
+            query = judgment.query
+            if query not in by_query:
+                ids[NO_QUERY].append(query)
                 continue
-            if one.split:
-                self.splits.setdefault(one.query, set()).add(one.split if self.export else split_name(one.split))
-            first = found.setdefault(one.query, {}).setdefault(one.document, one)
-            if first is one:
-                if one.score < 0:
-                    self.tally.add(NEGATIVE, one.query)
-            elif first.score == one.score:
-                self.tally.add(DUPLICATES, one.query)
+            if judgment.split:
+                split = judgment.split if self.export else split_name(judgment.split)
+                self.splits.setdefault(query, set()).add(split)
+            first = by_query[query].setdefault(judgment.document, judgment)
+            if first is judgment:
+                ids[NEGATIVE] += [query] if judgment.score < 0 else []
+            elif first.score == judgment.score:
+                ids[DUPLICATES].append(query)
             else:
-                there = f"{first.path.name}, line {first.line}"
                 what = (
-                    f"query {one.query!r} and document {one.document!r} have score {one.score} here and {first.score}"
+                    f"query {query!r} and document {judgment.document!r} have score {judgment.score} here and "
+                    f"{first.score} in {first.path.name}, line {first.line}; one of the two is wrong"
                 )
-                self.faults.append(Fault(f"{what} in {there}; one of the two is wrong", one.path, one.line))
-        return found
+                self.draft.faults.append(Fault(what, judgment.path, judgment.line))
+        return by_query
 
-    def _meaning(self) -> Mapping[int, int]:
-        """What each score means."""
-        grades = self.settings.grades
+    def _grades(self) -> Mapping[int, int]:
+        """The grade of each score; none if that is not known, which is a fault."""
+        grades = self.draft.settings.grades
         if grades is None and self.export is not None:
             grades = {1: 1, 2: 2}
+        files = ", ".join(dict.fromkeys(str(judgment.path) for judgment in self.judgments))
         try:
-            return grading((one.score for one in self.judgments), grades, _names(one.path for one in self.judgments))
+            return grading((judgment.score for judgment in self.judgments), grades, files)
         except InputError as error:
-            self.faults += error.faults
-            raise self._error() from error
+            self.draft.faults += error.faults
+            return {}
 
-    def _query(
-        self, published: PublishedQuery, judged: Mapping[str, Judgment], meaning: Mapping[int, int]
-    ) -> tuple[DatasetQuery, list[Label]]:
-        query = self._request(published)
+    def _add(self, published: PublishedQuery, judgments: Mapping[str, Judgment], grades: Mapping[int, int]) -> None:
+        """Add a query with its labels to the draft."""
+        ids, query = self.draft.ids, self._query(published)
         labels: dict[str, Label] = {}
-        lost = False
-        for document, one in judged.items():
-            grade = meaning[one.score]
-            if document in self.keys:
-                source = "" if published.ours is not None else SOURCE
-                key = self.keys[document]
-                labels[key.id] = Label(query.id, key, grade, source=source)
+        incomplete = False
+        for document, judgment in judgments.items():
+            grade = grades.get(judgment.score, 0)
+            if document in self.items:
+                key = self.items[document].key
+                labels[key.id] = Label(query.id, key, grade, source=SOURCE if published.exported is None else "")
             else:
-                self.tally.add(NO_DOCUMENT, f"{one.query} {document}")
-                lost = lost or grade == Grade.REQUIRED
-        if published.ours is not None:
-            self._details(published, query.id, labels)
-        if lost and any(label.grade == Grade.REQUIRED for label in labels.values()):
-            self.tally.add(PARTLY, query.id)
+                ids[NO_DOCUMENT].append(f"{judgment.query} {document}")
+                incomplete = incomplete or grade == Grade.REQUIRED
+        self._add_details(published, query.id, labels)
+        required = any(label.grade == Grade.REQUIRED for label in labels.values())
+        if incomplete and required:
+            ids[PARTLY].append(query.id)
             query = replace(query, partly_labelled=True)
-        return query, list(labels.values())
+        if query.partly_labelled or not (required or query.needs_nothing):
+            ids[UNLABELLED].append(query.id)
+        self.draft.queries.append(query)
+        self.draft.labels += labels.values()
 
-    def _request(self, published: PublishedQuery) -> DatasetQuery:
-        query_id = self.tally.query_id(published.id)
+    def _query(self, published: PublishedQuery) -> DatasetQuery:
+        query_id = self.draft.query_id(published.id)
         names = self.splits.get(published.id, set())
         if len(names) > 1:
-            self.tally.add(SEVERAL, published.id)
+            self.draft.ids[SEVERAL].append(published.id)
         first = next((name for name in (*SPLITS, *sorted(names)) if name in names), "")
-        if published.ours is None:
-            return DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
-        path, line = published.place
-        data = {"_id": query_id, "text": published.text, **published.ours}
+        plain = DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
+        if published.exported is None:
+            return plain
+        data = {"_id": query_id, "text": published.text, **published.exported}
+        data["split"] = first or data.get("split") or plain.split
         data.pop("labels", None)
-        data["split"] = first or data.get("split") or split_of(query_id)
-        query = read_query(Row(data, self.faults, path, line), self.export.scopes if self.export else {})
-        return query or DatasetQuery(request=Request(id=query_id, text=published.text), split=data["split"])
+        return read_query(published.row.nested(data), self._scopes) or plain
 
-    def _details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
-        """Put what the export kept of labels to them; with a grade it is a label of its own."""
-        path, line = published.place
-        details = Row(dict(published.ours or {}), self.faults, path, line).take("labels", dict, {})
+    def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
+        """Add what an export keeps of labels beside the qrels; one with a grade is a label of its own."""
+        details = published.row.nested(published.exported).take("labels", dict, {})
         for item_id, entry in details.items():
-            row = Row(entry if isinstance(entry, dict) else {"entry": entry}, self.faults, path, line)
-            row.refuse_unknown(("grade", "via", "alternatives", "source"))
+            row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
+            row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
             grade = row.optional("grade", int)
             if item_id not in labels and grade is None:
-                self.tally.add(DETAILS, f"{query_id} {item_id}")
+                self.draft.ids[DETAILS].append(f"{query_id} {item_id}")
                 continue
             try:
-                base = labels.get(item_id) or Label(query_id, read_key(item_id), int(grade or 0))
+                label = labels.get(item_id) or Label(query_id, read_key(item_id), int(grade or 0))
             except ParameterError as error:
                 row.fault(str(error))
                 continue
             labels[item_id] = replace(
-                base,
+                label,
                 via=row.take("via", str, "direct"),
                 alternatives=row.take("alternatives", str, ""),
                 source=row.take("source", str, ""),
+                quote=row.take("quote", str, ""),
             )
 
 
-def _names(paths: Iterable[Path | str | None]) -> str:
-    """The files that are named, each once."""
-    return ", ".join(dict.fromkeys(str(path) for path in paths if path is not None))
-
-
-def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterable[tuple[int, dict[str, Any]]]:
-    """The lines of a file as objects: JSON lines, or tab-separated if its name ends in `.tsv` or `.txt`."""
+def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[Row]:
+    """The lines of a file as rows: JSON lines, or tab-separated if its name ends in `.tsv` or `.txt`."""
     if path.suffix.lower() not in (".tsv", ".txt"):
-        yield from iter_jsonl(path, faults)
+        yield from jsonl_rows(path, faults)
         return
     for line, text in iter_lines(path, faults):
         if not text.strip():
             continue
         fields = text.split("\t")
         if 2 <= len(fields) <= 1 + len(columns):
-            yield line, dict(zip(("_id", *columns[-(len(fields) - 1) :]), fields, strict=True))
+            names = ("_id", *columns[-(len(fields) - 1) :])
+            yield Row(dict(zip(names, fields, strict=True)), faults, path, line)
         else:
             wanted = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
             faults.append(Fault(f"expected {wanted}, separated by tabs, got {len(fields)} fields", path, line))
@@ -386,12 +302,8 @@ def _text(row: Row) -> str:
     return ""
 
 
-def _ours(row: Row) -> Mapping[str, Any] | None:
-    """What an export of ours kept in `metadata`."""
+def _exported(row: Row) -> Mapping[str, Any] | None:
+    """What an export of a dataset keeps in `metadata`."""
     metadata = row.data.get("metadata")
-    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
-    return ours if isinstance(ours, dict) else None
-
-
-def _with(row: Row, data: Mapping[str, Any]) -> Row:
-    return Row(data, row.faults, row.path, row.line)
+    exported = metadata.get(EXPORT_KEY) if isinstance(metadata, dict) else None
+    return exported if isinstance(exported, dict) else None

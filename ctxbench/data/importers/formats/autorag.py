@@ -7,29 +7,26 @@ text alone is one document. Other columns (answers to generate, metadata) are pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
+from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.alternatives import minimal_groups
 from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,
-    Converted,
+    Conversion,
     Document,
+    Draft,
     Settings,
-    Tally,
-    about,
-    catalog_of,
-    dataset_name,
-    key_of,
+    unique_entries,
 )
-from ctxbench.data.importers.formats.records import parsed_list, records
-from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 
 NO_DOCUMENT = "documents of retrieval_gt that are not in the corpus"
@@ -43,7 +40,7 @@ _LABELLING = (
 )
 
 
-def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | None = None) -> Converted:
+def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | None = None) -> Conversion:
     """Make a dataset of AutoRAG's questions over its corpus. Ids: see `conversion`; splits are by hash of the query id.
 
     Both files are `.json` (a list of objects, or pandas' columns), `.jsonl`, `.csv` or, where pandas and pyarrow are
@@ -57,73 +54,47 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
         InputError: lines that cannot be read, fields that are missing, ids that stand twice: all at once.
     """
     qa, corpus = Path(qa), Path(corpus)
-    settings = settings or Settings()
-    faults: list[Fault] = []
-    documents = [_document(row) for row in records(corpus, faults)]
-    catalog = catalog_of((one for one in documents if one is not None), settings.type, faults)
-    if not documents and not faults:
-        faults.append(Fault("the file is empty; expected documents with doc_id and contents", corpus))
-    tally = Tally(NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED)
-    known = {item.name for item in catalog}
-    queries: list[DatasetQuery] = []
-    labels: list[Label] = []
-    first: dict[str, int] = {}
-    for row in records(qa, faults):
-        query_id, text = tally.query_id(row.take("qid", str, "", required=True)), _text(row, "query")
-        groups = _groups(row)
-        if first.setdefault(query_id, row.line) != row.line:
-            row.fault(f"query {query_id!r} stands twice, first in line {first[query_id]}")
-        elif query_id:
-            there, partly = _resolved(query_id, groups, known, tally)
-            request = Request(id=query_id, text=text)
-            queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
-            labels += _labels(query_id, there, settings.type)
-    if not first and not faults:
-        faults.append(Fault("the file is empty; expected questions with qid, query and retrieval_gt", qa))
-    if faults:
-        raise InputError(faults, subject=str(qa))
-    dataset = Dataset(
-        name=settings.name or dataset_name(None, qa),
-        version=settings.version or "1",
-        catalog=catalog,
-        queries=tuple(queries),
-        labels=tuple(labels),
-    )
-    counted = {*tally.ids[PARTLY], *tally.ids[OVERLAP]}
-    tally.add(UNLABELLED, *(name for name in dataset.unlabelled if name not in counted))
-    card = about(settings, form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, tally=tally)
-    return tally.converted(replace(dataset, about=card))
+    draft = Draft(settings or Settings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
+    rows = ((row.take("doc_id", str, "", required=True), row) for row in read_records(corpus, draft.faults))
+    documents = unique_entries("document", ((doc_id, row, _text(row, "contents")) for doc_id, row in rows))
+    if not documents and not draft.faults:
+        draft.faults.append(Fault("the file is empty; expected documents with doc_id and contents", corpus))
+    rows = ((row.take("qid", str, "", required=True), row) for row in read_records(qa, draft.faults))
+    entries = ((draft.query_id(qid), row, (_text(row, "query"), _groups(row))) for qid, row in rows)
+    queries = unique_entries("query", entries)
+    if not queries and not draft.faults:
+        draft.faults.append(Fault("the file is empty; expected questions with qid, query and retrieval_gt", qa))
+    for query_id, (text, groups) in queries.items():
+        minimal, partly = _minimal_groups(query_id, groups, documents, draft)
+        request = Request(id=query_id, text=text)
+        draft.queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
+        draft.labels += _labels(query_id, minimal, draft.settings.type)
+    item_type = draft.settings.type
+    items = (Document(id=name, title="", text=text).item(item_type) for name, text in documents.items())
+    return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, where=qa)
 
 
-def _resolved(
-    query: str, groups: Sequence[Sequence[str]], known: set[str], tally: Tally
+def _minimal_groups(
+    query: str, groups: Sequence[Sequence[str]], documents: Container[str], draft: Draft
 ) -> tuple[list[list[str]], bool]:
-    """The groups that labels can say, and whether something required is not in the corpus."""
-    missing = [name for name in dict.fromkeys(name for group in groups for name in group) if name not in known]
-    tally.add(NO_DOCUMENT, *(f"{query} {name}" for name in missing))
-    needed, implied, _ = minimal_groups(groups)  # a group that is not there implies others just as well
-    there = [[name for name in group if name in known] for group in needed]
-    left, more, overlap = minimal_groups(there)
-    tally.add(IMPLIED, *[query] * (implied + more))
-    if overlap:
-        tally.add(OVERLAP, query)
-        return [], False
-    partly = not all(there) and bool(left)
-    if partly:
-        tally.add(PARTLY, query)
-    return left, partly
+    """The groups that labels can hold, and whether something required is not in the corpus."""
+    missing = [name for name in dict.fromkeys(name for group in groups for name in group) if name not in documents]
+    draft.ids[NO_DOCUMENT] += [f"{query} {name}" for name in missing]
+    required, n_implied, _ = minimal_groups(groups)  # a group that is not there implies others just as well
+    present = [[name for name in group if name in documents] for group in required]
+    minimal, n_implied_by_present, overlap = minimal_groups(present)
+    draft.ids[IMPLIED] += [query] * (n_implied + n_implied_by_present)
+    partly = not all(present) and bool(minimal)
+    if overlap or partly or not minimal:
+        draft.ids[OVERLAP if overlap else PARTLY if partly else UNLABELLED].append(query)
+    return ([], False) if overlap else (minimal, partly)
 
 
 def _labels(query: str, groups: Sequence[Sequence[str]], item_type: str) -> Iterator[Label]:
     for number, group in enumerate(groups, start=1):
         name = f"group {number}" if len(group) > 1 else ""
         for document in group:
-            yield Label(query, key_of(document, item_type), Grade.REQUIRED, alternatives=name, source=SOURCE)
-
-
-def _document(row: Row) -> Document | None:
-    doc_id, text = row.take("doc_id", str, "", required=True), _text(row, "contents")
-    return Document(id=doc_id, title="", text=text, place=(row.path, row.line)) if doc_id else None
+            yield Label(query, ItemKey(item_type, None, document), Grade.REQUIRED, alternatives=name, source=SOURCE)
 
 
 def _text(row: Row, name: str) -> str:
@@ -134,9 +105,9 @@ def _text(row: Row, name: str) -> str:
 
 def _groups(row: Row) -> list[list[str]]:
     """`retrieval_gt` as groups of document ids: a text is one document, a list of texts one group."""
-    given = value = row.data.get("retrieval_gt")
+    published = value = row.data.get("retrieval_gt")
     if isinstance(value, str) and value.strip().startswith("["):
-        value = parsed_list(value)  # a CSV file holds lists as text
+        value = parse_list(value)  # a CSV file holds lists as text
     if isinstance(value, str) and value:
         return [[value]]
     if isinstance(value, list):
@@ -144,5 +115,5 @@ def _groups(row: Row) -> list[list[str]]:
             return [value] if value else []
         if all(isinstance(group, list) and all(isinstance(entry, str) for entry in group) for group in value):
             return [group for group in value if group]
-    row.fault(f"field 'retrieval_gt' must be document ids in groups, such as [[a, b], [c]], got {given!r:.60}")
+    row.fault(f"field 'retrieval_gt' must be document ids in groups, such as [[a, b], [c]], got {published!r:.60}")
     return []

@@ -1,4 +1,4 @@
-"""Any folder in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`.
+"""Datasets from any folder in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`.
 
 Source: the loader of github.com/beir-cellar/beir (`beir/datasets/data_loader.py`): qrels have a header, then query id,
 corpus id and a whole number, separated by tabs, quoted as in CSV.
@@ -11,21 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.data.importers.formats.assembly import (
-    Assembly,
-    Export,
-    Judgment,
-    read_documents,
-    read_queries,
-)
-from ctxbench.data.importers.formats.conversion import Converted, Settings
+from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, Export, Settings
 from ctxbench.io.files import iter_lines
 
 HEADER = ("query-id", "corpus-id", "score")
 _LABELLING = "As published in BEIR's layout; what is not labelled may do as well."
 
 
-def import_beir(folder: Path | str, settings: Settings | None = None) -> Converted:
+def import_beir(folder: Path | str, settings: Settings | None = None) -> Conversion:
     """Make a dataset of a BEIR folder. Ids, grades and splits: see `conversion`.
 
     A query is of the split whose qrels label it (`tuning`, if several do); one that none labels is kept unlabelled, in
@@ -37,7 +31,6 @@ def import_beir(folder: Path | str, settings: Settings | None = None) -> Convert
             or need a mapping: all at once, with file and line.
     """
     folder = Path(folder)
-    settings = settings or Settings()
     if not folder.is_dir():
         raise StorageError(
             f"cannot read {folder}: no such folder; expected one with corpus.jsonl, queries.jsonl, qrels/"
@@ -50,24 +43,26 @@ def import_beir(folder: Path | str, settings: Settings | None = None) -> Convert
         raise StorageError(
             f"cannot read {folder / 'qrels'}: no .tsv file there; expected one a split, such as test.tsv"
         )
-    faults: list[Fault] = []
-    export = Export.beside(folder, faults)
-    keys, items = read_documents(folder / "corpus.jsonl", settings, faults)
-    queries = read_queries(folder / "queries.jsonl", faults)
-    judgments = [one for path in qrels for one in read_qrels(path, faults)]
-    assembly = Assembly(settings, keys, items, queries, judgments, export, faults)
-    files = [folder / "corpus.jsonl", folder / "queries.jsonl", *qrels]
-    return assembly.converted(form="BEIR", files=files, labelling=_LABELLING, where=folder)
+    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
+    draft = Draft(settings or Settings(), ODD)
+    assembly = Assembly(
+        draft=draft,
+        export=Export.beside(folder, draft.faults),
+        items=read_documents(corpus, draft.settings, draft.faults),
+        queries=read_queries(queries, draft.faults),
+        judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
+    )
+    return assembly.conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_LABELLING, where=folder)
 
 
 def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
     """The labels of one qrels file; the split is the file's name. What cannot be read goes to `faults`."""
     lines = iter_lines(path, faults)
     number, header = next(lines, (1, ""))
-    expected = f"expected {' '.join(HEADER)}, separated by tabs"
     if tuple(header.split("\t")) != HEADER:
-        what = f"the first line must be the header; {expected}, got {header!r:.80}" if header else "the file is empty"
-        faults.append(Fault(what if header else f"{what}; {expected}", path, number))
+        expected = f"expected {' '.join(HEADER)}, separated by tabs"
+        what = f"the first line must be the header; {expected}, got {header!r:.80}"
+        faults.append(Fault(what if header else f"the file is empty; {expected}", path, number))
         return
     for number, text in lines:
         if not text.strip():
@@ -86,7 +81,7 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
 
 
 def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | None:
-    """A whole number, or a fault."""
+    """The score that a text says, a whole number; None, and a fault, if it says none."""
     try:
         return int(text)
     except ValueError:

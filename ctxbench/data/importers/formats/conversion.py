@@ -1,4 +1,4 @@
-"""What the importers of general formats share: ids, grades, splits, what is counted, and the card.
+"""Parts that the importers of general formats share: ids, grades, splits, counts and the card.
 
 * A document's id, any text, becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes
   the description, so that it is searched, and the text stays the text. A tool's title becomes its name, if no other
@@ -18,20 +18,26 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.datasets.dataset import SPLITS, Dataset, name_fault
+from ctxbench.data.datasets.layout import ABOUT
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.files import read_bytes, readable
+from ctxbench.io.json_files import read_json
+from ctxbench.io.rows import Row, read_key
 
-OURS = "ctxbench"  # the key of `metadata` under which an export keeps what the format has no place for
-EXPORT = "export.json"  # beside exported files: their names, the card, and what the format does not hold
+EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
+EXPORT_FILE = "export.json"  # beside exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
 RENAMED = "query ids with blanks, which were percent-encoded"
 _TUNING = ("train", "training", "dev", "valid", "validation")
-_SHOWN = 3
+_SHOWN = 3  # ids, or files, that a line names
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,22 +73,25 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Converted:
-    """A dataset made of files, and what could not be resolved.
+class Conversion:
+    """A dataset that was made of files, and what is odd in them.
 
     Attributes:
-        dataset: as it was made.
-        counted: what was counted, by what it is; what is 0 was looked for.
-        listed: some or all of the ids that were counted, by the same names.
+        dataset: the dataset.
+        ids: ids by what is odd about them; none show that it was looked for.
     """
 
     dataset: Dataset
-    counted: Mapping[str, int]
-    listed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ids: Mapping[str, Sequence[str]]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each odd thing occurs."""
+        return {what: len(ids) for what, ids in self.ids.items()}
 
     def lines(self) -> list[str]:
-        """What was counted and is not 0, one line each."""
-        return [f"{what}: {_with_some(n, self.listed.get(what, ()))}" for what, n in self.counted.items() if n]
+        """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
+        return [f"{what}: {len(ids):,} ({_some(ids)})" for what, ids in self.ids.items() if ids]
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON, without the dataset."""
@@ -91,90 +100,154 @@ class Converted:
             "version": self.dataset.version,
             "hash": self.dataset.hash,
             "counts": self.dataset.counts,
-            "counted": dict(self.counted),
-            "listed": {what: list(ids) for what, ids in self.listed.items() if ids},
+            "counted": self.counts,
+            "listed": {what: list(ids) for what, ids in self.ids.items() if ids},
         }
 
 
-class Tally:
-    """Counts what is odd, by name, with the ids it concerns."""
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What a dataset's export says beside the files: the card and the scopes."""
 
-    def __init__(self, *names: str) -> None:
-        self.ids: dict[str, list[str]] = {name: [] for name in names}
+    card: Mapping[str, Any]
+    scopes: Mapping[str, tuple[ItemKey, ...]]
 
-    def add(self, name: str, *ids: str) -> None:
-        """Count ids under a name that was announced."""
-        self.ids[name] += ids
+    @classmethod
+    def beside(cls, folder: Path, faults: list[Fault]) -> Export | None:
+        """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
+
+        Raises:
+            InputError: it is no JSON object of the expected form.
+        """
+        path = folder / EXPORT_FILE
+        data = read_json(path) if path.is_file() else {"plain": True}
+        if isinstance(data, dict) and data.get("plain") is True:
+            return None
+        card = data.get("dataset") if isinstance(data, dict) else None
+        kinds = {"name": str, "version": str, "scopes": dict}
+        if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in kinds.items()):
+            raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
+        row = Row(card.get("scopes", {}), faults, path, 1)
+        return cls(card=card, scopes={name: row.each(name, read_key, expected="an item id") for name in row.data})
+
+
+@dataclass
+class Draft:
+    """Queries and labels of a dataset while its files are read, what is wrong with the files, and what is odd.
+
+    Attributes:
+        settings: how files become the dataset.
+        odd: what is counted, each in words.
+        faults: what is wrong; with any of them there is no dataset.
+        queries, labels: of the dataset.
+        ids: ids by what is odd about them.
+    """
+
+    settings: Settings
+    odd: Sequence[str]
+    faults: list[Fault] = field(default_factory=list)
+    queries: list[DatasetQuery] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ids: dict[str, list[str]] = {what: [] for what in self.odd}
 
     def query_id(self, published: str) -> str:
         """A query id without blanks, which qrels and runs could not name: they are percent-encoded, and counted."""
         name = re.sub(r"\s", lambda match: quote(match[0], safe=""), published)
         if name != published:
-            self.add(RENAMED, published)
+            self.ids[RENAMED].append(published)
         return name
 
-    @property
-    def counted(self) -> dict[str, int]:
-        """How many, by name."""
-        return {name: len(ids) for name, ids in self.ids.items()}
+    def conversion(
+        self,
+        catalog: Catalog,
+        *,
+        form: str,
+        files: Sequence[Path],
+        labelling: str,
+        where: Path,
+        export: Export | None = None,
+    ) -> Conversion:
+        """Make the dataset.
 
-    def converted(self, dataset: Dataset) -> Converted:
-        """The dataset with what was counted."""
-        return Converted(dataset=dataset, counted=self.counted, listed=self.ids)
+        Args:
+            catalog: the items.
+            form: the format's name, for the card.
+            files: that were read, for the card.
+            labelling: who or what labelled, and how, for the card.
+            where: the folder or file that names the dataset.
+            export: what an export says beside the files; its card stands for the one that would be made here.
+
+        Raises:
+            InputError: all faults at once.
+        """
+        raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
+        card: Mapping[str, Any] = {} if export is None else export.card
+        about = {name: card[name] for name in ABOUT if name in card} or {
+            "licence": "not stated in the files",
+            "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
+            "labelling": labelling,
+            "notes": {"counted": {what: len(ids) for what, ids in self.ids.items()}},
+        }
+        dataset = Dataset(
+            name=self.settings.name or card.get("name") or _dataset_name(where),
+            version=self.settings.version or card.get("version", "1"),
+            catalog=catalog,
+            queries=tuple(self.queries),
+            labels=tuple(self.labels),
+            about=about | ({"licence": self.settings.licence} if self.settings.licence else {}),
+            scopes={} if export is None else export.scopes,
+        )
+        return Conversion(dataset=dataset, ids=self.ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document as published; `place` is where it stands, `server` and `schema` are a tool's."""
+    """A document as published; `server` and `schema` are a tool's."""
 
     id: str
     title: str
     text: str
-    place: tuple[Path, int]
     server: str | None = None
     schema: Mapping[str, Any] | None = None
 
-
-def key_of(doc_id: str, item_type: str) -> ItemKey:
-    """The identity of the item that a document becomes."""
-    return ItemKey(item_type, None, doc_id)
-
-
-def item_of(document: Document, item_type: str, *, by_title: bool = False) -> Item:
-    """The item that a document becomes; a tool is called by its title, if that is asked for."""
-    if item_type == "tool":
-        head = "" if by_title else document.title
+    def item(self, item_type: str, *, by_title: bool = False) -> Item:
+        """The item that the document becomes; with `by_title`, a tool has the title as its name."""
+        if item_type != "tool":
+            return Item(type=item_type, name=self.id, title=self.title, description=self.title, text=self.text)
+        title = "" if by_title else self.title
         return Item(
             type="tool",
-            server=document.server,
-            name=document.title if by_title else document.id,
-            title=head,
-            description=": ".join(part for part in (head, document.text) if part),
-            schema=document.schema,
+            server=self.server,
+            name=self.title if by_title else self.id,
+            title=title,
+            description=": ".join(filter(None, (title, self.text))),
+            schema=self.schema,
         )
-    return Item(type=item_type, name=document.id, title=document.title, description=document.title, text=document.text)
 
 
-def catalog_of(documents: Iterable[Document], item_type: str, faults: list[Fault]) -> Catalog:
-    """The documents as a catalog; ids that are empty or stand twice are faults, and left out."""
-    first: dict[str, Document] = {}
-    for document in documents:
-        path, line = document.place
-        if not document.id:
-            faults.append(Fault("a document has an empty id; expected any text", path, line))
-        elif document.id in first:
-            there = first[document.id].place[1]
-            faults.append(Fault(f"document {document.id!r} stands twice, first in line {there}", path, line))
-        else:
-            first[document.id] = document
-    return Catalog(item_of(document, item_type) for document in first.values())
+def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
+    """Entries by id; one without an id is left out, and one whose id an earlier entry has is a fault.
+
+    Args:
+        what: what an entry is called in the fault.
+        entries: the id, the row and the entry.
+    """
+    unique: dict[str, T] = {}
+    lines: dict[str, int] = {}
+    for name, row, entry in entries:
+        if name in unique:
+            row.fault(f"{what} {name!r} stands twice, first in line {lines[name]}")
+        elif name:
+            unique[name], lines[name] = entry, row.line
+    return unique
 
 
 def split_name(published: str) -> str:
     """The split that a published one becomes."""
-    return (
-        SPLITS[0] if published.lower() in _TUNING else published.lower() if published.lower() == "test" else published
-    )
+    name = published.lower()
+    return SPLITS[0] if name in _TUNING else name if name == "test" else published
 
 
 def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path | str) -> dict[int, int]:
@@ -183,20 +256,20 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     Raises:
         InputError: several positive scores and no mapping, or one that the mapping does not name.
     """
-    present = Counter(scores)
-    positive = sorted(score for score in present if score > 0)
+    n_labels = Counter(scores)
+    positive = sorted(score for score in n_labels if score > 0)
     if grades is None:
         if len(positive) > 1:
-            shown = ", ".join(f"{score} ({present[score]:,} labels)" for score in positive[:10])
+            shown = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
             example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
             message = f"the scores are graded: {shown}; say which of them mean required (2), for example {example}"
             raise InputError([Fault(message, where)])
-        return {score: 2 if score > 0 else 0 for score in present}
+        return {score: 2 if score > 0 else 0 for score in n_labels}
     missing = [score for score in positive if score not in grades]
     if missing:
-        named = ", ".join(str(score) for score in missing[:10])
-        raise InputError([Fault(f"scores {named} occur, and the mapping of grades does not name them", where)])
-    return {score: grades.get(score, 0) for score in present}
+        shown = ", ".join(str(score) for score in missing[:10])
+        raise InputError([Fault(f"scores {shown} occur, and the mapping of grades does not name them", where)])
+    return {score: grades.get(score, 0) for score in n_labels}
 
 
 def read_grades(text: str) -> dict[int, int]:
@@ -205,35 +278,23 @@ def read_grades(text: str) -> dict[int, int]:
     Raises:
         ParameterError: it is none.
     """
-    found: dict[int, int] = {}
+    grades: dict[int, int] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(-?\d+)\s*=\s*([0-2])\s*", part)
-        if match is None or int(match[1]) in found:
+        if match is None or int(match[1]) in grades:
             raise ParameterError(
                 f"grades are written score=grade, with commas between, each score once and a grade of 0, 1 or 2 "
                 f"(1=1,2=2); got {text!r}"
             )
-        found[int(match[1])] = int(match[2])
-    return found
+        grades[int(match[1])] = int(match[2])
+    return grades
 
 
-def dataset_name(given: str | None, path: Path) -> str:
-    """The name of a dataset: as given, or the path's last part with everything else than letters and digits as `-`."""
-    if given is not None:
-        return given
+def _dataset_name(path: Path) -> str:
+    """The last part of a path, with everything else than letters and digits as `-`."""
     stem = path.resolve().name
     stem = stem.split(".")[0] if path.is_file() else stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "imported"
-
-
-def about(settings: Settings, *, form: str, files: Sequence[Path], labelling: str, tally: Tally) -> dict[str, Any]:
-    """The card of an imported dataset: names and SHA-256 of the files, and everything that was counted."""
-    return {
-        "licence": settings.licence or "not stated in the files",
-        "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
-        "labelling": labelling,
-        "notes": {"counted": tally.counted},
-    }
 
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:
@@ -246,6 +307,6 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
 
 
-def _with_some(count: int, ids: Sequence[str]) -> str:
-    shown = ", ".join(dict.fromkeys(ids[:_SHOWN]))
-    return f"{count:,}" + (f" ({shown}{', ...' if len(ids) > _SHOWN else ''})" if shown else "")
+def _some(names: Sequence[str]) -> str:
+    """The first few of some names, each once."""
+    return ", ".join(dict.fromkeys(names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")

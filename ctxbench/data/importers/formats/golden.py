@@ -1,4 +1,4 @@
-"""Hand-written evals: a request, the items that it should be offered, and those that it should not.
+"""Datasets from hand-written evals: a request, the items that it should be offered, and those that it should not.
 
 ```
 {"query": "refund order 17", "expected": ["refund_order", "rule:refunds"], "forbidden": ["cancel_order"]}
@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, InputError, suggest
+from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.formats.conversion import RENAMED, Converted, Settings, Tally, about, dataset_name
-from ctxbench.data.importers.formats.records import parsed_list, records
-from ctxbench.data.importers.groups import minimal_groups
+from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, Settings
+from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, Names, Resolved, named
 
@@ -39,11 +40,11 @@ _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
 
-def import_golden(file: Path | str, catalog: Catalog, *, settings: Settings | None = None) -> Converted:
+def import_golden(file: Path | str, catalog: Catalog, *, settings: Settings | None = None) -> Conversion:
     """Make a dataset of a file of hand-written evals over a catalog.
 
     Args:
-        file: as `records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
+        file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
             `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`. In a table a
             list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed over and counted.
         catalog: the items. One is named by its id, by its name or title, or, a tool, as a log writes it.
@@ -58,25 +59,14 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: Settings | No
         InputError: records that cannot be read, names that no item or several have, an item that is expected and
             forbidden: all at once, with their lines.
     """
-    file, settings = Path(file), settings or Settings()
-    faults: list[Fault] = []
-    reader = _Reader(_ItemNames(catalog), Tally(NOTHING, UNSAID, PASSED_OVER, RENAMED))
-    for row in records(file, faults):
+    file = Path(file)
+    draft = Draft(settings or Settings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
+    reader = _Reader(_ItemNames(catalog), draft)
+    for row in read_records(file, draft.faults):
         reader.read(row, f"{file.stem}-{row.line}")
-    if not reader.queries and not faults:
-        faults.append(Fault('the file is empty; expected {"query": text, "expected": [names]} a line', file))
-    if faults:
-        raise InputError(faults, subject=str(file))
-    card = about(settings, form="golden", files=[file], labelling=_LABELLING, tally=reader.tally)
-    dataset = Dataset(
-        name=settings.name or dataset_name(None, file),
-        version=settings.version or "1",
-        catalog=catalog,
-        queries=tuple(reader.queries),
-        labels=tuple(reader.labels),
-        about=card,
-    )
-    return reader.tally.converted(dataset)
+    if not draft.queries and not draft.faults:
+        draft.faults.append(Fault('the file is empty; expected {"query": text, "expected": [names]} a line', file))
+    return draft.conversion(catalog, form="golden", files=[file], labelling=_LABELLING, where=file)
 
 
 class _ItemNames:
@@ -84,51 +74,45 @@ class _ItemNames:
 
     def __init__(self, catalog: Catalog) -> None:
         self._names = Names(catalog)
-        self._own: dict[str, list[ItemKey]] = {}
-        for item in catalog:
-            for name in dict.fromkeys((item.name.casefold(), item.title.casefold())):
-                self._own.setdefault(name, []).append(item.key)
+        self._keys = group_pairs(
+            (name, item.key) for item in catalog for name in {item.name.casefold(), item.title.casefold()}
+        )
         self.known = [item.name for item in catalog]
 
     def resolve(self, name: str) -> Resolved:
-        found = self._names.resolve(name)
-        keys = self._own.get(name.casefold(), []) if found.rule == UNKNOWN else []
+        resolved = self._names.resolve(name)
+        keys = self._keys.get(name.casefold(), []) if resolved.rule == UNKNOWN else []
         if len(keys) == 1:
             return Resolved(name, keys[0], "own name")
-        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else found
+        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
 
 @dataclass
 class _Reader:
-    """Records read so far."""
+    """Adds the records of a file to a draft of the dataset."""
 
     names: _ItemNames
-    tally: Tally
-    queries: list[DatasetQuery] = field(default_factory=list)
-    labels: list[Label] = field(default_factory=list)
+    draft: Draft
     lines: dict[str, int] = field(default_factory=dict)
 
-    def read(self, row: Row, number: str) -> None:
-        """Take one record; what is wrong becomes a fault of its line."""
-        used = {name: _field(row, names) for name, names in _FIELDS.items()}
-        self.tally.add(PASSED_OVER, *(set(row.data) - {*used.values(), "split", "tags"}))
-        text = row.take(used["query"] or QUERY[0], str, "", required=True)
-        query_id = self.tally.query_id(_id(row, used["id"]) or number)
+    def read(self, row: Row, default_id: str) -> None:
+        """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
+        fields = {what: _field(row, names) for what, names in _FIELDS.items()}
+        self.draft.ids[PASSED_OVER] += sorted(set(row.data) - {*fields.values(), "split", "tags"})
+        text = row.take(fields["query"] or QUERY[0], str, "", required=True)
+        query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
         if self.lines.setdefault(query_id, row.line) != row.line:
             row.fault(f"query {query_id!r} stands twice, first in line {self.lines[query_id]}")
-        expected = self._groups(row, used["expected"])
-        forbidden = [key for group in self._groups(row, used["forbidden"]) or [] for key in group]
-        both = {key.id for group in expected or [] for key in group} & {key.id for key in forbidden}
-        for name in sorted(both):
+        expected = self._groups(row, fields["expected"])
+        forbidden = {key: None for group in self._groups(row, fields["forbidden"]) or [] for key in group}
+        for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
             row.fault(f"{name} is expected and forbidden; keep one of them")
-        groups, _, overlap = minimal_groups([[key.id for key in group] for group in expected or []])
+        groups, _, overlap = minimal_groups(expected or [])
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
-        if expected is None:
-            self.tally.add(UNSAID, query_id)
-        elif not groups:
-            self.tally.add(NOTHING, query_id)
-        self.queries.append(
+        if not groups:
+            self.draft.ids[UNSAID if expected is None else NOTHING].append(query_id)
+        self.draft.queries.append(
             DatasetQuery(
                 request=Request(id=query_id, text=text),
                 split=_split(row) or split_of(query_id),
@@ -136,8 +120,8 @@ class _Reader:
                 needs_nothing=expected is not None and not groups,
             )
         )
-        self.labels += _required(query_id, groups)
-        self.labels += [Label(query_id, key, Grade.IRRELEVANT) for key in dict.fromkeys(forbidden)]
+        self.draft.labels += _required(query_id, groups)
+        self.draft.labels += [Label(query_id, key, Grade.IRRELEVANT) for key in forbidden]
 
     def _groups(self, row: Row, name: str | None) -> list[list[ItemKey]] | None:
         """The items of a field, alternatives together; None where the record has no such field."""
@@ -153,7 +137,7 @@ class _Reader:
         return [group for group in groups if group]
 
     def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[ItemKey]:
-        found = []
+        keys = []
         for entry in entries:
             try:
                 name = named(entry)
@@ -162,14 +146,14 @@ class _Reader:
                 continue
             resolved = self.names.resolve(name)
             if resolved.key is not None:
-                found.append(resolved.key)
+                keys.append(resolved.key)
             elif resolved.rule == AMBIGUOUS:
                 several = " or ".join(key.id for key in resolved.candidates[:5])
                 row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
             else:
                 hint = suggest(name, self.names.known, listed=False)
                 row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
-        return found
+        return keys
 
 
 _FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
@@ -177,10 +161,10 @@ _FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": I
 
 def _field(row: Row, names: Sequence[str]) -> str | None:
     """Which of the names a record has; two of them are a fault."""
-    found = [name for name in names if name in row.data]
-    if len(found) > 1:
-        row.fault(f"it has {' and '.join(map(repr, found))}; expected one of them")
-    return found[0] if found else None
+    fields = [name for name in names if name in row.data]
+    if len(fields) > 1:
+        row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
+    return fields[0] if fields else None
 
 
 def _id(row: Row, name: str | None) -> str:
@@ -204,7 +188,7 @@ def _entries(value: Any, names: _ItemNames) -> list[Any] | None:
     if isinstance(value, str):
         text = value.strip()
         if text.startswith("["):
-            value = parsed_list(text)
+            value = parse_list(text)
         elif not text:
             return []
         elif names.resolve(text).key is not None:
@@ -225,8 +209,8 @@ def _tags(row: Row) -> Iterator[str]:
             yield entry
 
 
-def _required(query: str, groups: Sequence[Sequence[str]]) -> Iterator[Label]:
+def _required(query: str, groups: Sequence[Sequence[ItemKey]]) -> Iterator[Label]:
     for number, group in enumerate(groups, start=1):
         alternatives = f"group {number}" if len(group) > 1 else ""
-        for item in group:
-            yield Label(query, ItemKey.parse(item), Grade.REQUIRED, alternatives=alternatives)
+        for key in group:
+            yield Label(query, key, Grade.REQUIRED, alternatives=alternatives)

@@ -11,18 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
-from ctxbench.core.items import ItemKey
+from ctxbench.core.errors import Fault, ParameterError, raise_faults
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.importers.formats.assembly import (
-    Assembly,
-    Export,
-    Judgment,
-    read_documents,
-    read_queries,
-)
+from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
 from ctxbench.data.importers.formats.beir import score_of
-from ctxbench.data.importers.formats.conversion import Converted, Settings
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, Export, Settings
 from ctxbench.io.files import iter_lines
 
 _LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
@@ -30,7 +24,7 @@ _LABELLING = "As published in TREC's qrels; what is not labelled may do as well.
 
 def import_trec(
     qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: Settings | None = None
-) -> Converted:
+) -> Conversion:
     """Make a dataset of TREC qrels, with queries and documents. Ids, grades and splits: see `conversion`.
 
     Args:
@@ -47,15 +41,16 @@ def import_trec(
     """
     if not qrels:
         raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
-    settings = settings or Settings()
-    faults: list[Fault] = []
-    export = Export.beside(queries.parent, faults)
-    keys, items = read_documents(corpus, settings, faults)
-    asked = read_queries(queries, faults)
-    judgments = [one for split, path in qrels.items() for one in read_trec_qrels(path, split, faults)]
-    assembly = Assembly(settings, keys, items, asked, judgments, export, faults)
+    draft = Draft(settings or Settings(), ODD)
+    assembly = Assembly(
+        draft=draft,
+        export=Export.beside(queries.parent, draft.faults),
+        items=read_documents(corpus, draft.settings, draft.faults),
+        queries=read_queries(queries, draft.faults),
+        judgments=[one for split, path in qrels.items() for one in read_trec_qrels(path, split, draft.faults)],
+    )
     files = [corpus, queries, *qrels.values()]
-    return assembly.converted(form="TREC", files=files, labelling=_LABELLING, where=queries)
+    return assembly.conversion(form="TREC", files=files, labelling=_LABELLING, where=queries)
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
@@ -105,15 +100,16 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
             rows[query][document] = value
     if not rows and not faults:
         faults.append(Fault("the file is empty; expected one ranked document a line", path))
-    if faults:
-        raise InputError(faults, subject=str(path))
-    return {q: sorted(sorted(found.items(), reverse=True), key=lambda row: -row[1]) for q, found in rows.items()}
+    raise_faults(faults, subject=str(path))
+    return {
+        query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in rows.items()
+    }
 
 
 def answers_of_run(
     run: Mapping[str, Sequence[tuple[str, float]]], dataset: Dataset, *, keep: int
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
-    """A run as answers that `ctxbench score` reads: the first `keep` offered, all of them the ranking.
+    """Turn a run into answers that `ctxbench score` reads: the first `keep` are offered, all are the ranking.
 
     A document is found by its item id, or else by its published id (the name of an item).
 
@@ -131,24 +127,21 @@ def answers_of_run(
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
-    by_name: dict[str, list[ItemKey]] = {}
-    for item in dataset.catalog:
-        by_name.setdefault(item.name, []).append(item.key)
-    known = {item.id: item.id for item in dataset.catalog}
-    known |= {name: keys[0].id for name, keys in by_name.items() if len(keys) == 1 and name not in known}
-    queries = {query.id for query in dataset.queries}
-    odd: dict[str, list[str]] = {
-        "queries that the dataset does not hold": [query for query in run if query not in queries],
-        "queries that the run does not answer": [q.id for q in dataset.queries if q.id not in run],
-        "ranked documents that the dataset does not hold": [],
-    }
+    ids_by_name = group_pairs((item.name, item.id) for item in dataset.catalog)
+    item_ids = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
+    item_ids |= {item.id: item.id for item in dataset.catalog}
+    queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     answers = []
-    for query in dataset.queries:
-        ranking = []
-        for document, score in run.get(query.id, ()):
-            if document in known:
-                ranking.append({"id": known[document], "score": score})
-            else:
-                odd["ranked documents that the dataset does not hold"].append(f"{query.id} {document}")
-        answers.append({"query": query.id, "items": ranking[:keep], "ranking": ranking})
-    return answers, odd
+    for query, pairs in queries.items():
+        ranking = [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
+        answers.append({"query": query, "items": ranking[:keep], "ranking": ranking})
+    return answers, {
+        "queries that the dataset does not hold": [query for query in run if query not in queries],
+        "queries that the run does not answer": [query for query in queries if query not in run],
+        "ranked documents that the dataset does not hold": [
+            f"{query} {document}"
+            for query, pairs in queries.items()
+            for document, _ in pairs
+            if document not in item_ids
+        ],
+    }

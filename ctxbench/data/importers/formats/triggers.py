@@ -1,4 +1,4 @@
-"""Folders of skills with trigger evals: for each skill, requests that should and should not trigger it.
+"""Datasets from skills with trigger evals: for each skill, requests that should and should not trigger it.
 
 ```
 skills/pdf/SKILL.md
@@ -23,9 +23,9 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.data.importers.formats.conversion import Converted, Settings, Tally, about, dataset_name
+from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, Settings
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import parse_json
 from ctxbench.sources.instructions import LEFT_OUT, rules_folder
@@ -43,17 +43,23 @@ _EXPECTED = '{"query": text, "should_trigger": true or false}'
 
 
 @dataclass
-class _Asked:
-    """One text, and what the files say of it; `told` is the split that the entry at `where` gives it, if it does."""
+class _Request:
+    """One text of the files, by its first entry.
+
+    Attributes:
+        id: of the query.
+        split: that the entry states; empty if it states none.
+        entry: where it stands.
+        triggers: by skill, whether the text should trigger it, and the entry that says so.
+    """
 
     id: str
     split: str
-    told: str | None
-    where: str
+    entry: str
     triggers: dict[ItemKey, tuple[bool, str]] = field(default_factory=dict)
 
 
-def import_triggers(folder: Path | str, *, settings: Settings | None = None, nothing_else: bool = False) -> Converted:
+def import_triggers(folder: Path | str, *, settings: Settings | None = None, nothing_else: bool = False) -> Conversion:
     """Make a dataset of a folder of skills and their trigger evals.
 
     Args:
@@ -66,69 +72,58 @@ def import_triggers(folder: Path | str, *, settings: Settings | None = None, not
         StorageError: the folder or a file cannot be read.
         InputError: there is no skill, no file, a file without a skill, or entries that cannot be read: all at once.
     """
-    folder, settings = Path(folder), settings or Settings()
-    faults: list[Fault] = []
-    tally = Tally(TRIGGER_FREE, UNTRIED, NOTED)
-    catalog = _skills(folder, tally)
+    folder = Path(folder)
+    draft = Draft(settings or Settings(), (TRIGGER_FREE, UNTRIED, NOTED))
+    catalog = _skills(folder, draft)
     if not len(catalog):
         raise InputError([Fault("no SKILL.md under it; expected a folder of skills with their trigger evals", folder)])
     files = sorted(_files(folder))
     if not files:
-        faults.append(Fault(f"no file called {' or '.join(NAMES)} under it; expected one beside a SKILL.md", folder))
-    asked: dict[str, _Asked] = {}
+        draft.faults.append(
+            Fault(f"no file called {' or '.join(NAMES)} under it; expected one beside a SKILL.md", folder)
+        )
+    requests: dict[str, _Request] = {}
     for path in files:
         skill = _skill_of(path, folder, catalog)
         if skill is None:
-            faults.append(
-                Fault("no SKILL.md in its folder or above; put the file beside the skill that it is of", path)
-            )
+            what = "no SKILL.md in its folder or above; put the file beside the skill that it is of"
+            draft.faults.append(Fault(what, path))
         else:
-            _read(path, skill, asked, faults)
-    if faults:
-        raise InputError(faults, subject=str(folder))
-    tried = {key for one in asked.values() for key in one.triggers}
-    tally.add(UNTRIED, *(item.id for item in catalog if item.key not in tried))
-    queries, labels = [], []
-    for text, one in asked.items():
-        needed = any(triggered for triggered, _ in one.triggers.values())
-        nothing = not needed and (nothing_else or len(one.triggers) == len(catalog))
-        if not needed and not nothing:
-            tally.add(TRIGGER_FREE, one.id)
-        queries.append(DatasetQuery(request=Request(id=one.id, text=text), split=one.split, needs_nothing=nothing))
-        labels += [Label(one.id, key, 2 if triggered else 0) for key, (triggered, _) in one.triggers.items()]
-    card = about(settings, form="trigger evals", files=files, labelling=_LABELLING, tally=tally)
-    made = Dataset(
-        name=settings.name or dataset_name(None, folder),
-        version=settings.version or "1",
-        catalog=catalog,
-        queries=tuple(queries),
-        labels=tuple(labels),
-        about=card,
-    )
-    return tally.converted(made)
+            _read_file(path, skill, requests, draft.faults)
+    tried = {key for request in requests.values() for key in request.triggers}
+    draft.ids[UNTRIED] += [item.id for item in catalog if item.key not in tried]
+    for text, request in requests.items():
+        query_id, triggers = request.id, request.triggers
+        needed = any(triggered for triggered, _ in triggers.values())
+        nothing = not needed and (nothing_else or len(triggers) == len(catalog))
+        draft.ids[TRIGGER_FREE] += [] if needed or nothing else [query_id]
+        split = request.split or split_of(query_id)
+        draft.queries.append(DatasetQuery(request=Request(id=query_id, text=text), split=split, needs_nothing=nothing))
+        draft.labels += [Label(query_id, key, 2 if triggered else 0) for key, (triggered, _) in triggers.items()]
+    return draft.conversion(catalog, form="trigger evals", files=files, labelling=_LABELLING, where=folder)
 
 
-def _skills(folder: Path, tally: Tally) -> Catalog:
+def _skills(folder: Path, draft: Draft) -> Catalog:
     """The skills of a folder; what is odd about their files is counted."""
     parts = [part for part in rules_folder(folder)() if part.name == "skills"]
-    tally.add(NOTED, *(note for part in parts for note in part.notes))
+    draft.ids[NOTED] += [note for part in parts for note in part.notes]
     return Catalog(item for part in parts for item in part.items if item.type == "skill")
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for here, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in LEFT_OUT]
-        yield from (Path(here) / name for name in names if any(fnmatch(name.lower(), one) for one in NAMES))
+        yield from (Path(parent) / name for name in names if any(fnmatch(name.lower(), form) for form in NAMES))
 
 
 def _skill_of(path: Path, folder: Path, catalog: Iterable[Item]) -> Item | None:
     """The skill of the folder of a file, or of the next one above."""
     by_folder = {(folder / str(item.metadata["path"])).parent: item for item in catalog}
-    return next((by_folder[one] for one in path.parents if one in by_folder), None)
+    return next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
 
 
-def _read(path: Path, skill: Item, asked: dict[str, _Asked], faults: list[Fault]) -> None:
-    """Add the entries of one file."""
+def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: list[Fault]) -> None:
+    """Add the entries of one file, which is about one skill, to the requests by text."""
     try:
         entries = parse_json(read_text(path), path=path)
     except InputError as error:
@@ -137,29 +132,30 @@ def _read(path: Path, skill: Item, asked: dict[str, _Asked], faults: list[Fault]
     if not isinstance(entries, list):
         faults.append(Fault(f"expected a list of {_EXPECTED}, got {type(entries).__name__}", path))
         return
-    used = {one.id for one in asked.values()}
+    query_ids = {request.id for request in requests.values()}
     for number, entry in enumerate(entries, start=1):
-        wrong = _wrong(entry)
+        wrong = _entry_fault(entry)
         if wrong:
             faults.append(Fault(f"entry {number} {wrong}; expected {_EXPECTED}", path))
             continue
-        text, triggered, where = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
-        known = asked.get(text)
-        if known is None:
-            name = _query_id(entry.get("id"), skill, number, used)
-            used.add(name)
-            known = asked[text] = _Asked(name, entry.get("split") or split_of(name), entry.get("split"), where)
-        elif entry.get("split") and known.told and entry["split"] != known.told:
-            what = f"entry {number} puts a request into split {entry['split']!r} that {known.where} puts into"
-            faults.append(Fault(f"{what} {known.told!r}; keep one of them", path))
+        text, triggered, place = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
+        split = entry.get("split") or ""
+        if text not in requests:
+            query_id = _query_id(entry.get("id"), skill, number, query_ids)
+            query_ids.add(query_id)
+            requests[text] = _Request(query_id, split, place)
+        request = requests[text]
+        if split and request.split and split != request.split:
+            what = f"entry {number} puts a request into split {split!r} that {request.entry} puts into"
+            faults.append(Fault(f"{what} {request.split!r}; keep one of them", path))
             continue
-        before = known.triggers.setdefault(skill.key, (triggered, where))
-        if before[0] != triggered:
-            what = f"entry {number} says {str(triggered).lower()} of a request of which {before[1]} says otherwise"
+        first_triggered, first_place = request.triggers.setdefault(skill.key, (triggered, place))
+        if first_triggered != triggered:
+            what = f"entry {number} says {str(triggered).lower()} of a request of which {first_place} says otherwise"
             faults.append(Fault(f"{what}; keep one of them", path))
 
 
-def _wrong(entry: Any) -> str:
+def _entry_fault(entry: Any) -> str:
     """What is wrong with an entry; empty if nothing is."""
     if not isinstance(entry, dict):
         return f"is {entry!r:.40}"
@@ -180,8 +176,8 @@ def _wrong(entry: Any) -> str:
     return next((what for wrong, what in checks if wrong), "")
 
 
-def _query_id(given: str | None, skill: Item, number: int, used: set[str]) -> str:
+def _query_id(entry_id: str | None, skill: Item, number: int, query_ids: set[str]) -> str:
     """An id without blanks that no other query has."""
-    name = re.sub(r"\s+", "-", (given or "").strip() or f"{skill.name}-{number}")
-    several = (f"{name}-{n}" for n in itertools.count(2))
-    return name if name not in used else next(one for one in several if one not in used)
+    name = re.sub(r"\s+", "-", (entry_id or "").strip() or f"{skill.name}-{number}")
+    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+    return next(candidate for candidate in names if candidate not in query_ids)

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError, StorageError
+from ctxbench.data.importers.alternatives import minimal_groups
 from ctxbench.data.importers.formats.autorag import import_autorag
-from ctxbench.data.importers.groups import minimal_groups
 
 CORPUS = [{"doc_id": name, "contents": f"text of {name}", "metadata": {}} for name in "abcd"]
 QA = [
@@ -54,7 +54,7 @@ def test_groups_become_alternatives(tmp_path, corpus):
     found = import_autorag(write(tmp_path / "qa.jsonl", QA), corpus=corpus)
     assert labels_of(found.dataset) == EXPECTED
     assert found.dataset.unlabelled == ("q4",)
-    assert found.counted["queries without a required document, kept unlabelled"] == 1
+    assert found.counts["queries without a required document, kept unlabelled"] == 1
     assert found.dataset.catalog[0].search_text == "a\n\ntext of a"
     need = found.dataset.judged().judgments
     assert len(set(need.group[:3].tolist())) == 2  # (a or b) and c: two things are required
@@ -115,7 +115,7 @@ def test_what_labels_cannot_say_is_kept_unlabelled_and_counted(tmp_path, corpus)
         {"qid": "all gone", "query": "x", "retrieval_gt": [["gone"]]},
     ]
     found = import_autorag(write(tmp_path / "qa.jsonl", rows), corpus=corpus)
-    assert list(found.counted.values()) == [3, 1, 1, 1, 1, 1]
+    assert list(found.counts.values()) == [3, 1, 1, 1, 1, 1]
     assert found.dataset.unlabelled == ("overlap", "partly", "all%20gone")
     assert labels_of(found.dataset) == [("implied", "a", 2, ""), ("partly", "a", 2, ""), ("fewer", "a", 2, "")]
     assert len(found.dataset) == 5
@@ -136,7 +136,7 @@ def test_groups_are_judged_by_the_documents_that_are_there(tmp_path, corpus, gro
     row = {"qid": "q", "query": "x", "retrieval_gt": groups}
     found = import_autorag(write(tmp_path / "qa.jsonl", [row]), corpus=corpus)
     assert [label.item.name for label in found.dataset.labels] == labels
-    assert list(found.counted.values()) == [*counted, 0]
+    assert list(found.counts.values()) == [*counted, 0]
 
 
 def test_faults_are_listed_with_their_lines(tmp_path):

@@ -61,7 +61,7 @@ def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp
     hello = found.dataset.queries[1]
     assert (hello.needs_nothing, hello.split, hello.tags) == (True, "test", ("chat",))
     assert found.dataset.unlabelled == ("not%20said",)
-    assert [found.counted[what] for what in (NOTHING, UNSAID, PASSED_OVER)] == [1, 1, 1]
+    assert [found.counts[what] for what in (NOTHING, UNSAID, PASSED_OVER)] == [1, 1, 1]
     create_dataset(found.dataset, tmp_path / "made")
     assert read_dataset(tmp_path / "made").hash == found.dataset.hash
 

@@ -66,7 +66,7 @@ def test_graded_relevance_is_mapped(files):
         imported(root)
     found = imported(root, settings=Settings(grades={1: 1, 2: 2}))
     assert [i.grade for i in found.dataset.labels] == [2, 1, 0]
-    assert found.counted["labels with a score below 0"] == 1
+    assert found.counts["labels with a score below 0"] == 1
     assert found.dataset.unlabelled == ("2",)
 
 

@@ -62,13 +62,13 @@ def test_one_text_is_one_query_with_the_labels_of_all_skills(folder, tmp_path):
 
 
 def test_skills_without_trigger_evals_are_listed(folder):
-    assert import_triggers(folder).listed[UNTRIED] == ["skill:mail"]
+    assert import_triggers(folder).ids[UNTRIED] == ["skill:mail"]
 
 
 def test_what_triggers_none_of_some_skills_is_unlabelled_unless_that_is_said(folder):
     converted = import_triggers(folder)
     assert converted.dataset.unlabelled == ("pdf-3",)
-    assert converted.listed[TRIGGER_FREE] == ["pdf-3"]
+    assert converted.ids[TRIGGER_FREE] == ["pdf-3"]
     converted = import_triggers(folder, nothing_else=True)
     assert converted.dataset.unlabelled == ()
     assert [query.id for query in converted.dataset.queries if query.needs_nothing] == ["pdf-3"]

@@ -1,4 +1,4 @@
-"""What an importer is: something that makes datasets of what its owner has published."""
+"""The interface of importers: an importer makes datasets of what their owner has published."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ctxbench.data.datasets.dataset import Dataset
 
 
 class Importer(Protocol):
-    """Registered under the kind `importer`; made without arguments.
+    """Makes datasets of published data; registered under the kind `importer`, made without arguments.
 
     Attributes:
         provides: names of the datasets it makes; no other importer may provide them.

@@ -1,4 +1,4 @@
-"""Labelled queries and labels: what a dataset holds beside its catalog."""
+"""Queries of a dataset, and the labels that say how much a query needs an item."""
 
 from __future__ import annotations
 

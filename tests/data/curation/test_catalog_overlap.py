@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.overlap import Names, merged, overlap, similar_names
+from ctxbench.data.curation.catalog_overlap import Names, merged, overlap, similar_names
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.index.dense import chunks_of
 from ctxbench.text.original_rules import query_chunks

@@ -1,4 +1,4 @@
-"""Published files as importers read them: found in a folder, checked by SHA-256, with the line of every fault."""
+"""Read the files that the owner of a dataset has published, and check each by its SHA-256."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ctxbench.io.rows import Row
 SOURCES = "sources"  # below the cache's folder
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
 
-_SPACE = re.compile(r"[ \t\r\n,:]*")  # between the values of JSON that is known to be valid
+_SEPARATORS = re.compile(r"[ \t\r\n,:]*")  # between the values of JSON that is known to be valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file of a source.
+    """One published file.
 
     Attributes:
         path: where it stands in the folder, with `/`.
@@ -122,11 +122,11 @@ class FileImporter:
             folder: with the files, under their own paths or those of the repository; None = the fetched ones.
             expected: the files that are accepted; None = the published ones.
         """
-        self._given = folder
+        self._folder = folder
         self._expected = expected or self.source
 
-    def at(self, folder: Path) -> Self:
-        """The same importer, reading from a folder."""
+    def with_folder(self, folder: Path) -> Self:
+        """The same importer, which reads from another folder."""
         return type(self)(folder, expected=self._expected)
 
     def available(self) -> bool:
@@ -149,20 +149,20 @@ class FileImporter:
         """Make one of `provides`."""
         raise NotImplementedError
 
-    def about(self, *paths: str, labelling: str, counted: Mapping[str, int], remarks: Sequence[str]) -> dict[str, Any]:
+    def about(self, *paths: str, labelling: str, counts: Mapping[str, int], remarks: Sequence[str]) -> dict[str, Any]:
         """The card of a dataset that is made of these files.
 
         Args:
             paths: of the files.
             labelling: who or what labelled, and how.
-            counted: what is odd in the source, by name; 0 shows that it was looked for.
+            counts: what is odd in the source, by name; 0 shows that it was looked for.
             remarks: what a reader of figures should know, one sentence or a few each.
         """
         return {
             "licence": self._expected.licence,
             "source": self._expected.card(*paths),
             "labelling": labelling,
-            "notes": {"counted": dict(counted), "remarks": list(remarks)},
+            "notes": {"counted": dict(counts), "remarks": list(remarks)},
         }
 
     def read(self, path: str) -> SourceText:
@@ -173,28 +173,28 @@ class FileImporter:
             InputError: it is not UTF-8.
         """
         file = self._expected.file(path)
-        found = self._find(file)
-        if found is None:
-            place = (self._given or self._expected.folder) / path
-            raise StorageError(f"cannot read {place}: no such file; {self._remedy()}")
+        place = self._find(file)
+        if place is None:
+            missing = (self._folder or self._expected.folder) / path
+            raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
         try:
-            digest = hashlib.sha256(found.read_bytes()).hexdigest()
+            digest = hashlib.sha256(place.read_bytes()).hexdigest()
         except OSError as error:
-            raise StorageError(f"cannot read {found}: {error.strerror or error}; {self._remedy()}") from error
+            raise StorageError(f"cannot read {place}: {error.strerror or error}; {self._remedy()}") from error
         if digest != file.sha256:
             raise StorageError(
-                f"{found} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
+                f"{place} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "
                 "A changed file is another dataset: write it as a folder of its own"
             )
-        return SourceText(found, read_text(found))
+        return SourceText(place, read_text(place))
 
     def _find(self, file: SourceFile) -> Path | None:
-        folder = self._given or self._expected.folder
+        folder = self._folder or self._expected.folder
         return next((path for path in (folder / file.path, folder / file.published) if path.is_file()), None)
 
     def _remedy(self) -> str:
-        if self._given is None:
+        if self._folder is None:
             return f"get it with `{self.install}`"
         return f"get it with `{self.install}`, or name a folder that holds {self._expected.files[0].path} as published"
 
@@ -230,25 +230,8 @@ def json_texts(source: SourceText, faults: list[Fault], *, expected: str) -> dic
     return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
-def within(row: Row, name: str, kind: type[Any]) -> Any:
-    """A required field of a row, which may be empty: a fault if it is missing, and then an empty value."""
-    if row.data.get(name) is None:
-        row.fault(f"field {name!r} is missing; expected {'an object' if kind is dict else 'a list'}")
-    return row.take(name, kind, kind())
-
-
-def raise_all(faults: list[Fault], subject: str) -> None:
-    """Raise what is wrong in a source, if anything is.
-
-    Raises:
-        InputError: there are faults.
-    """
-    if faults:
-        raise InputError(faults, subject=subject)
-
-
-def normal(text: str) -> str:
-    """A text by which equal ones are found: case and blanks aside."""
+def text_key(text: str) -> str:
+    """A key that is the same for texts that differ in case and blanks only."""
     return " ".join(text.casefold().split())
 
 
@@ -256,17 +239,17 @@ def _lines(text: str) -> Iterator[int]:
     """The 1-based line of each entry of a valid JSON list, or of each member of an object."""
     decoder = json.JSONDecoder()
     position = len(text) - len(text.lstrip())
-    is_object = text[position] == "{"
-    position = _after_space(text, position + 1)
+    values = 2 if text[position] == "{" else 1  # an entry of an object is a key and a value
+    position = _next_value(text, position + 1)
     line, counted = 1, 0
     while text[position] not in "]}":
         line, counted = line + text.count("\n", counted, position), position
         yield line
-        for _ in range(1 + is_object):
+        for _ in range(values):
             _, position = decoder.raw_decode(text, position)
-            position = _after_space(text, position)
+            position = _next_value(text, position)
 
 
-def _after_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return position if found is None else found.end()
+def _next_value(text: str, position: int) -> int:
+    match = _SEPARATORS.match(text, position)
+    return position if match is None else match.end()

@@ -1,4 +1,4 @@
-"""Records of files, one object each: JSON lines, JSON, YAML, CSV and Parquet, told by the file's name."""
+"""Read records, one object each, from JSON lines, JSON, YAML, CSV or Parquet; a file's name says which it is."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FORMS = (".jsonl", ".json", ".yaml", ".yml", ".csv", ".tsv", ".parquet")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
 
-def records(path: Path, faults: list[Fault]) -> Iterator[Row]:
-    """The records of a file with their lines (of JSON and Parquet: their numbers, from 1).
+def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
+    """Read the records of a file, with their lines (of JSON and Parquet: their numbers, from 1).
 
     Args:
         path: ends in one of `FORMS`. JSON and YAML hold a list of objects, JSON also columns as pandas writes them; of
@@ -35,24 +35,24 @@ def records(path: Path, faults: list[Fault]) -> Iterator[Row]:
     """
     form = path.suffix.lower()
     if form == ".jsonl":
-        found: Iterator[tuple[int, Mapping[str, Any]]] = iter(iter_jsonl(path, faults))
+        rows: Iterator[tuple[int, Mapping[str, Any]]] = iter_jsonl(path, faults)
     elif form in (".csv", ".tsv"):
-        found = _csv_rows(path, faults, delimiter="," if form == ".csv" else "\t")
+        rows = _csv_rows(path, faults, delimiter="," if form == ".csv" else "\t")
     elif form == ".json":
-        found = _json_rows(path)
+        rows = _json_rows(path)
     elif form in (".yaml", ".yml"):
-        found = _yaml_rows(path, faults)
+        rows = _yaml_rows(path, faults)
     elif form == ".parquet":
-        found = _parquet_rows(path)
+        rows = _parquet_rows(path)
     else:
         message = f"expected a file that ends in {', '.join(FORMS[:-1])} or {FORMS[-1]}, got {path.name}"
         raise InputError([Fault(message, path)])
-    for line, data in found:
+    for line, data in rows:
         yield Row(data, faults, path, line)
 
 
-def parsed_list(text: str) -> Any:
-    """A list that was written as text, as JSON or as Python writes it; None if it is neither."""
+def parse_list(text: str) -> Any:
+    """Read a list from text, as JSON or as Python writes it; None if it is neither."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -84,7 +84,7 @@ def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
 
 
 def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    before = csv.field_size_limit(_LARGEST_FIELD)
+    limit = csv.field_size_limit(_LARGEST_FIELD)
     try:
         reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
         header: list[str] = []
@@ -104,7 +104,7 @@ def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tu
             what = f"malformed CSV: {error}; a row starts here that does not end: a quote is broken or missing"
             faults.append(Fault(what, path, start))
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(limit)
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -12,8 +12,8 @@ import pytest
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import Listing, import_dataset, importers, list_datasets, open_dataset
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.store import Listing, import_dataset, importers, list_datasets, open_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.sources.catalogs import read_catalog
 

@@ -1,4 +1,4 @@
-"""A dataset's folder, in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, `dataset.yaml`."""
+"""The files of a dataset, in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, `dataset.yaml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source
 
 
 def own_files(folder: Path) -> set[str]:
-    """The files of a dataset in a folder, relative to it; those that must be there always."""
+    """Paths of the files of a dataset, relative to its folder; the required ones whether they exist or not."""
     return {CARD, CORPUS, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault
-from ctxbench.data.traces.messages import exchange, fill, read_messages
+from ctxbench.data.traces.chat_messages import exchange, fill, read_messages
 from ctxbench.data.traces.records import STATUSES, Call, Record, Shared, Tally, get, seconds
 from ctxbench.sources.names import named
 

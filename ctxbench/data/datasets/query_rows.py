@@ -1,18 +1,16 @@
-"""Rows of a dataset's files as items and queries: every field checked, every fault with its line."""
+"""Read queries from the rows of a dataset's files; every field is checked, every fault has its line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Message, Only, Request, SessionItem
 from ctxbench.core.times import instant
-from ctxbench.data.datasets.labels import DatasetQuery
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.io.rows import Row, read_key, read_text_value
-
-T = TypeVar("T")
 
 QUERY_FIELDS = (
     *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
@@ -71,11 +69,10 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
 
 
 def _only(row: Row) -> Only | None:
-    """What the search is restricted to."""
-    given: dict[str, Any] | None = row.optional("only", dict)
-    if given is None:
+    """The restriction of the search; None if there is none."""
+    if row.optional("only", dict) is None:
         return None
-    inner = Row(given, row.faults, row.path, row.line)
+    inner = row.nested(row.data["only"])
     inner.refuse_unknown(("types", "since", "before", "confidence", "conversation"))
     try:
         return Only(

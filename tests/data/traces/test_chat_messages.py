@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.core.requests import Message
-from ctxbench.data.traces.messages import exchange, plain_text, read_messages, result_status
+from ctxbench.data.traces.chat_messages import exchange, plain_text, read_messages, result_status
 from ctxbench.data.traces.records import Call, seconds
 
 OPENAI = [

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.store import import_dataset, list_datasets, open_dataset
-from ctxbench.data.importers.files import SourceText, json_entries, json_texts, normal
+from ctxbench.data.datasets.lookup import import_dataset, list_datasets, open_dataset
 from ctxbench.data.importers.livemcpbench import LiveMCPBench
 from ctxbench.data.importers.locomo import LoCoMo
 from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.data.importers.published_files import SourceText, json_entries, json_texts, text_key
 from ctxbench.data.importers.toollens import ToolLens
 
 ALL = (LiveMCPBench, LoCoMo, MetaTool, ToolLens)
@@ -68,9 +68,13 @@ def test_files_are_found_where_fetch_puts_them_and_in_a_clone(made_up, cache, tm
             target = tmp_path / place / getattr(file, place)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(PLAIN[file.path])
-        assert importer.at(tmp_path / place).load("metatool-single").catalog.ids == ("tool:weather", "tool:news")
+        dataset = importer.with_folder(tmp_path / place).load("metatool-single")
+        assert dataset.catalog.ids == (
+            "tool:weather",
+            "tool:news",
+        )
     (tmp_path / "published" / "dataset" / "plugin_des.json").unlink()
-    assert not importer.at(tmp_path / "published").available()
+    assert not importer.with_folder(tmp_path / "published").available()
     (cache / "sources").mkdir(parents=True)
     (tmp_path / "path").rename(cache / "sources" / "metatool")
     assert MetaTool().available()
@@ -139,7 +143,7 @@ def test_json_of_another_shape_is_refused(text):
 
 
 def test_texts_are_compared_without_case_and_blanks():
-    assert normal(" Is  it\nWARM? ") == normal("is it warm?") == "is it warm?"
+    assert text_key(" Is  it\nWARM? ") == text_key("is it warm?") == "is it warm?"
 
 
 @pytest.mark.parametrize(("importer", "name"), [(importer, name) for importer in ALL for name in importer.provides])
@@ -167,7 +171,7 @@ def test_a_dataset_that_is_not_fetched_says_the_command_and_nothing_is_contacted
 def test_a_dataset_is_imported_from_a_folder_and_then_opened_from_the_cache(published):
     importer = published(LiveMCPBench)
     said: list[str] = []
-    first = import_dataset("livemcpbench-unique", source=importer._given, notify=said.append)
+    first = import_dataset("livemcpbench-unique", source=importer._folder, notify=said.append)
     assert "95 queries over 527 items imported to" in said[0]
     assert open_dataset("livemcpbench-unique").hash == first.hash
 

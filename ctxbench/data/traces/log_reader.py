@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.data.traces.bodies import as_turn
-from ctxbench.data.traces.lines import TURN_FIELDS, TurnReader
 from ctxbench.data.traces.otlp import SAID, holds_spans, read_spans
 from ctxbench.data.traces.records import Record, Shared, Tally
 from ctxbench.data.traces.spans import SpanReader
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
 from ctxbench.io.files import iter_lines, read_text, readable
 from ctxbench.io.json_files import parse_json
 

@@ -1,0 +1,350 @@
+"""Check that the parts of a dataset fit each other: ids, names and labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.requests import Request
+from ctxbench.core.shown import quoted
+from ctxbench.core.times import instant
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
+
+Place: TypeAlias = tuple[Path | None, int]
+_REMEDY = (
+    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item that has "
+    "another name now (the same with --accept-renames)"
+)
+_SHOWN_LINES = 5  # lines of a file that a message names
+_LISTS = {
+    "session": "session",
+    "removed": "list of removed items",
+    "explicit": "list of items named by the user",
+    "available": "list of available items",
+}  # where a query names items, and what that is called
+_SUGGESTIONS = 50  # faults that name the closest known name: a search among thousands takes a tenth of a second
+
+
+def no_place(_key: int | str) -> Place:
+    """The place of a part that did not come from a file."""
+    return None, 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """The parts of a dataset, and where each stands.
+
+    Attributes:
+        items: by key.
+        scopes: named sets of items.
+        queries, labels: in the order of their files.
+        items_complete, queries_complete, scopes_complete: False if a row could not be read at all; what is not
+            known may then stand in that row, so that it is no fault of its own.
+        place_query, place_label: path and 1-based line by position.
+        place_scope: path and 1-based line by name.
+        before: where the catalog was edited by hand, ids of the items that it had; None = it was not. Labels may
+            require those although no selector could offer them any more: disabled, by hand only, or in no scope.
+        gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
+            items name them. Nothing else may.
+    """
+
+    items: Mapping[ItemKey, Item]
+    scopes: Mapping[str, Sequence[ItemKey]]
+    queries: Sequence[DatasetQuery]
+    labels: Sequence[Label]
+    items_complete: bool = True
+    queries_complete: bool = True
+    scopes_complete: bool = True
+    place_query: Callable[[int], Place] = no_place
+    place_label: Callable[[int], Place] = no_place
+    place_scope: Callable[[str], Place] = no_place
+    before: Collection[str] | None = None
+    gone: Collection[ItemKey] = ()
+
+
+def check_contents(contents: Contents) -> list[Fault]:
+    """Everything that does not fit: scopes first, then queries, then labels, each in order."""
+    checker = _Checker(contents)
+    return [*checker.scope_faults(), *checker.query_faults(), *checker.label_faults()]
+
+
+class _Checker:
+    """The checks of one dataset; what several of its parts name is reported once, with all places."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._reported: set[ItemKey] = set()
+        self._listed: set[str] = set()
+        self._n_suggestions = 0
+        self._remedy = "" if contents.before is None else f"; {_REMEDY}"
+        self._queries = {query.id: query for query in reversed(contents.queries)}
+        self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
+        self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())
+
+    # ------------------------------------------------------------------------------------------ unknown items
+
+    def _is_unknown(self, key: ItemKey, *, or_gone: bool = False) -> bool:
+        return key not in self._contents.items or (or_gone and key in self._contents.gone)
+
+    def _unknown_items(self, keys: Iterable[ItemKey], kind: str, *, or_gone: bool = False) -> Iterable[str]:
+        """A message for each key that the catalog does not hold; with `or_gone`, for those that are gone as well.
+
+        An item is reported where it is named first, with all else that names it. The first message says what to do.
+        """
+        for key in keys:
+            if not self._is_unknown(key, or_gone=or_gone) or key in self._reported or not self._contents.items_complete:
+                continue
+            self._reported.add(key)
+            closest = self._suggest("item", key.id, self._item_ids)
+            others = self._other_mentions(key, kind)
+            yield f"names item {key.id!r}, which corpus.jsonl does not hold{others}{closest}{self._next_remedy()}"
+
+    def _other_mentions(self, key: ItemKey, kind: str) -> str:
+        """What else names an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`, but for the first."""
+        parts = []
+        for other, places in group_pairs(self._mentions.get(key, ())).items():
+            rest = places[1:] if other == kind else places
+            if rest:
+                more = "more " if other == kind else ""
+                parts.append(f"{len(rest):,} {more}{other}{'' if len(rest) == 1 else 's'}{_lines_of(rest)}")
+        several = len(parts) > 1 or (parts and not parts[0].startswith("1 "))
+        return f", as do{'' if several else 'es'} {_enumeration(parts)}" if parts else ""
+
+    @cached_property
+    def _mentions(self) -> dict[ItemKey, list[tuple[str, Place]]]:
+        """What names unknown items, and where, by item."""
+        return group_pairs(self._unknown_mentions())
+
+    def _unknown_mentions(self) -> Iterator[tuple[ItemKey, tuple[str, Place]]]:
+        contents = self._contents
+        for scope, keys in contents.scopes.items():
+            place = contents.place_scope(scope)
+            yield from ((key, ("scope", place)) for key in dict.fromkeys(keys) if self._is_unknown(key))
+        for i, query in enumerate(contents.queries):
+            for what, keys in _lists(query).items():
+                mention, or_gone = (_LISTS[what], contents.place_query(i)), what != "available"
+                yield from ((key, mention) for key in dict.fromkeys(keys) if self._is_unknown(key, or_gone=or_gone))
+        for i, label in enumerate(contents.labels):
+            if self._is_unknown(label.item):
+                yield label.item, ("label", contents.place_label(i))
+
+    @cached_property
+    def _item_ids(self) -> list[str]:
+        return [key.id for key in self._contents.items if key not in self._contents.gone]
+
+    def _next_remedy(self) -> str:
+        """What to do about an item that is gone, where someone has edited the catalog; empty but for the first time."""
+        remedy, self._remedy = self._remedy, ""
+        return remedy
+
+    def _suggest(self, what: str, name: str, known: Iterable[str]) -> str:
+        """The closest known names, for as many faults as a message lists; the first of a kind lists what is known."""
+        self._n_suggestions += 1
+        if self._n_suggestions > _SUGGESTIONS:
+            return ""
+        listed = what not in self._listed
+        self._listed.add(what)
+        return suggest(name, known, listed=listed)
+
+    # ------------------------------------------------------------------------------------------ scopes and queries
+
+    def scope_faults(self) -> Iterable[Fault]:
+        """What is wrong with scopes."""
+        for name, keys in self._contents.scopes.items():
+            for message in (*self._unknown_items(keys, "scope"), *_repeated(keys)):
+                yield Fault(f"scope {name!r} {message}", *self._contents.place_scope(name))
+
+    def query_faults(self) -> Iterable[Fault]:
+        """What is wrong with queries; what is known is listed anew."""
+        self._listed = set()
+        first: dict[str, int] = {}
+        split_by: dict[tuple[str, str], tuple[str, str]] = {}
+        for i, query in enumerate(self._contents.queries):
+            messages = [*self._id(query, first, i), *_split_messages(query, split_by), *self._query_items(query)]
+            if query.needs_nothing and query.partly_labelled:
+                messages.append("needs nothing and is labelled partly; one of the two")
+            for message in messages:
+                yield Fault(f"query {query.id!r} {message}", *self._contents.place_query(i))
+
+    def _id(self, query: DatasetQuery, first: dict[str, int], i: int) -> Iterable[str]:
+        if not query.id or re.search(r"\s", query.id):
+            yield "has an id that is empty or holds blanks; qrels and runs could not name it"
+        j = first.setdefault(query.id, i)
+        if j != i:
+            path, line = self._contents.place_query(j)
+            yield "occurs twice" + (f", first in line {line}" if path else "") + "; ids must differ"
+
+    def _query_items(self, query: DatasetQuery) -> Iterable[str]:
+        request, contents = query.request, self._contents
+        if query.scope is not None:
+            if query.scope not in contents.scopes:
+                if contents.scopes_complete:
+                    known = self._suggest("scope", query.scope, contents.scopes)
+                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
+            elif request.available != tuple(contents.scopes[query.scope]):
+                yield f"has scope {query.scope!r}, but is given other items than that scope"
+        for what, keys in _lists(query).items():
+            named = what != "available"
+            items = [contents.items[key] for key in keys if named and key in contents.items]
+            hidden = (f"names {item.id!r}, which {why}" for item in items for why in _hidden_because(request, item))
+            for message in (*self._unknown_items(keys, _LISTS[what], or_gone=named), *_repeated(keys), *hidden):
+                yield f"({what}) {message}"
+
+    # ------------------------------------------------------------------------------------------ labels
+
+    def label_faults(self) -> Iterable[Fault]:
+        """What is wrong with labels; what is known is listed anew."""
+        contents, self._listed = self._contents, set()
+        first: dict[tuple[str, ItemKey], int] = {}
+        for i, label in enumerate(contents.labels):
+            messages = [*self._references(label), *self._values(label), *self._hidden(label)]
+            if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
+                messages.append("occurs twice")
+            yield from (_label_fault(label, message, contents.place_label(i)) for message in messages)
+        required = (
+            ((label.query, label.alternatives, None if label.alternatives else label.item), i)
+            for i, label in enumerate(contents.labels)
+            if label.grade == 2
+        )
+        for (query_id, group, _), rows in group_pairs(required).items():
+            if group and len(rows) == 1:
+                message = (
+                    f"stands alone in its group of alternatives {group!r}; give the items that stand for each other "
+                    "the same text, or leave it empty"
+                )
+                yield _label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
+            if query_id in self._queries:
+                yield from self._reachable(self._queries[query_id], rows)
+
+    def _references(self, label: Label) -> Iterable[str]:
+        if label.query not in self._queries and self._contents.queries_complete:
+            yield f"is for a query that queries.jsonl does not hold{self._suggest('query', label.query, self._queries)}"
+        yield from self._unknown_items([label.item], "label")
+
+    def _values(self, label: Label) -> Iterable[str]:
+        if label.grade not in (0, 1, 2):
+            yield f"has score {label.grade}; expected 0 irrelevant, 1 helpful or 2 required"
+        if label.via not in ("direct", "dependency"):
+            yield f"has via {label.via!r}; expected direct or dependency"
+        if label.alternatives and label.grade != 2:
+            yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
+        for what, text in (("alternatives", label.alternatives), ("a source", label.source), ("a quote", label.quote)):
+            if text and re.search(r"[\t\r\n]", text):
+                yield f"has {what} with a tab or a line end, which qrels cannot hold"
+        query, item = self._queries.get(label.query), self._contents.items.get(label.item)
+        if label.quote and item is not None and not quoted(item.prompt_text, label.quote):
+            yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
+        if query is not None and query.needs_nothing and label.grade == 2:
+            yield "says required, but the query says `needs: nothing`"
+
+    def _hidden(self, label: Label) -> Iterable[str]:
+        """Why the query may not see an item that it requires."""
+        item, query = self._contents.items.get(label.item), self._queries.get(label.query)
+        if item is None or query is None or label.grade != 2:
+            return
+        yield from (f"says required, but the item {why}" for why in _hidden_because(query.request, item))
+        only, held = query.request.only, {held.key for held in query.request.session or ()}
+        if only is not None and item.key not in held and not only.of(Catalog([item]))[0]:
+            yield "says required, but what the query's `only` asks for leaves the item out; no search may offer it"
+
+    def _reachable(self, query: DatasetQuery, rows: Sequence[int]) -> Iterable[Fault]:
+        """A fault if none of the items of a group of alternatives can ever be offered."""
+        contents, request = self._contents, query.request
+        labels = [contents.labels[row] for row in rows]
+        items = {label.item: contents.items[label.item] for label in labels if label.item in contents.items}
+        available: Container[ItemKey] | None = request.available
+        if query.scope is not None:
+            available = self._scopes.get(query.scope)
+        if any(label.item not in items for label in labels) or (query.scope is not None and available is None):
+            return  # reported already
+        lost = {item.id for item in items.values() if not item.enabled or item.include == "manual"}
+        lost |= {key.id for key in items if query.scope is not None and key not in self._in_a_scope}
+        if not lost.isdisjoint(contents.before or ()):
+            return  # a selector could, before the catalog was edited
+        held = {item.key for item in request.session or ()}
+        enabled = {key for key, item in items.items() if item.enabled}
+        reachable = {key for key in enabled if available is None or key in available or key in held}
+        if not any(items[key].include != "manual" or key in held for key in reachable):
+            why = "is not among the items available to it" if enabled else "is not enabled"
+            if reachable:
+                why = "is included by hand only (manual), and its session does not hold it"
+            names = " or ".join(repr(label.item.id) for label in labels)
+            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
+            yield Fault(message + self._next_remedy(), *contents.place_label(rows[0]))
+
+
+def _label_fault(label: Label, message: str, place: Place) -> Fault:
+    return Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *place)
+
+
+def _repeated(keys: Sequence[ItemKey]) -> Iterable[str]:
+    """A message for each key that is listed again."""
+    seen: set[ItemKey] = set()
+    for key in keys:
+        if key in seen:
+            yield f"names item {key.id!r} twice"
+        seen.add(key)
+
+
+def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[str, str]]) -> Iterable[str]:
+    if not query.split:
+        return  # missing: the reader reports it
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", query.split):
+        yield f"has split {query.split!r}; expected letters, digits, '-' and '_', such as tuning or test"
+    for what, name in (("group", query.group), ("conversation", query.request.conversation)):
+        if name is not None:
+            split, other = split_by.setdefault((what, name), (query.split, query.id))
+            if split != query.split:
+                yield (
+                    f"is in split {query.split!r}, but query {other!r} of the same {what} {name!r} is in "
+                    f"{split!r}; a {what} stays in one split"
+                )
+
+
+def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
+    """The items that a query itself names."""
+    request = query.request
+    lists: dict[str, Sequence[ItemKey]] = {
+        "session": [item.key for item in request.session or ()],
+        "removed": request.removed,
+        "explicit": request.explicit,
+        "available": request.available or (),
+    }
+    if query.scope is not None:
+        del lists["available"]
+    return lists
+
+
+def _lines_of(places: Iterable[Place]) -> str:
+    """Files with the first of their lines, in brackets; empty for what did not come from a file."""
+    files = []
+    for name, lines in group_pairs((path.name, str(line)) for path, line in places if path and line).items():
+        rest = len(lines) - _SHOWN_LINES
+        shown = [*lines[:_SHOWN_LINES], f"{rest:,} more"] if rest > 1 else lines
+        files.append(f"{name}, line{'' if len(lines) == 1 else 's'} {_enumeration(shown)}")
+    return f" ({'; '.join(files)})" if files else ""
+
+
+def _enumeration(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def _hidden_because(request: Request, item: Item) -> Iterator[str]:
+    """Why a request does not see an item; nothing if it does (`Batch.visible`)."""
+    for what, own, other in (("workspace", request.workspace, item.workspace), ("user", request.user, item.user)):
+        if other is not None and own != other:
+            queries = f"that of the query is {own!r}" if own is not None else "the query names none"
+            yield f"is of {what} {other!r}, and {queries}; such a request never sees it"
+    time = None if request.time is None else instant(request.time)
+    if time is not None and item.created is not None and instant(item.created) > time:
+        yield f"was created ({item.created}) after the query was asked ({request.time})"
+    if item.until is not None and (time is None or time >= instant(item.until)):
+        asked = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
+        yield f"ended ({item.until}) and the query {asked}"
