@@ -106,7 +106,12 @@ def score(
 @app.command(cls=Command)
 def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
-    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    catalog: Annotated[
+        str | None, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
+    ] = None,
+    agent: Annotated[
+        Path | None, typer.Option(help="An agent file: its items, and its selector, settings and system prompt.")
+    ] = None,
     selector: Annotated[
         str | None,
         typer.Option(help="A shipped selector, or a YAML file of one; learned by default, in a chat semantic."),
@@ -150,13 +155,14 @@ def select(
 
     ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
     """
-    from ctxbench.cli.select import Question, run
+    from ctxbench.cli.select import Question, run, what_is_asked
     from ctxbench.cli.sessions import Chat
 
+    items, selector = what_is_asked(catalog, agent, selector=selector, presets=presets)
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
     given = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in given.items() if value is not None}
-    question = Question(text, catalog, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
+    question = Question(text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
     run(question, near=near, messages=messages, as_json=json_)
 
 
@@ -242,6 +248,9 @@ def check(
     latency: Annotated[
         bool, typer.Option("--latency", help="Time requests of both sides in turns, too, and judge that with the rest.")
     ] = False,
+    recapture: Annotated[
+        bool, typer.Option("--recapture", help="Ask the servers of datasets' agent files anew before checking.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print metrics, and items lost, gained and repriced, each with its cause.")
     ] = False,
@@ -266,6 +275,7 @@ def check(
         strict=strict,
         allow_removed=allow_removed,
         latency=latency,
+        recapture=recapture,
     )
     run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Wanted:
         timeout: seconds that each server gets.
         partial: replace an earlier catalog although servers failed, whose items are then gone.
         hide_keys: put placeholders in place of keys in texts.
+        agent: the agent file whose servers they are, or None.
     """
 
     mcp_config: Path | None = None
@@ -37,9 +38,32 @@ class Wanted:
     timeout: float = 30.0
     partial: bool = False
     hide_keys: bool = False
+    agent: Path | None = None
 
 
-def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
+def capture_agent(agent: Path, wanted: Wanted, *, out: Path | None, as_json: bool) -> int:
+    """Ask the servers of an agent file and keep what they said where it names; the exit code is as of `capture_all`.
+
+    Raises:
+        UserError: the file is faulty or names no servers, or something else is to be captured with it; and as of
+            `capture_all`.
+    """
+    from ctxbench.sources.agent_file import read_agent
+
+    if wanted.mcp_config or wanted.rules or wanted.references or out is not None:
+        raise ParameterError(
+            "--agent says what is captured and where it goes; leave out --mcp-config, --rules, --references and --out"
+        )
+    file = read_agent(agent)
+    if file.mcp is None:
+        raise ParameterError(
+            f"{agent} names no servers (`mcp` under `sources`), so that nothing is to be captured: its rules, "
+            "references and lists of tools are read anew each time"
+        )
+    return capture_all(replace(wanted, mcp_config=file.mcp, agent=agent), out=file.snapshot, as_json=as_json)
+
+
+def capture_all(wanted: Wanted, *, out: Path | None, as_json: bool) -> int:
     """Capture servers, rules and references as one catalog; the exit code is 0, or 1 if some servers failed.
 
     Raises:
@@ -50,10 +74,14 @@ def capture_all(wanted: Wanted, *, out: Path, as_json: bool) -> int:
         raise ParameterError("nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER")
     if wanted.mcp_config is None and (wanted.only or wanted.skip):
         raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
+    if out is None:
+        raise ParameterError("name the folder that the catalog goes to: --out FOLDER")
     refuse_other(out)
     with progress() as shown:
         sources = list(_sources(wanted, shown))
-        return keep(sources, out=out, as_json=as_json, partial=wanted.partial, hide_keys=wanted.hide_keys)
+        items = f"--catalog {out}" if wanted.agent is None else f"--agent {wanted.agent}"
+        partial, hide_keys = wanted.partial, wanted.hide_keys
+        return keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
 
 
 def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
@@ -98,10 +126,19 @@ def import_tools(
     )
 
 
-def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool = True, hide_keys: bool = False) -> int:
+def keep(
+    sources: Sequence[Source],
+    *,
+    out: Path,
+    as_json: bool,
+    partial: bool = True,
+    hide_keys: bool = False,
+    items: str = "",
+) -> int:
     """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed.
 
-    Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced.
+    Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced. `items` is the option
+    by which `select` is given what was captured; empty = the folder as its catalog.
     """
     snapshot = capture(*sources, hide_keys=hide_keys)
     if snapshot.failed and not partial and (out / CAPTURE).is_file():
@@ -114,11 +151,11 @@ def keep(sources: Sequence[Source], *, out: Path, as_json: bool, partial: bool =
     if as_json:
         print_json({"folder": str(out), **card})
     else:
-        _print(snapshot, card, out)
+        _print(snapshot, card, out, items or f"--catalog {out}")
     return 1 if snapshot.failed else 0
 
 
-def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
+def _print(snapshot: Snapshot, card: dict[str, Any], out: Path, items: str) -> None:
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
         said = f"{len(part.items):,} items" if part.state == "captured" else part.state
@@ -134,7 +171,7 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
     if snapshot.failed:
         some = f"{len(snapshot.failed)} of {len(snapshot.parts)} failed, so their items are missing"
         say(f"{some}; the others are kept")
-    say(f'Next: ctxbench select "what a user asks" --catalog {out}')
+    say(f'Next: ctxbench select "what a user asks" {items}')
 
 
 def _lacking(part: Part) -> Iterator[str]:

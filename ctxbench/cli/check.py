@@ -43,6 +43,7 @@ class Asked:
         strict: fail where it cannot be told.
         allow_removed: leave out queries that are gone, changed or relabelled, and pass over requirements unmet.
         latency: time both sides, too.
+        recapture: ask the servers of the datasets' agent files anew.
     """
 
     places: Sequence[str] = ()
@@ -52,6 +53,7 @@ class Asked:
     strict: bool = False
     allow_removed: bool = False
     latency: bool = False
+    recapture: bool = False
 
     @property
     def name(self) -> str:
@@ -150,6 +152,10 @@ def _refuse_contradictions(asked: Asked, outputs: Outputs) -> None:
         raise ParameterError(f"--accept judges nothing, so that {', '.join(given)} would do nothing; leave it out")
     if asked.vectors and not asked.accept:
         raise ParameterError("--vectors stores vectors beside a baseline that is written: it needs --accept")
+    if asked.recapture and len(asked.places) == 2:
+        raise ParameterError(
+            "--recapture asks servers anew, and two run folders are compared as they are; leave it out"
+        )
     if outputs.json and outputs.annotations:
         raise ParameterError("--json and --annotations both go to standard output; leave one out")
 
@@ -172,8 +178,10 @@ def _refuse_folders(outputs: Outputs) -> None:
 
 
 def _accept(asked: Asked, *, as_json: bool) -> None:
+    from ctxbench.cli.agent_servers import look_at_servers
     from ctxbench.gate.gate import accept
 
+    look_at_servers(_gate(asked), recapture=asked.recapture)
     with progress() as shown, printing_to_stderr():
         done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
     if as_json:
@@ -240,6 +248,10 @@ def _checked(asked: Asked) -> _Found:
     from ctxbench.report.gate.places import Places
     from ctxbench.report.gate.texts import without_texts
 
+    if len(asked.places) != 2:
+        from ctxbench.cli.agent_servers import look_at_servers
+
+        look_at_servers(_gate(asked), recapture=asked.recapture)
     with progress() as shown, printing_to_stderr():
         if len(asked.places) == 2:
             base, head = map(Path, asked.places)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,12 +114,14 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
     """Carry a dataset to a changed catalog; written to `out`, else only reported."""
     from ctxbench.data.curation.rebase import rebase_dataset
     from ctxbench.data.curation.renames import read_renames
-    from ctxbench.sources.catalogs import read_catalog
+    from ctxbench.sources.agent_file import is_agent_file, open_catalog
 
     mapping = None if how.renames is None else read_renames(how.renames)
     found = rebase_dataset(
-        _opened(name), read_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
+        _opened(name), open_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
     )
+    agent = Path(how.catalog) if is_agent_file(how.catalog) else None
+    found = replace(found, dataset=found.dataset.of_agent(agent))
     written = None if out is None else _written(found.dataset, out, source=name, answers=False)
     if as_json:
         print_json({**found.as_dict(), "written": None if out is None else str(out), **_carried(written)})

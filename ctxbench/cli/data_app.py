@@ -84,7 +84,10 @@ def data_fetch(
 
 @data_app.command("capture", cls=Command)
 def data_capture(
-    out: Annotated[Path, typer.Option(help="The catalog's folder: corpus.jsonl and capture.yaml.")],
+    out: Annotated[Path | None, typer.Option(help="The catalog's folder: corpus.jsonl and capture.yaml.")] = None,
+    agent: Annotated[
+        Path | None, typer.Option(help="Ask the servers of this agent file, and keep what they said where it names.")
+    ] = None,
     mcp_config: Annotated[
         Path | None, typer.Option("--mcp-config", help="MCP servers as Claude, Cursor or VS Code keep them.")
     ] = None,
@@ -107,11 +110,14 @@ def data_capture(
 
     Exit code 1 if some servers failed; the others are kept, but an earlier catalog is not replaced by less.
 
+    With an agent file only its servers are asked: its rules, references and lists of tools are read anew each time.
+
     For example:
 
     ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine
+    ctxbench data capture --agent agent.yaml
     """
-    from ctxbench.cli.capture import Wanted, capture_all
+    from ctxbench.cli.capture import Wanted, capture_agent, capture_all
 
     wanted = Wanted(
         mcp_config=mcp_config,
@@ -123,6 +129,8 @@ def data_capture(
         partial=partial,
         hide_keys=hide_keys,
     )
+    if agent is not None:
+        raise typer.Exit(capture_agent(agent, wanted, out=out, as_json=json_))
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,9 +83,15 @@ def import_golden(file: Path, how: Settings, *, catalog: str, out: Path, as_json
     """Make a dataset of hand-written evals over a catalog."""
     from ctxbench.cli.select import find_catalog
     from ctxbench.data.importers.formats.golden import import_golden as imported
+    from ctxbench.sources.agent_file import is_agent_file
 
-    items = find_catalog(catalog)
-    _written(lambda: imported(file, items, settings=how), out, whole=_GOLDEN, as_json=as_json)
+    items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
+
+    def make() -> Conversion:
+        conversion = imported(file, items, settings=how)
+        return replace(conversion, dataset=conversion.dataset.of_agent(agent))
+
+    _written(make, out, whole=_GOLDEN, as_json=as_json)
 
 
 def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Path, as_json: bool) -> None:

@@ -147,17 +147,34 @@ def _asked(question: Question) -> tuple[Definition, str | None, str]:
     return file.definition(question.preset), question.preset, f"{file.path.stem}/{question.preset}"
 
 
+def what_is_asked(
+    catalog: str | None, agent: Path | None, *, selector: str | None, presets: Path | None
+) -> tuple[str, str | None]:
+    """The catalog and the selector that options name; an agent file gives both, unless another selector is named.
+
+    Raises:
+        ParameterError: neither a catalog nor an agent is named, or both.
+    """
+    if catalog is not None and agent is not None:
+        raise ParameterError("--catalog and --agent both say which items there are; leave one out")
+    if agent is not None:
+        return str(agent), selector or (None if presets is not None else str(agent))
+    if catalog is None:
+        raise ParameterError("name the items to choose from: --catalog FOLDER, or --agent FILE")
+    return catalog, selector
+
+
 def find_catalog(name: str) -> Catalog:
-    """A catalog from a file, a folder, or by the name of a dataset, which is imported if it can be.
+    """A catalog from a file (an agent file among them), a folder, or by the name of a dataset, imported if it can be.
 
     Raises:
         StorageError: there is none, or its source is not installed.
         InputError: it is faulty.
     """
-    from ctxbench.sources.catalogs import read_catalog
+    from ctxbench.sources.agent_file import open_catalog
 
     try:
-        return read_catalog(name)
+        return open_catalog(name)
     except StorageError:
         from ctxbench.cli.progress import progress
         from ctxbench.data.datasets.lookup import importers, open_dataset

@@ -31,7 +31,8 @@ def import_traces(
 
     Args:
         logs: files of turns or spans.
-        catalog: a file of items, a dataset's folder, or its name.
+        catalog: a file of items, a dataset's folder, or its name; or an agent file, whose items the dataset then
+            reads anew each time.
         out: the folder to write.
         settings: see there.
         redact: whether texts are redacted; a path names a file of own patterns.
@@ -41,12 +42,13 @@ def import_traces(
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
     from ctxbench.data.datasets.lookup import dataset_folder
+    from ctxbench.data.datasets.writer import write_dataset
     from ctxbench.data.traces.catalog_kind import kind_lines
     from ctxbench.data.traces.importer import import_into, refuse_overwriting, scopes_of
-    from ctxbench.sources.catalogs import read_catalog
+    from ctxbench.sources.agent_file import is_agent_file, open_catalog
 
     refuse_overwriting(out)  # before a catalog is read, which may take long
-    items, scopes = read_catalog(catalog), scopes_of(dataset_folder(catalog))
+    items, scopes = open_catalog(catalog), scopes_of(dataset_folder(catalog))
     if all(log.is_file() for log in logs):  # else nothing will be read
         say(*kind_lines(items), err=True)
     patterns = redact if isinstance(redact, Path) else None
@@ -54,6 +56,8 @@ def import_traces(
         made = import_into(
             out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, notify=shown
         )
+    if is_agent_file(catalog):
+        write_dataset(made.dataset.of_agent(Path(catalog)), out)
     next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})

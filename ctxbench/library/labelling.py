@@ -29,7 +29,7 @@ from ctxbench.index.resources import local_resources
 from ctxbench.library.data import Data, load
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import selector_spec
-from ctxbench.sources.catalogs import read_catalog
+from ctxbench.sources.agent_file import open_catalog
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def from_logs(
     elif isinstance(items, Data):
         catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
-        catalog, scopes = read_catalog(str(items)), scopes_of(dataset_folder(str(items)))
+        catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
     import_into(folder, files, catalog, settings, scopes=scopes, redact=bool(redact), patterns=patterns)
     return load(folder)
 

@@ -144,8 +144,7 @@ def _labels(found: Sequence[OwnLabels]) -> Iterator[str]:
         "Completeness at the same tokens, in points against the shipped ranking (fitted without the family); means "
         "over the datasets that have as many labels, and the worst of them. Labels are of requests drawn one by one. "
         f"{REQUESTS.capitalize()}: what `ctxbench calibrate probability` fits. Needed: items that its probabilities "
-        "expect over items needed, on the test split; bfcl-live-listed's two halves differ (its tuning half needs 14% more), "
-        "which no fit can know."
+        "expect over items needed, on the test split."
     )
     yield ""
     yield (

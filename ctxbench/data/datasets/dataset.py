@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ class Dataset:
         queries: in the order of the file.
         labels: every label, in the order of the queries, then of the catalog.
         about: licence, source, labelling (how it was labelled) and, if there are any, notes; `frozen` is the hash
-            that the card says the content has.
+            that the card says the content has; `agent` is the agent file whose items the catalog are, as an absolute
+            path.
         scopes: named sets of items that queries may get.
         before: where the catalog was edited by hand, ids of the items that it had, of which labels may name those that
             are gone or can no longer be offered; None = it was not.
@@ -83,6 +85,11 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({self.name} {self.version}, {len(self)} queries, {len(self.catalog)} items, {self.hash[:12]})"
+
+    def of_agent(self, path: Path | None) -> Dataset:
+        """The dataset over the items of an agent file, which are read anew each time; None = over its own again."""
+        about = {name: value for name, value in self.about.items() if name != "agent"}
+        return replace(self, about=about if path is None else {**about, "agent": str(path.resolve())})
 
     @cached_property
     def hash(self) -> str:

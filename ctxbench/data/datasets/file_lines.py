@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxbench.core.errors import UserError
-from ctxbench.data.datasets.layout import QRELS, QUERIES
+from ctxbench.data.datasets.layout import QRELS, QUERIES, agent_of
 from ctxbench.io.json_files import iter_jsonl
+from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS
 
 
@@ -18,9 +19,12 @@ class DatasetLines:
 
     def __init__(self) -> None:
         self._lines: dict[Path, dict[str, int]] = {}
+        self._places: dict[Path, dict[str, tuple[Path, int]]] = {}
 
     def item(self, folder: Path, item: str) -> tuple[Path, int]:
-        """The catalog of a dataset and the line of an item in it."""
+        """The catalog of a dataset and the line of an item in it; of an agent's item, the file that it comes from."""
+        if (agent := agent_of(folder)) is not None:
+            return self._places_of(agent).get(item, (agent, 0))
         return folder / CORPUS, self._lines_of(folder / CORPUS).get(item, 0)
 
     def query(self, folder: Path, query: str) -> tuple[Path, int]:
@@ -34,6 +38,14 @@ class DatasetLines:
             if line is not None:
                 return path, line
         return folder / QUERIES, 0
+
+    def _places_of(self, agent: Path) -> dict[str, tuple[Path, int]]:
+        if agent not in self._places:
+            try:
+                self._places[agent] = read_agent(agent).places()
+            except UserError:
+                self._places[agent] = {}
+        return self._places[agent]
 
     def _lines_of(self, path: Path) -> dict[str, int]:
         if path not in self._lines:

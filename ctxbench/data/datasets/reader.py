@@ -10,11 +10,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.content_checks import Contents, check_contents
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
-from ctxbench.data.datasets.layout import ABOUT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
+from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.query_rows import read_query
 from ctxbench.io.files import iter_lines, recover_folder, special
@@ -22,6 +22,7 @@ from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.merge_conflicts import without_marks
 from ctxbench.io.rows import Row, read_key
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS, read_items
 
 _SHOWN_REPEATS = 20  # labels of a file that are reported one by one as occurring twice
@@ -139,6 +140,8 @@ class _Reader:
         about = {k: self.card[k] for k in ABOUT if k in self.card}
         if self.before is not None:
             about.pop("frozen", None)  # nobody knows whether it is
+        if AGENT in about:
+            about[AGENT] = str((self.folder / about[AGENT]).resolve())
         return Dataset(
             name=self.card["name"],
             version=self.card["version"],
@@ -189,6 +192,7 @@ class _Reader:
                 "field 'source' is missing; expected where the data comes from, as a text or mapping", at="source"
             )
         row.take("frozen", str, "")
+        row.take(AGENT, str, "")
         row.take("counts", dict, {})
         self._read_scopes(row)
 
@@ -201,12 +205,32 @@ class _Reader:
 
     def _read_corpus(self) -> None:
         path = self.folder / CORPUS
+        if self.card.get(AGENT):
+            self._read_agent(path)
+            return
         if not self._present(path):
             self.items_complete = False
             return
         items = [item for _, item in read_items(path, self.faults)]
         self.items = [item for item in items if item is not None]
         self.items_complete = bool(items) and len(self.items) == len(items)
+
+    def _read_agent(self, corpus: Path) -> None:
+        """Read the items that the agent has which the card names."""
+        card, line = self.folder / CARD, line_of(self.card_lines, (AGENT,))
+        self.items_complete = False
+        if not isinstance(self.card[AGENT], str):
+            return  # the card's reader says so
+        if corpus.exists():
+            what = f"the card names an agent, whose items are read anew, and {CORPUS} is there, too; delete one of them"
+            self.faults.append(Fault(what, card, line))
+        try:
+            self.items = list(read_agent(Path(os.path.normpath(self.folder / self.card[AGENT]))).catalog())
+        except UserError as error:
+            found = error.faults if isinstance(error, InputError) else [Fault(str(error), card, line)]
+            self.faults += found
+        else:
+            self.items_complete = True
 
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
@@ -324,6 +348,8 @@ def _count_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
             message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
         elif reader.before is not None or (count == true and not isinstance(count, bool)):
             continue
+        elif AGENT in dataset.about and name in ("items", "types"):
+            continue  # an agent's items are counted when they are read
         else:
             message = f"counts says {name}: {count}, but the files hold {true}"
         faults.append(Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("counts", name))))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.layout import CARD, QRELS, QRELS_HEADER, QUERIES, own_files
+from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
@@ -33,7 +34,7 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
     frozen = _is_frozen(folder)
     with atomic_folder(folder) as temporary:
         copy_other_files(folder, temporary, own_files(folder))
-        write_files(dataset, temporary)
+        write_files(dataset, temporary, home=folder)
         if frozen:
             _refuse_change(folder, temporary)
 
@@ -57,8 +58,14 @@ def create_dataset(dataset: Dataset, folder: Path | str) -> None:
     write_dataset(dataset, folder)
 
 
-def write_files(dataset: Dataset, folder: Path) -> None:
+def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> None:
     """Write the files of a dataset into a folder that is there.
+
+    Args:
+        dataset: what to write.
+        folder: where to.
+        home: where the folder will stand, which the path of an agent file is relative to; None = its items are written
+            as they are now, and the card names no agent.
 
     Raises:
         ParameterError: the dataset does not say its licence, source or labelling.
@@ -67,8 +74,14 @@ def write_files(dataset: Dataset, folder: Path) -> None:
     missing = [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]
     if missing:
         raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
-    write_atomic(folder / CARD, dump_yaml(dataset.card))
-    write_atomic(folder / CORPUS, dump_jsonl(corpus_rows(dataset.catalog)))
+    card = dataset.card
+    agent = card.pop(AGENT, None)
+    if agent is None or home is None:
+        write_atomic(folder / CORPUS, dump_jsonl(corpus_rows(dataset.catalog)))
+    else:
+        counts = {name: count for name, count in card["counts"].items() if name not in ("items", "types")}
+        card |= {AGENT: Path(os.path.relpath(agent, home)).as_posix(), "counts": counts}  # its items are read anew
+    write_atomic(folder / CARD, dump_yaml(card))
     write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
     optional = {"source": any(i.source for i in dataset.labels), "quote": any(i.quote for i in dataset.labels)}
     columns = [column for column, name in enumerate(QRELS_HEADER) if optional.get(name, True)]

@@ -20,7 +20,7 @@ from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
 from ctxbench.tuning.calibration.examples import Examples, examples, folds_of, labelled
-from ctxbench.tuning.calibration.regression import Prior, fit_regression
+from ctxbench.tuning.calibration.regression import Prior, fit_regression, levelled
 
 Progress = Callable[[int, int], None]
 
@@ -153,6 +153,7 @@ def fit_around(made: Examples, known: Logistic) -> dict[str, Any]:
         if not against or worth[against] >= 0:
             break
         columns = tuple(name for name in columns if name != against)
+    model = levelled(model, features, made.label)
     if made.neighbours is None or not set(columns) & set(LABELLED):
         return _values(model)
     return {**_values(model), "requests": made.neighbours.requests.as_rows()}

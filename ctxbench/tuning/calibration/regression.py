@@ -129,3 +129,25 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
         scale=prior.scale,
         vector=np.empty(0),
     )
+
+
+def levelled(model: Logistic, features: FloatArray, label: BoolArray) -> Logistic:
+    """The regression with the intercept at which its probabilities add up to the labels; the order of rows stays.
+
+    A fit in which every query weighs the same is calibrated for queries with few candidates and many alike; what is
+    asked of it is how many items are needed, and there every row counts once.
+
+    Args:
+        model: reads no vector.
+        features: shape (n, n_columns).
+        label: shape (n,), of both kinds.
+    """
+    odds = np.clip(features, model.low, model.high) @ model.weights + model.intercept
+    low, high = -50.0, 50.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        if np.exp(-np.logaddexp(0.0, -(odds + middle))).sum() > label.sum():
+            high = middle
+        else:
+            low = middle
+    return replace(model, intercept=model.intercept + low)

@@ -1,0 +1,206 @@
+"""Agent files on the command line: select, capture, datasets over them, and checks that see edits of their sources."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
+ABOUT = "How refunds are handled and who approves them"
+RULE = f"---\ndescription: {ABOUT}\n---\nAsk finance.\n"
+RULE_ID = "rule:.cursor%2Frules%2Frefunds.mdc"
+EVALS = [
+    {"query": "who approves them?", "expected": [RULE_ID]},
+    {"query": "where is my parcel", "expected": ["track_parcel"]},
+    {"query": "thanks, bye", "expected": []},
+]
+AGENT = {
+    "name": "support",
+    "sources": {"tools": "tools.json", "rules": "."},
+    "include": {"otherwise": "agent"},
+    "selector": "bm25",
+    "settings": {"n": 1},
+    "system": "You help customers.",
+}
+GATE = "datasets: [evals]\nselectors: [agent.yaml]\nembedder: hashing\n"
+
+
+@pytest.fixture
+def agent(place):
+    """A project with a rule, a list of tools, evals and an agent file."""
+    (place / ".cursor" / "rules").mkdir(parents=True)
+    (place / ".cursor" / "rules" / "refunds.mdc").write_text(RULE)
+    tools = [{"name": "track_parcel", "description": "Where a parcel is now"}, {"name": "pay", "description": "Pay"}]
+    (place / "tools.json").write_text(json.dumps(tools))
+    (place / "evals.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in EVALS))
+    write(place, AGENT)
+    return place / "agent.yaml"
+
+
+@pytest.fixture
+def gate(agent, cli):
+    """A gate over a dataset of the agent, accepted."""
+    done = cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals")
+    assert done.code == 0, done.err
+    Path("gate.yaml").write_text(GATE)
+    assert cli("check", "gate.yaml", "--accept").code == 0
+    return Path("gate.yaml")
+
+
+def write(place: Path, about: dict) -> None:
+    (place / "agent.yaml").write_text(yaml.safe_dump(about))
+
+
+class TestSelect:
+    def test_items_selector_settings_and_system_prompt_are_the_agent_s(self, cli, agent):
+        done = cli("select", "where is my parcel", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
+        assert done.json["selector"] == "support"
+        assert done.json["parameters"]["n"] == 1
+        assert [row["id"] for row in done.json["items"]] == ["tool:track_parcel"]
+        sent = cli("select", "x", "--agent", "agent.yaml", "--embedder", "hashing", "--messages").json["messages"]
+        assert sent[0] == {"role": "system", "content": "You help customers."}
+
+    def test_another_selector_may_be_named(self, cli, agent):
+        asked = ("select", "where", "--agent", "agent.yaml", "--selector", "everything", "--json")
+        assert cli(*asked, "--embedder", "hashing").json["selector"] == "everything"
+
+    def test_an_agent_file_is_a_catalog_and_a_selector_wherever_these_stand(self, cli, agent):
+        asked = ("select", "where", "--catalog", "agent.yaml", "--selector", "agent.yaml", "--embedder", "hashing")
+        assert cli(*asked).code == 0
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ((), "name the items to choose from: --catalog FOLDER, or --agent FILE"),
+            (("--agent", "agent.yaml", "--catalog", "evals"), "--catalog and --agent both say which items there are"),
+            (("--agent", "gone.yaml"), "cannot read gone.yaml"),
+        ],
+    )
+    def test_what_does_not_go_together_is_one_error(self, cli, agent, options, message):
+        done = cli("select", "where", *options, "--embedder", "hashing")
+        assert (done.code, done.err.count("error:")) == (2, 1)
+        assert message in done.err
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"selector": "bm26"}, "unknown selector 'bm26'; did you mean 'bm25'"),
+            ({"selector": "bm25/loud"}, "unknown preset 'loud'"),
+            ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
+            ({"settings": {"n": -1}}, "n must be"),
+        ],
+    )
+    def test_a_wrong_selector_or_setting_has_its_line(self, cli, place, agent, change, message):
+        write(place, AGENT | change)
+        done = cli("select", "where", "--agent", "agent.yaml", "--embedder", "hashing")
+        assert done.code == 2
+        assert message in done.err
+        assert "agent.yaml, line" in done.err
+
+
+class TestDatasets:
+    def test_the_dataset_holds_no_items_of_its_own(self, gate, cli):
+        card = yaml.safe_load(Path("evals/dataset.yaml").read_text())
+        assert card["agent"] == "../agent.yaml"
+        assert not {"items", "types"} & set(card["counts"])
+        assert not Path("evals/corpus.jsonl").exists()
+        assert cli("data", "validate", "evals").code == 0
+        assert cli("data", "show", "evals", "--json").json["counts"]["items"] == 3
+
+    def test_written_elsewhere_it_still_names_the_agent(self, gate, cli):
+        assert cli("data", "split", "evals", "--out", "deep/er/copy").code == 0
+        assert yaml.safe_load(Path("deep/er/copy/dataset.yaml").read_text())["agent"] == "../../../agent.yaml"
+        assert cli("data", "validate", "deep/er/copy").code == 0
+
+    def test_items_of_its_own_beside_the_agent_are_a_fault(self, gate, cli):
+        Path("evals/corpus.jsonl").write_text("")
+        done = cli("data", "validate", "evals")
+        assert "names an agent, whose items are read anew, and corpus.jsonl is there, too" in done.out + done.err
+
+    def test_faults_of_the_agent_file_are_told_with_its_lines(self, gate, cli, place):
+        write(place, AGENT | {"sources": {"tools": "gone.json"}})
+        done = cli("data", "validate", "evals")
+        assert done.code != 0
+        assert "gone.json" in done.out + done.err
+
+    def test_rebased_to_a_catalog_it_names_the_agent_no_more(self, gate, cli):
+        assert cli("data", "import", "tools", "tools.json", "--out", "catalog").code == 0
+        done = cli("data", "rebase", "evals", "--catalog", "catalog", "--out", "rebased")
+        assert done.code == 0, done.err
+        assert "agent" not in yaml.safe_load(Path("rebased/dataset.yaml").read_text())
+        assert Path("rebased/corpus.jsonl").is_file()
+
+
+class TestCheck:
+    def test_nothing_changed_is_the_same_and_asks_nobody(self, gate, cli):
+        done = cli("check", "gate.yaml", "--verbose")
+        assert (done.code, done.out.split(":")[0]) == (0, "same")
+        assert "was not asked again" in done.out
+
+    def test_an_edited_rule_is_seen_without_copying_a_file(self, gate, cli):
+        Path(".cursor/rules/refunds.mdc").write_text(RULE.replace(ABOUT, "Minutes"))
+        done = cli("check", "gate.yaml", "--verbose")
+        assert f"{RULE_ID}" in done.out
+        assert ".cursor/rules/refunds.mdc:4" in done.out
+        assert "required items lost 1" in done.out
+
+    def test_a_rule_that_is_gone_is_worse(self, gate, cli):
+        Path(".cursor/rules/refunds.mdc").unlink()
+        done = cli("check", "gate.yaml")
+        assert (done.code, done.out.split(":")[0]) == (1, "worse")
+        assert RULE_ID in done.out
+
+    def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
+        write(place, AGENT | {"settings": {"n": 3}})
+        assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out
+
+
+class TestServers:
+    @pytest.fixture
+    def served(self, place, agent):
+        """The agent with a server, whose tools are in no file."""
+        servers = {"rich": {"command": sys.executable, "args": [FAKE, "rich"]}}
+        (place / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        write(place, AGENT | {"sources": {**AGENT["sources"], "mcp": ".mcp.json"}})
+        return agent
+
+    def test_they_are_captured_where_the_agent_says(self, served, cli):
+        done = cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60")
+        assert done.code == 0, done.err
+        assert 'Next: ctxbench select "what a user asks" --agent agent.yaml' in done.out
+        ids = [json.loads(line)["_id"] for line in Path("agent.snapshot/corpus.jsonl").read_text().splitlines()]
+        assert ids
+        assert all(name.startswith("tool:rich:") for name in ids)
+        found = cli("select", "where", "--agent", "agent.yaml", "--selector", "everything", "--json")
+        assert set(ids) <= {row["id"] for row in found.json["items"]}
+
+    def test_a_check_says_how_old_their_tools_are_and_asks_them_on_demand(self, served, cli):
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        Path("gate.yaml").write_text(GATE)
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        done = cli("check", "gate.yaml")
+        assert "servers of agent.yaml are as captured today (" in done.err
+        before = Path("agent.snapshot/capture.yaml").stat().st_mtime_ns
+        done = cli("check", "gate.yaml", "--recapture", "--json")
+        assert done.code == 0
+        assert done.json["verdict"] == "same"
+        assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
+
+    @pytest.mark.parametrize("option", ["--out", "--mcp-config", "--rules", "--references"])
+    def test_nothing_else_is_captured_with_an_agent(self, served, cli, option):
+        done = cli("data", "capture", "--agent", "agent.yaml", option, "x")
+        assert done.code == 2
+        assert "--agent says what is captured and where it goes" in done.err
+
+    def test_without_servers_there_is_nothing_to_capture(self, agent, cli):
+        done = cli("data", "capture", "--agent", "agent.yaml")
+        assert done.code == 2
+        assert "names no servers" in done.err
+
+    def test_two_runs_are_compared_without_servers(self, cli):
+        assert "--recapture asks servers" in cli("check", "a", "b", "--recapture").err

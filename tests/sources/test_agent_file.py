@@ -1,0 +1,160 @@
+"""Agent files: what their sources give, read anew each time, and what is wrong in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.sources.agent_file import is_agent_file, open_catalog, read_agent
+from ctxbench.sources.snapshots import Part, Snapshot, write_snapshot
+
+RULE = "---\ndescription: How refunds are handled\n---\nFinance approves.\n"
+TOOLS = [{"name": "refund_order", "description": "Refund an order"}, {"name": "track", "description": "Where is it"}]
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with rules, a reference and a list of tools, and an agent file over them."""
+    (tmp_path / ".cursor" / "rules").mkdir(parents=True)
+    (tmp_path / ".cursor" / "rules" / "refunds.mdc").write_text(RULE)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "shipping.md").write_text("# Shipping zones\n\nWhich country is where.\n")
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    agent(tmp_path, "sources: {tools: tools.json, rules: ., references: docs}")
+    return tmp_path
+
+
+def agent(folder: Path, text: str) -> Path:
+    path = folder / "agent.yaml"
+    path.write_text(text + "\n")
+    return path
+
+
+def modes(catalog: Catalog) -> dict[str, str]:
+    return {item.id: item.include for item in catalog}
+
+
+RULE_ID = "rule:.cursor%2Frules%2Frefunds.mdc"
+
+
+def test_its_items_are_those_of_its_sources_in_one_order(project):
+    file = read_agent(project / "agent.yaml")
+    assert (file.name, file.selector, file.system) == ("agent", "learned", "")
+    assert [item.id for item in file.catalog()] == [
+        "tool:refund_order",
+        "tool:track",
+        RULE_ID,
+        "reference:shipping.md",
+    ]
+
+
+def test_sources_are_read_anew_each_time(project):
+    file = read_agent(project / "agent.yaml")
+    before = file.catalog()
+    (project / ".cursor" / "rules" / "refunds.mdc").write_text(RULE.replace("refunds", "returns"))
+    (project / "docs" / "prices.md").write_text("# Prices\n\nOf parcels.\n")
+    after = file.catalog()
+    assert after.hash != before.hash
+    assert after[after.position(RULE_ID)].description == "How returns are handled"
+    assert "reference:prices.md" in after.ids
+
+
+def test_where_each_item_stands(project):
+    places = read_agent(project / "agent.yaml").places()
+    assert places == {
+        "tool:refund_order": (project / "tools.json", 0),
+        "tool:track": (project / "tools.json", 0),
+        RULE_ID: (project / ".cursor" / "rules" / "refunds.mdc", 4),
+        "reference:shipping.md": (project / "docs" / "shipping.md", 1),
+    }
+
+
+class TestModes:
+    def test_without_include_they_are_as_the_sources_say(self, project):
+        assert set(modes(open_catalog(project / "agent.yaml")).values()) == {"agent"}
+
+    def test_a_tool_is_over_its_server_over_always(self, project):
+        listed = {"shop": [{"name": "a"}, {"name": "b"}], "web": [{"name": "c"}]}
+        (project / "tools.json").write_text(json.dumps(listed))
+        include = "include: {servers: {shop: manual}, tools: {'tool:shop:b': agent}}"
+        path = agent(project, f"sources: {{tools: tools.json, rules: .}}\n{include}")
+        assert modes(open_catalog(path)) == {
+            "tool:shop:a": "manual",
+            "tool:shop:b": "agent",
+            "tool:web:c": "always",
+            RULE_ID: "agent",
+        }
+
+    def test_all_others_may_have_another_mode(self, project):
+        include = "include: {otherwise: agent, tools: {'tool:track': manual}}"
+        path = agent(project, f"sources: {{tools: tools.json}}\n{include}")
+        assert modes(open_catalog(path)) == {"tool:refund_order": "agent", "tool:track": "manual"}
+
+    def test_a_tool_that_is_not_there_is_a_fault(self, project):
+        path = agent(project, "sources: {tools: tools.json}\ninclude: {tools: {'tool:trck': manual}}")
+        with pytest.raises(InputError, match="include: no tool 'tool:trck'; did you mean 'tool:track'"):
+            open_catalog(path)
+
+
+class TestServers:
+    def test_what_they_said_comes_from_the_snapshot(self, project):
+        path = agent(project, "sources: {mcp: .mcp.json, rules: .}")
+        file = read_agent(path)
+        with pytest.raises(StorageError, match=r"never captured \(.*agent\.snapshot is missing\); .* capture --agent"):
+            file.catalog()
+        assert file.captured == ""
+        items = (Item(type="tool", server="shop", name="sell", description="Sell it"),)
+        write_snapshot(Snapshot((Part(name="shop", kind="server", items=items),), Catalog(items)), file.snapshot)
+        assert [item.id for item in file.catalog()] == ["tool:shop:sell", RULE_ID]
+        assert file.places()["tool:shop:sell"][0] == project / "agent.snapshot" / "corpus.jsonl"
+        assert file.captured.endswith("Z")
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("text", "messages"),
+        [
+            ("name: x", ["an agent file has name, sources, .*, and needs sources"]),
+            ("sources: {}", ["sources names none of mcp, tools, rules, references"]),
+            ("sources: {rule: .}", ["sources has no 'rule'; did you mean 'rules'"]),
+            ("sources: {mcp: 3}", ["mcp must be the path of a file"]),
+            ("sources: {tools: [{file: 3}]}", ["tools must be files of tool definitions"]),
+            ("sources: {tools: [{file: a, srv: b}]}", ["a list of tools has no 'srv'"]),
+            ("sources: {rules: [3]}", ["rules must be a folder or a list of folders, got 3"]),
+            ("sources: {rules: .}\nname: a/b", ["name must do for a folder"]),
+            ("sources: {rules: .}\ninclude: {tools: {x: agent}}", ["'x' is no item id"]),
+            ("sources: {rules: .}\ninclude: {otherwise: maybe}", ["an include mode is one of always, manual, agent"]),
+            ("sources: {rules: .}\nsystem: {path: x}", ["system must be a text or"]),
+            ("sources: {rules: .}\nsystem: {file: gone.md}", ["cannot read .*gone.md"]),
+            ("sources: {rules: .}\nsettings: 3", ["settings must be a mapping"]),
+            ("sources: {rules: .}\ncolour: red", ["an agent file has no 'colour'"]),
+        ],
+    )
+    def test_each_is_told_with_its_line(self, project, text, messages):
+        with pytest.raises(InputError) as caught:
+            read_agent(agent(project, text))
+        for message in messages:
+            with pytest.raises(InputError, match=message):
+                raise caught.value
+        assert all(fault.line for fault in caught.value.faults)
+
+    def test_two_sources_of_one_item_are_a_fault(self, project):
+        path = agent(project, "sources: {tools: [tools.json, tools.json]}")
+        with pytest.raises(InputError, match=r"comes from 'tools\.json' in .* and from 'tools\.json'"):
+            open_catalog(path)
+
+    def test_a_folder_that_is_missing_is_a_fault(self, project):
+        with pytest.raises(StorageError, match="gone"):
+            open_catalog(agent(project, "sources: {rules: gone}"))
+
+
+def test_which_files_are_agent_files(project):
+    assert is_agent_file(project / "agent.yaml")
+    assert not is_agent_file(project / "tools.json")
+    assert not is_agent_file(project / "gone.yaml")
+    assert not is_agent_file(agent(project, "pipeline: {retrieve: dense}"))
+    assert not is_agent_file(agent(project, "a: [1"))
