@@ -21,7 +21,7 @@ from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, 
 from ctxbench.io.files import write_atomic
 
 if TYPE_CHECKING:
-    from ctxbench.gate.gate import Checked
+    from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.model import Check
     from ctxbench.report.gate.blocks import Document
     from ctxbench.report.gate.places import Places
@@ -92,18 +92,18 @@ def run(asked: Asked, outputs: Outputs) -> None:
         if outputs.json and not outputs.annotations:
             _tell_refusal(error, asked, Outputs(json=True))
         raise
-    from ctxbench.gate.plugins import without_another_end
+    from ctxbench.gate.plugins import guard_exit
 
     if asked.accept:
         try:
-            with without_another_end():
+            with guard_exit():
                 _accept(asked, as_json=outputs.json)
         except UserError as error:
             _tell_refusal(error, asked, Outputs(json=outputs.json))
             raise
         return
     try:
-        with without_another_end():
+        with guard_exit():
             found = _checked(asked)
             _tell(found, asked, outputs)
     except UserError as error:
@@ -255,9 +255,9 @@ def _checked(asked: Asked) -> _Found:
     return found if texts else replace(found, check=without_texts(found.check))
 
 
-def _first(done: Checked) -> str:
+def _first(done: GateCheck) -> str:
     """What must be done before it can be accepted: labels that name what is gone are judged, and not accepted."""
-    from ctxbench.report.gate.accepting import acceptable
+    from ctxbench.report.gate.acceptance import acceptable
 
     if not acceptable(done.check):
         return ""
@@ -272,7 +272,7 @@ def _first(done: Checked) -> str:
     return ""
 
 
-def _accept_command(asked: Asked, done: Checked) -> str:
+def _accept_command(asked: Asked, done: GateCheck) -> str:
     """The command that accepts what was found, with all that the baseline holds and nothing that it keeps out."""
     options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
     return shlex.join(["ctxbench", "check", *asked.places, "--accept", *options])

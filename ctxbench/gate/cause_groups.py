@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ctxbench.gate.cause_of import crowd
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, Mend
-from ctxbench.gate.query_sides import Compared
-from ctxbench.gate.snapshot_changes import what_changed
+from ctxbench.gate.cause_finder import crowd_text
+from ctxbench.gate.input_differences import input_differences
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, Remedy
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshots import Snapshot
 
-_JOINED = (CauseKind.CROWDED, CauseKind.FREED)
+_MERGED_KINDS = (CauseKind.CROWDED, CauseKind.FREED)
 
 
-def grouped(
+def group_changes(
     changes: Sequence[Change], base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
 ) -> tuple[CauseGroup, ...]:
     """Put changes of one cause together, over all queries.
@@ -33,17 +33,19 @@ def grouped(
         lost, so that what both loses and gains is before what gains alone; then what gains less; then most changes of
         others; then by kind, detail and subjects.
     """
-    joint = _joint({one.cause for one in changes}, Compared(base, head, what_changed(base, head, renamed)))
+    joint = _merged_causes(
+        {one.cause for one in changes}, SnapshotPair(base, head, input_differences(base, head, renamed))
+    )
     held: dict[Cause, list[Change]] = {}
     for one in changes:
         held.setdefault(joint[one.cause], []).append(one)
     place = {query: n for n, query in enumerate(head.queries)}
     groups = [_group(cause, members, base, head, place) for cause, members in held.items()]
-    return tuple(sorted(groups, key=cost))
+    return tuple(sorted(groups, key=cost_key))
 
 
-def cost(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str, ...]]:
-    """What sorts groups, the costliest first; see `grouped`."""
+def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str, ...]]:
+    """What sorts groups, the costliest first; see `group_changes`."""
     cause, net = group.cause, max(0, group.lost - group.gained)
     return -net, -group.lost, group.gained, -group.others, cause.kind, cause.detail, cause.subjects
 
@@ -65,15 +67,15 @@ def _group(
         queries=tuple(
             sorted({one.query for one in changes}, key=lambda query: (query not in lost, place.get(query, len(place))))
         ),
-        mend=_mend([one.mend for one in changes if one.mend]),
+        mend=_group_remedy([one.mend for one in changes if one.mend]),
     )
 
 
-def _mend(mends: Sequence[Mend]) -> Mend:
+def _group_remedy(mends: Sequence[Remedy]) -> Remedy:
     """The one that mends most; of a number that is raised, the one that is enough for at least half."""
     if not mends:
-        return Mend()
-    numbers: dict[Mend, list[Mend]] = {}
+        return Remedy()
+    numbers: dict[Remedy, list[Remedy]] = {}
     for one in mends:
         if one.amount is not None:
             numbers.setdefault(replace(one, amount=None), []).append(one)
@@ -86,7 +88,7 @@ def _mend(mends: Sequence[Mend]) -> Mend:
     return best
 
 
-def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
+def _merged_causes(causes: Iterable[Cause], compared: SnapshotPair) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
     causes = list(causes)
     out = {one: one for one in causes}
@@ -99,13 +101,13 @@ def _joint(causes: Iterable[Cause], compared: Compared) -> dict[Cause, Cause]:
             out |= dict.fromkeys(members, joint)
     shared: dict[tuple[CauseKind, str], list[Cause]] = {}
     for one in causes:
-        if one.kind in _JOINED and one.way:
+        if one.kind in _MERGED_KINDS and one.way:
             shared.setdefault((one.kind, one.way), []).append(one)
     for (kind, way), members in shared.items():
         for subjects in _components([set(one.subjects) for one in members]):
             own = [one for one in members if subjects.issuperset(one.subjects)]
             names = tuple(sorted(subjects))
-            detail = crowd(names, compared, way, lost=kind == CauseKind.CROWDED)
+            detail = crowd_text(names, compared, way, lost=kind == CauseKind.CROWDED)
             joint = replace(own[0], subjects=names, detail=detail)
             out |= dict.fromkeys(own, joint)
     return out

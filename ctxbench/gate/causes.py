@@ -57,12 +57,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_of import Causes
+from ctxbench.gate.cause_finder import CauseFinder
+from ctxbench.gate.input_differences import absence_text, input_differences
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.query_sides import Compared, Side
-from ctxbench.gate.remedies import mended
-from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
-from ctxbench.gate.snapshot_changes import what_changed, where_gone
+from ctxbench.gate.remedies import find_remedy
+from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
+from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
 from ctxbench.gate.snapshots import Snapshot
 
 _FACTORS = ("own", "rivals", "cut")
@@ -83,31 +83,31 @@ def explain(
     Returns:
         The changes in the order given, whole but for `cause` and `mend`.
     """
-    compared = Compared(base, head, what_changed(base, head, renamed))
-    found = _Explaining(compared, changes).causes()
+    compared = SnapshotPair(base, head, input_differences(base, head, renamed))
+    found = _ChangeExplainer(compared, changes).causes()
     return tuple(
-        replace(change, cause=cause, mend=mended(change, cause, compared))
+        replace(change, cause=cause, mend=find_remedy(change, cause, compared))
         for change, cause in zip(changes, found, strict=True)
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
+class _ChangeCase:
     """A change with both sides of its query."""
 
     change: Change
     item: str  # by its id at the head
-    before: Side
-    after: Side
+    before: QueryCandidates
+    after: QueryCandidates
 
 
-class _Explaining:
+class _ChangeExplainer:
     """The changes of one selector on one dataset, taken together so that cuts are replayed for all at once."""
 
-    def __init__(self, compared: Compared, changes: Sequence[Change]) -> None:
+    def __init__(self, compared: SnapshotPair, changes: Sequence[Change]) -> None:
         self.compared = compared
-        self.looks = [_Look(one, compared.name(one.item), *compared.sides(one.query)) for one in changes]
-        self.make = Causes(compared)
+        self.looks = [_ChangeCase(one, compared.name(one.item), *compared.sides(one.query)) for one in changes]
+        self.make = CauseFinder(compared)
         self.found: dict[int, Cause] = {}
 
     def causes(self) -> list[Cause]:
@@ -125,26 +125,26 @@ class _Explaining:
         self._expanded(brought)
         return [self.found[n] for n in numbers]
 
-    def _plain(self, look: _Look) -> Cause | None:
+    def _plain(self, look: _ChangeCase) -> Cause | None:
         """What the catalog alone tells."""
         altered, head = self.compared.altered, self.compared.head
         out = look.item not in head.items or bool(
             head.queries[look.change.query].scope
         )  # what has none may still get it
         if look.change.lost and look.item in altered.gone and out:
-            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail=where_gone(look.item, head))
+            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail=absence_text(look.item, head))
         if not look.change.lost and look.item in altered.new:
             detail = "no longer disabled" if look.item in self.compared.base.disabled else "new in the catalog"
             return Cause(kind=CauseKind.NEW, subjects=(look.item,), detail=detail)
         return None
 
-    def _brought(self, look: _Look) -> bool:
+    def _brought(self, look: _ChangeCase) -> bool:
         """Whether an expansion had it on the side where it is in."""
         return self._held(look).origin == "expansion"
 
-    def _held(self, look: _Look) -> Row:
+    def _held(self, look: _ChangeCase) -> Candidate:
         side = look.before if look.change.lost else look.after
-        return side.rows.get(look.item) or Row(id=look.item, place=0, score=None)
+        return side.rows.get(look.item) or Candidate(id=look.item, place=0, score=None)
 
     def _moved(self, n: int) -> bool:
         return self.compared.moved(self.looks[n].change.query)
@@ -158,7 +158,7 @@ class _Explaining:
                 self.found[n] = self.make.nothing_differs()
             else:
                 rest.append(n)
-        able = replayable(steps[0]) and replayable(steps[1])
+        able = can_replay(steps[0]) and can_replay(steps[1])
         shifted = {n for n in rest if self.make.mover is not None and self._moved(n)}
         if able:
             self._replay_shifted([n for n in rest if n in shifted])
@@ -198,14 +198,14 @@ class _Explaining:
                 self.found[n] = self.make.rivals(change)
         self._by_parameter(by_cut)
 
-    def _case(self, n: int, state: tuple[bool, ...]) -> Case:
+    def _case(self, n: int, state: tuple[bool, ...]) -> ReplayCase:
         own, rivals, cut = state
         look = self.looks[n]
         differ = any(one.parameter == "topK" for one in self.compared.altered.cutting)
         side = look.after if (cut if differ else rivals) else look.before  # how many chunks count, or who has them
         row = look.after.rows.get(look.item) if own else self._row_before(look)
         there = side.rows.get(look.item)
-        return Case(
+        return ReplayCase(
             own=row
             if row is None or there is None
             else replace(row, rule=there.rule),  # a tie at the bar is that side's
@@ -213,7 +213,7 @@ class _Explaining:
             bar=side.bar,
         )
 
-    def _row_before(self, look: _Look) -> Row | None:
+    def _row_before(self, look: _ChangeCase) -> Candidate | None:
         """The item at the base; where it stayed out too far to be kept, with the score that it has, or just too low."""
         known = look.before.rows.get(look.item)
         if known is not None or look.before.whole:
@@ -225,7 +225,7 @@ class _Explaining:
         touched = look.item in self.compared.changed or row.score > look.before.floor
         return replace(row, score=low) if touched else row
 
-    def _rivals_before(self, look: _Look) -> list[Row]:
+    def _rivals_before(self, look: _ChangeCase) -> list[Candidate]:
         """Those known at the base, and where it keeps the nearest only, what has lower scores still."""
         rows = [row for name, row in look.before.rows.items() if name != look.item]
         if look.before.whole:
@@ -238,12 +238,12 @@ class _Explaining:
         ]
         return [*rows, *(row for row in further if row.id != look.item)]
 
-    def _rivals_after(self, look: _Look) -> list[Row]:
+    def _rivals_after(self, look: _ChangeCase) -> list[Candidate]:
         return [row for name, row in look.after.rows.items() if name != look.item]
 
-    def _kept(self, numbers: Sequence[int], case: Callable[[int], Case], *, cut: bool) -> list[bool]:
+    def _kept(self, numbers: Sequence[int], case: Callable[[int], ReplayCase], *, cut: bool) -> list[bool]:
         steps = self.compared.steps[1 if cut else 0]
-        return kept(steps or (), [case(n) for n in numbers])
+        return replay_cuts(steps or (), [case(n) for n in numbers])
 
     def _by_parameter(self, numbers: Sequence[int]) -> None:
         """Which setting of the cut it was."""
@@ -261,8 +261,8 @@ class _Explaining:
         likely: dict[int, tuple[int, int]] = {}
         for place, one in enumerate(settings):
             topk = one.parameter == "topK"
-            back = kept(with_setting(after, before, one), old_bars if topk else here)
-            forth = kept(with_setting(before, after, one), new_bars if topk else there)
+            back = replay_cuts(with_setting(after, before, one), old_bars if topk else here)
+            forth = replay_cuts(with_setting(before, after, one), new_bars if topk else there)
             for n, restored, done in zip(numbers, back, forth, strict=True):
                 lost = self.looks[n].change.lost
                 points = (restored is lost) * 2 + (done is not lost)
@@ -280,9 +280,9 @@ class _Explaining:
             self.found |= dict.fromkeys(numbers, mover)
             return
 
-        def as_is(n: int) -> Case:
+        def as_is(n: int) -> ReplayCase:
             look = self.looks[n]
-            return Case(own=look.after.rows.get(look.item), rivals=self._rivals_after(look), bar=look.after.bar)
+            return ReplayCase(own=look.after.rows.get(look.item), rivals=self._rivals_after(look), bar=look.after.bar)
 
         now = self._kept(numbers, as_is, cut=True)
         unmoved = self._kept(numbers, self._carried, cut=True)
@@ -312,22 +312,22 @@ class _Explaining:
         beyond = look.after.score(look.item) - self.compared.carried(query, look.before.score(look.item))
         return (-beyond if look.change.lost else beyond) > self.compared.furthest(query) + MARGIN
 
-    def _carried(self, n: int) -> Case:
+    def _carried(self, n: int) -> ReplayCase:
         """With its score moved as the others' did."""
         look = self.looks[n]
         row = look.before.rows.get(look.item)
         if row is not None and row.score is not None:
             row = replace(row, score=self.compared.carried(look.change.query, row.score))
-        return Case(own=row, rivals=self._rivals_after(look), bar=look.after.bar)
+        return ReplayCase(own=row, rivals=self._rivals_after(look), bar=look.after.bar)
 
-    def _without_changed(self, n: int) -> Case:
+    def _without_changed(self, n: int) -> ReplayCase:
         """Without what is new, with what is gone and what was edited as if its score had moved as the others' did."""
         look = self.looks[n]
         query, changed = look.change.query, self.compared.changed
         rows = [row for row in self._rivals_after(look) if row.id not in changed or row.score is None]
         touched = [row for name, row in look.before.found.items() if name in changed and name != look.item]
         rows += [replace(row, score=self.compared.carried(query, look.before.score(row.id))) for row in touched]
-        return Case(own=look.after.rows.get(look.item), rivals=rows, bar=look.after.bar)
+        return ReplayCase(own=look.after.rows.get(look.item), rivals=rows, bar=look.after.bar)
 
     # What an expansion brought in.
 

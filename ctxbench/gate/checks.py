@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.amounts import size
-from ctxbench.gate.comparability import Comparable, comparable, queries_text
+from ctxbench.gate.comparability import Comparability, assess_comparability, queries_text
 from ctxbench.gate.differences import Differences, differences
-from ctxbench.gate.metric_verdicts import Pair, compare_all
-from ctxbench.gate.model import CauseGroup, Change, Check, Judged, PinFailure, SelectorCheck, Verdict
-from ctxbench.gate.pins import broken
-from ctxbench.gate.prices import price_causes, repriced
-from ctxbench.gate.questions import named
+from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
+from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
+from ctxbench.gate.pins import pin_failures
+from ctxbench.gate.prices import price_causes, price_changes
+from ctxbench.gate.questions import first_ids
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
-from ctxbench.gate.unmet_requirements import in_words, requirements_unmet
-from ctxbench.gate.verdict import Facts, verdict_of
+from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
+from ctxbench.gate.verdict import LossFacts, decide_verdict
+from ctxbench.gate.wording import size
 
-_SHOWN = 3  # selectors that may have taken the place of another
+_MAX_NAMED = 3  # selectors that may have taken the place of another
 
 
-class Paired(NamedTuple):
+class Pairing(NamedTuple):
     """Snapshots put together by dataset and selector.
 
     Attributes:
@@ -38,13 +38,13 @@ class Paired(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def pair_up(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Paired:
+def pair_snapshots(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Pairing:
     """Put snapshots together by dataset and selector."""
     before = {(one.dataset, one.selector): one for one in bases}
     now = {(one.dataset, one.selector): one for one in heads}
-    return Paired(
+    return Pairing(
         pairs=tuple((before[key], one) for key, one in now.items() if key in before),
-        missing=tuple(_missing(one, bases, heads) for key, one in before.items() if key not in now),
+        missing=tuple(_missing_selector(one, bases, heads) for key, one in before.items() if key not in now),
         notices=tuple(
             f"{selector} on {dataset} is not in {bases[0].source if bases else 'the baseline'}, and is not checked"
             for dataset, selector in now
@@ -53,7 +53,7 @@ def pair_up(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Paired:
     )
 
 
-def _missing(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> SelectorCheck:
+def _missing_selector(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> SelectorCheck:
     source = heads[0].source if heads else "this run"
     there = [one.selector for one in heads if one.dataset == base.dataset]
     what = f"{base.selector} on {base.dataset}" if there else f"dataset {base.dataset}"
@@ -61,7 +61,7 @@ def _missing(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot
     mend = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
     if new := [one for one in there if one not in known]:  # a preset changed that the selector has its name from
         again = "in the gate file and check again" if base.judged is None else "and run it again"
-        took = f"if {' or '.join(new[:_SHOWN])} took its place"
+        took = f"if {' or '.join(new[:_MAX_NAMED])} took its place"
         mend = f"{took}, give that `name: {base.selector}` {again}; else {mend}"
     reason = f"{base.source} has {what}, and {source} has not; {mend}"
     return SelectorCheck(
@@ -90,13 +90,13 @@ def check(
         name: of the gate file, or of what is compared.
         base, head: where either side comes from.
         baseline: the baseline's file or folder as the user named it.
-        missing: what else is in the check, from `pair_up`.
+        missing: what else is in the check, from `pair_snapshots`.
         notices: what concerns all.
     """
-    found = [_Compared.of(*pair, settings) for pair in pairs]
-    judged = compare_all([one.pair for one in found if not one.comparable.reasons], settings)
+    found = [_PairCheck.of(*pair, settings) for pair in pairs]
+    judged = judge_metrics([one.pair for one in found if not one.comparability.reasons], settings)
     metrics = iter(judged)
-    checks = [one.checked(settings, () if one.comparable.reasons else next(metrics)) for one in found]
+    checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
     return Check(
         name=name,
         base=base,
@@ -108,28 +108,30 @@ def check(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Compared:
+class _PairCheck:
     """A pair of snapshots, compared but not judged."""
 
     base: Snapshot
     head: Snapshot
-    comparable: Comparable
+    comparability: Comparability
     differences: Differences
 
     @classmethod
-    def of(cls, base: Snapshot, head: Snapshot, settings: Settings) -> _Compared:
-        found = comparable(base, head, settings)
+    def of(cls, base: Snapshot, head: Snapshot, settings: Settings) -> _PairCheck:
+        found = assess_comparability(base, head, settings)
         differ = Differences() if found.reasons else differences(base, head, found)
-        return cls(base=base, head=head, comparable=found, differences=differ)
+        return cls(base=base, head=head, comparability=found, differences=differ)
 
     @property
-    def pair(self) -> Pair:
-        return Pair(base=self.base, head=self.head, queries=self.comparable.queries, same=self.differences.swaps)
+    def pair(self) -> MetricPair:
+        return MetricPair(
+            base=self.base, head=self.head, queries=self.comparability.queries, same=self.differences.swaps
+        )
 
-    def checked(self, settings: Settings, metrics: tuple[Judged, ...]) -> SelectorCheck:
+    def result(self, settings: Settings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """The whole of what is to be said."""
-        same, differ = self.comparable, self.differences
-        pins = broken(settings.pins, self.head, renamed=same.renamed, before=self.base)
+        same, differ = self.comparability, self.differences
+        pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
         if same.reasons:
             return SelectorCheck(
                 dataset=self.head.dataset,
@@ -140,14 +142,14 @@ class _Compared:
                 pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
                 notices=same.notices,
             )
-        changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
-        prices = repriced(self.base, self.head, same, passed_over=differ.swaps)
-        unmet = requirements_unmet(self.base, self.head, same)
+        changes, causes = _explain_changes(self.base, self.head, differ.changes, same.renamed)
+        prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
+        unmet = unmet_requirements(self.base, self.head, same)
         pins = self._pins_explained(settings, pins, changes)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
         by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
-        facts = Facts(
+        facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
             lost=differ.lost,
             gained=differ.gained,
@@ -155,8 +157,10 @@ class _Compared:
             by_group=by_group,
             deterministic=self._deterministic,
         )
-        verdict, reasons = verdict_of(metrics, pins, facts, alpha=1.0 - settings.confidence)
-        passed_over = [f"{in_words(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
+        verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
+        passed_over = (
+            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
+        )
         return SelectorCheck(
             dataset=self.head.dataset,
             selector=self.head.selector,
@@ -178,15 +182,15 @@ class _Compared:
             unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
             notices=(*same.notices, *self._notices(metrics), *passed_over),
-            differs=_differs(self.base, self.head, same.renamed),
-            texts=_texts(changes, self.base, self.head),
+            differs=_input_difference_text(self.base, self.head, same.renamed),
+            texts=_change_texts(changes, self.base, self.head),
             reused=self.head.reused,
         )
 
     @property
     def _answers_otherwise(self) -> bool:
         """Whether it is not deterministic, as can be seen here."""
-        return bool(self.differences.changes) and _decided_alike(self.base, self.head)
+        return bool(self.differences.changes) and _has_same_inputs(self.base, self.head)
 
     @property
     def _deterministic(self) -> bool:
@@ -199,10 +203,10 @@ class _Compared:
         """The pins that do not hold, with why."""
         if not pins:
             return ()
-        from ctxbench.gate.pin_causes import explained_pins  # most checks find nothing to explain
+        from ctxbench.gate.pin_causes import explain_pins  # most checks find nothing to explain
 
-        same = self.comparable
-        return explained_pins(settings.pins, self.base, self.head, changes, queries=same.queries, renamed=same.renamed)
+        same = self.comparability
+        return explain_pins(settings.pins, self.base, self.head, changes, queries=same.queries, renamed=same.renamed)
 
     def _by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -212,14 +216,14 @@ class _Compared:
                 net[self.head.queries[one.query].group] += 1 if one.lost else -1
         return sum(count > 0 for count in net.values()), sum(count < 0 for count in net.values())
 
-    def _notices(self, metrics: Sequence[Judged]) -> Iterator[str]:
+    def _notices(self, metrics: Sequence[MetricVerdict]) -> Iterator[str]:
         base, head = self.base, self.head
         if swaps := self.differences.swaps:
             what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores that"
-            yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({named(swaps)})"
-        unsteady = [one for one in self.comparable.queries if one in {*base.unsteady, *head.unsteady}]
+            yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
+        unsteady = [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]
         if unsteady:
-            what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({named(unsteady)})"
+            what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({first_ids(unsteady)})"
             yield f"{what}: in the metrics, but not among items lost and gained"
         for side, which in ((base, "baseline"), (head, "now")):
             spread = [
@@ -231,12 +235,12 @@ class _Compared:
                 yield f"spread of the means over {side.repeats} repeats, {which}: {', '.join(spread)}"
         for one in metrics:
             if not one.comparison.n:
-                yield f"{one.metric} applies to none of the {queries_text(len(self.comparable.queries))}"
+                yield f"{one.metric} applies to none of the {queries_text(len(self.comparability.queries))}"
         if self._answers_otherwise:
-            yield _undetermined(head)
+            yield _nondeterminism_notice(head)
 
 
-def _undetermined(head: Snapshot) -> str:
+def _nondeterminism_notice(head: Snapshot) -> str:
     """Why answers may differ although all that is known to decide them is the same."""
     what = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
     if head.identity.outside:
@@ -244,30 +248,30 @@ def _undetermined(head: Snapshot) -> str:
     return f"{what}: it is not deterministic"
 
 
-def _explained(
+def _explain_changes(
     base: Snapshot, head: Snapshot, changes: tuple[Change, ...], renamed: Mapping[str, str]
 ) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
     """The changes with their causes, and grouped by them."""
     if not changes:
         return (), ()
-    from ctxbench.gate.cause_groups import grouped  # most checks find nothing to explain
+    from ctxbench.gate.cause_groups import group_changes  # most checks find nothing to explain
     from ctxbench.gate.causes import explain
 
     explained = explain(base, head, changes, renamed)
-    return explained, grouped(explained, base, head, renamed)
+    return explained, group_changes(explained, base, head, renamed)
 
 
-def _differs(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:
+def _input_difference_text(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:
     """What is under test and differs, in words."""
-    if _decided_alike(base, head):
+    if _has_same_inputs(base, head):
         return ""
-    from ctxbench.gate.snapshot_changes import what_changed
+    from ctxbench.gate.input_differences import input_differences
 
-    found = what_changed(base, head, renamed)
+    found = input_differences(base, head, renamed)
     return str(found) if found else ""
 
 
-def _decided_alike(base: Snapshot, head: Snapshot) -> bool:
+def _has_same_inputs(base: Snapshot, head: Snapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
     sides = (base, head)
     one, other = base.identity, head.identity
@@ -280,7 +284,7 @@ def _decided_alike(base: Snapshot, head: Snapshot) -> bool:
     return items[0] == items[1]
 
 
-def _texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:
+def _change_texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:
     """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
     found = {}
     for query in dict.fromkeys(one.query for one in changes):

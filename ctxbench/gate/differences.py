@@ -9,10 +9,10 @@ from functools import cached_property
 
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
-from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
-from ctxbench.gate.swaps import margin_of, still, tied_pairs
+from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
 from ctxbench.gate.table_answers import TableAnswers, offered_ids
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
@@ -35,14 +35,14 @@ class Differences:
     gained: int = 0
 
 
-def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Differences:
+def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Differences:
     """Compare what two snapshots offer, query by query; the order within an offer makes no difference.
 
     What a session holds is part of the offer: with queries alike, it differs only where the catalog does. An item that
     was renamed is the same item. Of a requirement (an item, or a set of alternatives) that was met and no longer is,
     the best of the items lost is marked as required, and the same for one that is met now: marks and counts agree.
 
-    What machines may differ in is no change (`swaps.margin_of` says how far scores are then apart):
+    What machines may differ in is no change (`swaps.noise_margin` says how far scores are then apart):
 
     * Swaps: of the same selector, with the same model and counter of tokens, an item that went out and one that came
       in, if both say what they said, neither's score moved, and they are tied on each side where both scores are known.
@@ -54,7 +54,7 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
         comparable: what they can be compared on.
     """
     unsteady = {*base.unsteady, *head.unsteady}
-    sides = _Sides(base, head, comparable.renamed)
+    sides = _Snapshots(base, head, comparable.renamed)
     changes: list[Change] = []
     swaps: list[str] = []
     for query in comparable.queries:
@@ -62,7 +62,7 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
         if before == now or query in unsteady:
             continue
         if {comparable.renamed.get(one, one) for one in before} != set(now):
-            differ = _Query(sides, query).changes()
+            differ = _QueryComparison(sides, query).changes()
             changes += differ
             if not differ:
                 swaps.append(query)
@@ -71,7 +71,7 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
     return Differences(changes=tuple(changes), swaps=tuple(swaps), lost=lost, gained=gained)
 
 
-class _Sides:
+class _Snapshots:
     """Both snapshots, with what is the same for all queries."""
 
     def __init__(self, base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> None:
@@ -116,17 +116,17 @@ class _Sides:
         return before is not None and now is not None and before.hash == now.hash
 
 
-class _Query:
+class _QueryComparison:
     """One query that is offered other items; those of the base go by their ids at the head."""
 
-    def __init__(self, sides: _Sides, query: str) -> None:
+    def __init__(self, sides: _Snapshots, query: str) -> None:
         self.sides = sides
         self.query = query
-        self.base = _Side(sides.base, query, sides.renamed)
-        self.head = _Side(sides.head, query, {})
+        self.base = _QueryAnswer(sides.base, query, sides.renamed)
+        self.head = _QueryAnswer(sides.head, query, {})
         self.lost = [one for one in self.base.offered if one not in self.head.offered]
         self.gained = [one for one in self.head.offered if one not in self.base.offered]
-        self.margin = margin_of([*self.base.score.values(), *self.head.score.values()])
+        self.margin = noise_margin([*self.base.score.values(), *self.head.score.values()])
 
     def _pairs(self) -> tuple[tuple[str, str], ...]:
         """What went out and came in by ties."""
@@ -141,7 +141,7 @@ class _Query:
 
     def _still(self, item: str) -> bool:
         before, now = self.base.score.get(item), self.head.score.get(item)
-        return still(before, now, margin=self.margin, digits=DECIMALS)
+        return is_unmoved(before, now, margin=self.margin, digits=DECIMALS)
 
     def _tied(self, lost: str, gained: str) -> bool:
         """Whether two items are tied on every side where both have a score, and on one at least."""
@@ -168,8 +168,8 @@ class _Query:
         left_lost = [one for one in self.lost if one not in out]
         left_gained = [one for one in self.gained if one not in into]
         now = (self.head.offered.keys() - into) | out  # the head's offer with its swaps undone
-        lost = _marked(self.base.by_score(left_lost), groups, unless=now)
-        gained = _marked(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
+        lost = _best_required(self.base.by_score(left_lost), groups, unless=now)
+        gained = _best_required(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
         found = [self._change(one, lost=True, required=one in lost) for one in left_lost]
         return found + [self._change(one, lost=False, required=one in gained) for one in left_gained]
 
@@ -192,7 +192,7 @@ class _Query:
         )
 
 
-def _marked(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
+def _best_required(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
     """The best of some items, best first, for each requirement that what is offered otherwise does not meet."""
     met = (
         next((one for one in items if one in group), None)
@@ -202,7 +202,7 @@ def _marked(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: Ab
     return {one for one in met if one is not None}
 
 
-class _Side:
+class _QueryAnswer:
     """The answer to one query on one side; items go by their ids at the head.
 
     Attributes:

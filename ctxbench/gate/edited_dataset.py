@@ -24,7 +24,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.datasets.store import open_dataset, silent
 from ctxbench.gate.comparability import items_of
-from ctxbench.gate.questions import Questions, names_of, result_names
+from ctxbench.gate.questions import Questions, result_names, tool_names
 from ctxbench.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts
 
 
@@ -49,10 +49,10 @@ def open_edited(
         first.setdefault(one.dataset, one)
     before = {name: [*one.items, *one.disabled] for name, one in first.items()}
     dataset = open_dataset(name_or_path, base=base, notify=notify, before=before)
-    return as_labelled(dataset, first[dataset.name]) if dataset.name in first else dataset
+    return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
 
-def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
+def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
     """An edited dataset with the labels that the baseline has, as far as nothing but the edit took them away.
 
     Args:
@@ -63,11 +63,11 @@ def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
     out = {name for name in base.items if name not in offered}
     if not out:
         return dataset
-    renames = _renames(dataset, base, out)
-    return _put_back(_followed(dataset, renames) if renames else dataset, base, out, renames)
+    renames = _find_renames(dataset, base, out)
+    return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
 
 
-def _renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
+def _find_renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
     """The items that go on under another id; as `comparability` finds them."""
     gone = [fact for name, fact in base.items.items() if name in out]
     added = [item for item in dataset.there if item.enabled and item.id not in base.items]
@@ -75,7 +75,7 @@ def _renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, I
     return {one.old: one.new for one in renames}
 
 
-def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     """The dataset with the new ids and names, unless those stand there already.
 
     A name of a tool's result is followed if no tool has it any more: else it may be that one's.
@@ -88,7 +88,7 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
     lists = {query.request.available for query in dataset.queries} - {None}
     available = {keys: new(keys) for keys in lists if keys is not None}
-    taken = {name for item in dataset.there if item.type == "tool" for name in names_of(item.key)}
+    taken = {name for item in dataset.there if item.type == "tool" for name in tool_names(item.key)}
     names = {old: name for old, name in result_names(renames).items() if old not in taken}
     queries = []
     for query in dataset.queries:
@@ -106,7 +106,9 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     return replace(dataset, queries=tuple(queries), labels=tuple(labels), scopes=scopes)
 
 
-def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+def _restore_dropped_labels(
+    dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]
+) -> Dataset:
     """The dataset with the labels that were dropped with what is out."""
     ids = {old.id: new.id for old, new in renames.items()}
     questions = Questions(
@@ -120,7 +122,7 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
         known = base.queries.get(query.id)
         if known is None:
             continue
-        labels = _dropped(query, known, dataset.labels_of(query.id), out, ids)
+        labels = _dropped_labels(query, known, dataset.labels_of(query.id), out, ids)
         if labels and questions.asked_alike(QueryFact.of(query, ()), query):
             back[query.id] = labels
     if not back:
@@ -139,7 +141,7 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
     )
 
 
-def _dropped(
+def _dropped_labels(
     query: DatasetQuery, known: QueryFact, own: Sequence[Label], out: set[str], ids: Mapping[str, str]
 ) -> list[Label]:
     """The baseline's labels of a query, where its own are those but for what is out; else, or if none lack, none.
@@ -154,7 +156,7 @@ def _dropped(
     if before == now or any(name not in out for name in {one[0] for one in before} - {one[0] for one in now}):
         return []
     left = {one[0] for one in now}
-    if sorted(_alone([one for one in before if one[0] in left])) != now:
+    if sorted(_without_single_alternatives([one for one in before if one[0] in left])) != now:
         return []
     sources = {label.item.id: label.source for label in own}
     return [
@@ -163,7 +165,7 @@ def _dropped(
     ]
 
 
-def _alone(labels: Sequence[LabelFact]) -> list[LabelFact]:
+def _without_single_alternatives(labels: Sequence[LabelFact]) -> list[LabelFact]:
     """Labels without the name of a group of alternatives of which one is left."""
     groups = [alternatives for _, grade, _, alternatives in labels if grade == Grade.REQUIRED]
     return [(name, grade, via, "" if groups.count(group) == 1 else group) for name, grade, via, group in labels]

@@ -23,7 +23,7 @@ from ctxbench.bench.stats import (
     grouped_estimate,
 )
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.gate.model import Judged, Verdict
+from ctxbench.gate.model import MetricVerdict, Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 
@@ -32,7 +32,7 @@ _ROUNDING = 1e-12  # differences this far beyond a tolerance are within it, as a
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pair:
+class MetricPair:
     """Two snapshots to be judged.
 
     Attributes:
@@ -47,7 +47,7 @@ class Pair:
     same: Sequence[str] = ()
 
 
-def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged, ...]]:
+def judge_metrics(pairs: Sequence[MetricPair], settings: Settings) -> list[tuple[MetricVerdict, ...]]:
     """Judge every metric of every pair, p-values Holm-corrected over all of them.
 
     * same: the means differ by no more than the tolerance, or by more for the better, but are not told apart; or no
@@ -66,7 +66,7 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
     Returns:
         For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
     """
-    rows = [_Rows.of(pair) for pair in pairs]
+    rows = [_PairValues.of(pair) for pair in pairs]
     asked = [[metric for metric in settings.metrics if row.has(metric)] for row in rows]
     first = [{metric: row.first_alike(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)]
     corrected = correct(
@@ -78,7 +78,9 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
     )
     return [
         tuple(
-            _judged(row, metric, row.as_of(corrected[place, alike], metric, alike), settings, family=len(corrected))
+            _metric_verdict(
+                row, metric, row.as_of(corrected[place, alike], metric, alike), settings, family=len(corrected)
+            )
             for metric, alike in first[place].items()
         )
         for place, row in enumerate(rows)
@@ -86,7 +88,7 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _PairValues:
     """The values of a pair, by query compared."""
 
     base: dict[Metric, FloatArray]
@@ -95,7 +97,7 @@ class _Rows:
     repeated: bool
 
     @classmethod
-    def of(cls, pair: Pair) -> _Rows:
+    def of(cls, pair: MetricPair) -> _PairValues:
         rows = [
             np.array([place[query] for query in pair.queries], dtype=np.int64)
             for place in ({query: i for i, query in enumerate(side.queries)} for side in (pair.base, pair.head))
@@ -175,12 +177,14 @@ class _Rows:
         return estimates([metric], values, level=level, seed=settings.seed, groups=self.groups)[metric]
 
 
-def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Settings, *, family: int) -> Judged:
+def _metric_verdict(
+    rows: _PairValues, metric: Metric, comparison: Comparison, settings: Settings, *, family: int
+) -> MetricVerdict:
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.alike(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     higher = metric.declaration.better == "higher"
-    return Judged(
+    return MetricVerdict(
         metric=str(metric),
         verdict=_verdict(comparison, tolerance, higher=higher),
         base=base,
@@ -193,14 +197,14 @@ def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Setti
 
 def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdict:
     """By whether the difference is large enough, told apart, and for the better, where `higher` may be better."""
-    if not beyond(comparison, tolerance):
+    if not exceeds(comparison, tolerance):
         return Verdict.SAME
     if (comparison.difference > 0) is higher:
         return Verdict.BETTER if comparison.distinguishable else Verdict.SAME
     return Verdict.WORSE if comparison.distinguishable else Verdict.CANNOT_TELL
 
 
-def beyond(comparison: Comparison, tolerance: float) -> bool:
+def exceeds(comparison: Comparison, tolerance: float) -> bool:
     """Whether means differ, in either direction, by more than a tolerance in their unit; False without a query."""
     rounding = _ROUNDING * max(1.0, abs(comparison.base), abs(comparison.other))
     return bool(comparison.n) and abs(comparison.difference) > tolerance + rounding

@@ -47,8 +47,8 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        way: how subjects that crowd out or make room were in the way, a key of `cause_of.WAYS`; empty for other kinds,
-            and where subjects are not named.
+        way: how subjects that crowd out or make room did so, a key of `cause_finder.WAYS`; empty for other kinds, and
+            where subjects are not named.
     """
 
     kind: CauseKind
@@ -58,7 +58,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class Remedy:
     """What would mend a loss; false where nothing can be said. Written as text, it is one phrase for a person.
 
     Attributes:
@@ -110,11 +110,11 @@ class Change:
     head_rank: int | None = None
     rule: Rule | None = None
     missed_by: float | None = None
-    mend: Mend = Mend()
+    mend: Remedy = Remedy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
+class UnmetRequirement:
     """What queries require, could be offered, and can no longer be.
 
     Attributes:
@@ -129,7 +129,7 @@ class Unmet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repriced:
+class PriceChange:
     """An item that costs otherwise where it is offered as before, or is held by the session.
 
     Attributes:
@@ -171,11 +171,11 @@ class CauseGroup:
     others: int
     tokens: int
     queries: tuple[str, ...]
-    mend: Mend = Mend()
+    mend: Remedy = Remedy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class MetricVerdict:
     """A metric judged.
 
     Attributes:
@@ -199,7 +199,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyJudged:
+class LatencyVerdict:
     """Time of warm requests judged, base and head timed in turns in one process.
 
     Attributes:
@@ -251,7 +251,7 @@ class PinFailure:
     message: str
     about: str = ""
     cause: Cause | None = None
-    mend: Mend = Mend()
+    mend: Remedy = Remedy()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -265,7 +265,7 @@ class SelectorCheck:
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
         changes: of items that went in or out, in the order of the queries; swaps left out.
-        swaps: queries that differ only by items whose scores noise may exchange (`swaps.margin_of`: at most 1e-5).
+        swaps: queries that differ only by items whose scores noise may exchange (`swaps.noise_margin`: at most 1e-5).
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
             items whose price changed, those that add most first.
         metrics: judged, in the order asked.
@@ -295,10 +295,10 @@ class SelectorCheck:
     changes: tuple[Change, ...] = ()
     swaps: tuple[str, ...] = ()
     causes: tuple[CauseGroup, ...] = ()
-    metrics: tuple[Judged, ...] = ()
+    metrics: tuple[MetricVerdict, ...] = ()
     pins: tuple[PinFailure, ...] = ()
-    unmet: tuple[Unmet, ...] = ()
-    repriced: tuple[Repriced, ...] = ()
+    unmet: tuple[UnmetRequirement, ...] = ()
+    repriced: tuple[PriceChange, ...] = ()
     deterministic: bool = False
     lost: int = 0
     gained: int = 0
@@ -308,7 +308,7 @@ class SelectorCheck:
     notices: tuple[str, ...] = ()
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
-    latency: LatencyJudged | None = None
+    latency: LatencyVerdict | None = None
     reused: bool = False
 
     @property

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ctxbench.gate.model import Cause, Change, Mend, PinFailure
-from ctxbench.gate.pins import ITEMS, TOKENS, broken
-from ctxbench.gate.query_sides import Compared
-from ctxbench.gate.remedies import mended
+from ctxbench.gate.input_differences import input_differences
+from ctxbench.gate.model import Cause, Change, PinFailure, Remedy
+from ctxbench.gate.pins import ITEMS, TOKENS, pin_failures
+from ctxbench.gate.remedies import find_remedy
 from ctxbench.gate.settings import Pin
-from ctxbench.gate.snapshot_changes import what_changed
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshots import Snapshot
 
-_SHOWN = 3
+_MAX_NAMED = 3
 
 
-def explained_pins(
+def explain_pins(
     pins: Sequence[Pin],
     base: Snapshot,
     head: Snapshot,
@@ -25,7 +25,7 @@ def explained_pins(
     queries: Collection[str],
     renamed: Mapping[str, str],
 ) -> tuple[PinFailure, ...]:
-    """The pins that the head does not keep, as `broken` gives them, each with why.
+    """The pins that the head does not keep, as `pin_failures` gives them, each with why.
 
     Args:
         pins: of the gate file.
@@ -34,10 +34,10 @@ def explained_pins(
         queries: ids of those that were compared; of others nothing more is said.
         renamed: the id at the head by the id at the base.
     """
-    return _Explaining(base, head, changes, queries, renamed).failures(pins)
+    return _PinExplainer(base, head, changes, queries, renamed).failures(pins)
 
 
-class _Explaining:
+class _PinExplainer:
     """The pins of one selector on one dataset."""
 
     def __init__(
@@ -51,7 +51,7 @@ class _Explaining:
         self.base, self.head, self.renamed = base, head, renamed
         self.queries = frozenset(queries)
         self.old = {new: old for old, new in renamed.items()}
-        self.compared = Compared(base, head, what_changed(base, head, renamed))
+        self.compared = SnapshotPair(base, head, input_differences(base, head, renamed))
         self.changes: dict[str, dict[str, Change]] = {}
         for one in changes:
             self.changes.setdefault(one.query, {})[self.compared.name(one.item)] = one
@@ -59,9 +59,9 @@ class _Explaining:
     def failures(self, pins: Sequence[Pin]) -> tuple[PinFailure, ...]:
         found = []
         for pin in pins:
-            now = broken([pin], self.head, renamed=self.renamed, before=self.base)
+            now = pin_failures([pin], self.head, renamed=self.renamed, before=self.base)
             if now:
-                before = {(one.query, one.about) for one in broken([self._as_named_before(pin)], self.base)}
+                before = {(one.query, one.about) for one in pin_failures([self._as_named_before(pin)], self.base)}
                 found += [self._explained(one, before) for one in now]
         return tuple(found)
 
@@ -81,7 +81,7 @@ class _Explaining:
             one,
             message=said,
             cause=None if change is None else change.cause,
-            mend=Mend() if change is None else self._mend(change),
+            mend=Remedy() if change is None else self._mend(change),
         )
 
     def _renamed(self, one: PinFailure) -> Iterator[str]:
@@ -93,7 +93,7 @@ class _Explaining:
     def _why(self, one: PinFailure, before: Collection[tuple[str, str]]) -> Iterator[str]:
         change = self._change(one)
         if change is not None:
-            yield _said(change.cause, self.compared.name(change.item))
+            yield _cause_text(change.cause, self.compared.name(change.item))
             return  # all that there is to say of an item
         if (one.query, self.old.get(one.about, one.about)) in before:
             yield "it did not hold in the baseline either"
@@ -106,7 +106,7 @@ class _Explaining:
         """What came in, with why."""
         came = [(name, change) for name, change in self.changes.get(query, {}).items() if not change.lost]
         if came:
-            yield f"came in: {_first([f'{name} ({_said(change.cause, name)})' for name, change in came])}"
+            yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
 
     def _grew(self, query: str) -> Iterator[str]:
         """What was offered before and takes more tokens now."""
@@ -115,27 +115,27 @@ class _Explaining:
         more = {name: after.rows[name].tokens - before.rows[name].tokens for name in both}
         grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
         if grew:
-            yield f"longer now: {_first([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+            yield f"longer now: {_first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
 
     def _change(self, one: PinFailure) -> Change | None:
         """That of the item which it is about, if there is one."""
         return self.changes.get(one.query, {}).get(self.renamed.get(one.about, one.about))
 
-    def _mend(self, change: Change) -> Mend:
+    def _mend(self, change: Change) -> Remedy:
         """A pinned item is wanted back, whether or not it is labelled."""
-        return mended(replace(change, required=True), change.cause, self.compared)
+        return find_remedy(replace(change, required=True), change.cause, self.compared)
 
 
-def _said(cause: Cause, item: str) -> str:
+def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
-    named = _first(others)
+    named = _first_few(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
     if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
         return said
     return f"{cause.kind}: {said}" if said else f"{cause.kind}"
 
 
-def _first(said: Sequence[str]) -> str:
-    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-    return f"{', '.join(said[:_SHOWN])}{more}"
+def _first_few(said: Sequence[str]) -> str:
+    more = f" and {len(said) - _MAX_NAMED} more" if len(said) > _MAX_NAMED else ""
+    return f"{', '.join(said[:_MAX_NAMED])}{more}"

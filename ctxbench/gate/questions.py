@@ -21,10 +21,10 @@ from typing import Any
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import SessionItem
 from ctxbench.data.datasets.labels import DatasetQuery, Label
-from ctxbench.gate.baseline_rows import session_of
+from ctxbench.gate.baseline_rows import session_items
 from ctxbench.gate.snapshots import QueryFact, Snapshot, asked_hash
 
-_SHOWN = 3  # ids that a message names
+_MAX_NAMED = 3  # ids that a message names
 
 
 def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
@@ -36,7 +36,9 @@ def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
     return {scope: frozenset(names) for scope, names in found.items()}
 
 
-def left_scopes(base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]) -> frozenset[str]:
+def items_without_scope(
+    base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]
+) -> frozenset[str]:
     """The items that queries with a scope require, and that are in no scope any more; by their ids at the base.
 
     Args:
@@ -73,7 +75,7 @@ class Questions:
         self._known = base.items.keys() | base.disabled.keys()
         self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
         self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
-        self._left_scopes = left_scopes(base, scopes, renames)
+        self._left_scopes = items_without_scope(base, scopes, renames)
         shared = {scope: self._shared(ids) for scope, ids in scopes.items()}
         same = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
         self._now = {scope: self._before[scope] if scope in same else ids for scope, ids in shared.items()}
@@ -111,8 +113,8 @@ class Questions:
                 side.get(scope, frozenset()) - self._left_scopes
                 for side, scope in ((self._before, old), (self._now, new))
             )
-            parts = [f"lost {named(sorted(was - given))}"] if was - given else []
-            parts += [f"gained {named(sorted(given - was))}"] if given - was else []
+            parts = [f"lost {first_ids(sorted(was - given))}"] if was - given else []
+            parts += [f"gained {first_ids(sorted(given - was))}"] if given - was else []
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
 
@@ -169,7 +171,7 @@ class Questions:
     def _session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
         """What a session holds, likewise; what it held is known by what was offered."""
         answer = self._base.answers.get(before.id)
-        parts = [text.split(" ") for text in (session_of(answer) if answer is not None else ())]
+        parts = [text.split(" ") for text in (session_items(answer) if answer is not None else ())]
         held = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
         old = [SessionItem(self._key(one.key), one.mode) for one in session]
         left = [sorted((one.key.id, one.mode) for one in side if self._left([one.key.id])) for side in (held, old)]
@@ -189,15 +191,15 @@ def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
     found: dict[str, str] = {}
     for old, new in renames.items():
         if old.type == "tool":
-            found |= dict(zip(names_of(old), names_of(new), strict=True))
+            found |= dict(zip(tool_names(old), tool_names(new), strict=True))
     return found
 
 
-def names_of(tool: ItemKey) -> tuple[str, str, str]:
+def tool_names(tool: ItemKey) -> tuple[str, str, str]:
     """What a result of a tool may name it by."""
     return tool.name, f"{tool.server}/{tool.name}" if tool.server else tool.name, tool.id
 
 
-def named(ids: Sequence[str]) -> str:
+def first_ids(ids: Sequence[str]) -> str:
     """The first few of some ids."""
-    return ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
+    return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")

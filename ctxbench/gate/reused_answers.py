@@ -24,7 +24,7 @@ from ctxbench.data.datasets.files import files_hash
 from ctxbench.data.datasets.store import dataset_reference, own_folder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.gate.gate_file import GateFile
-from ctxbench.gate.plugins import foreign_steps
+from ctxbench.gate.plugins import plugin_steps
 from ctxbench.gate.snapshots import Identity, Snapshot, content_hash
 from ctxbench.index.resources import local_resources
 from ctxbench.io.cache import cache_dir
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ctxbench.gate.stored_vectors import GateResources
 
 
-class Answered(NamedTuple):
+class GateAnswers(NamedTuple):
     """What the selectors of a gate file answer.
 
     Attributes:
@@ -65,7 +65,7 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
     return content_hash([files, *chosen])
 
 
-def unchanged(file: GateFile, bases: Sequence[Snapshot]) -> Answered | None:
+def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | None:
     """What the selectors of a gate file answer, if that is what they answered when it was accepted.
 
     Args:
@@ -82,17 +82,17 @@ def unchanged(file: GateFile, bases: Sequence[Snapshot]) -> Answered | None:
     by_name = {(one.dataset, one.selector): one for one in bases}
     wanted = list(product(datasets, [spec.name for spec in file.experiment.selectors]))
     known = [by_name[pair] for pair in wanted if pair in by_name]
-    if len(known) < len(wanted) or not _as_accepted(file, known):
+    if len(known) < len(wanted) or not _selectors_unchanged(file, known):
         return None
     references = {
         dataset: dataset_reference(text, file.experiment.base)
         for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
         if dataset is not None
     }
-    return Answered([replace(one, source="this run", reused=True) for one in known], references)
+    return GateAnswers([replace(one, source="this run", reused=True) for one in known], references)
 
 
-def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
+def _selectors_unchanged(file: GateFile, bases: Sequence[Snapshot]) -> bool:
     """Whether selectors, versions and what is measured are those of a baseline."""
     experiment = file.experiment
     parts = {part for metric in file.settings.metrics for part in metric.parts}
@@ -108,13 +108,17 @@ def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
         described = {name: selector.describe() for name, selector in made.items()}
     except UserError:
         return False  # computing it says what is wrong
-    if foreign_code(type(embedder)) or any(map(foreign_steps, described.values())):
+    if foreign_code(type(embedder)) or any(map(plugin_steps, described.values())):
         return False
     values = {spec.name: dict(spec.values) for spec in experiment.selectors}
-    return all(_alike(one.identity, described[one.selector], values[one.selector], counter.name) for one in bases)
+    return all(
+        _same_description(one.identity, described[one.selector], values[one.selector], counter.name) for one in bases
+    )
 
 
-def _alike(before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str) -> bool:
+def _same_description(
+    before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str
+) -> bool:
     """Whether a selector says of itself what it said."""
     now = json.loads(dump_json([description, values]))
     then = [before.selector, before.values]

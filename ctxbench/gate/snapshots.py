@@ -23,7 +23,7 @@ SHORT = 16  # hex digits of a content hash
 
 LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
 LISTS = ("removed", "explicit", "available")  # of items, that a query may name; what its session holds is offered
-_PLAIN = (int(Grade.REQUIRED), "direct", "")  # what most labels are
+_USUAL_LABEL = (int(Grade.REQUIRED), "direct", "")  # what most labels are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +106,14 @@ class QueryFact:
                 needs.setdefault(label.alternatives or f"\0{place}", []).append(label.item.id)
         return cls(
             id=query.id,
-            asked=_asked(row),
-            labelled=_labelled(query.needs_nothing, labelled),
+            asked=_asked_row_hash(row),
+            labelled=_label_hash(query.needs_nothing, labelled),
             required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
             needs_nothing=query.needs_nothing,
             group=query.group or query.id,
             tags=query.tags,
             text=query.request.text,
-            others=tuple(one for one in labelled if one[1:] != _PLAIN),
+            others=tuple(one for one in labelled if one[1:] != _USUAL_LABEL),
             scope=query.scope or "",
             lists={name: tuple(row[name]) for name in LISTS if name in row},
         )
@@ -122,8 +122,8 @@ class QueryFact:
         """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
         told = {name for name, grade, _, _ in self.others if grade == Grade.REQUIRED}
         plain = [one[0] for one in self.required if len(one) == 1 and one[0] not in told]
-        found = sorted([*self.others, *((name, *_PLAIN) for name in plain)])
-        return found if _labelled(self.needs_nothing, found) == self.labelled else None
+        found = sorted([*self.others, *((name, *_USUAL_LABEL) for name in plain)])
+        return found if _label_hash(self.needs_nothing, found) == self.labelled else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -232,27 +232,27 @@ def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
 
 def asked_hash(query: DatasetQuery) -> str:
     """Of what a selector is asked."""
-    return _asked(query.as_row())
+    return _asked_row_hash(query.as_row())
 
 
-def _asked(row: Mapping[str, Any]) -> str:
+def _asked_row_hash(row: Mapping[str, Any]) -> str:
     own = {"split", "group", "tags", "needs", "labelled"}
     kept = {name: value for name, value in row.items() if name not in own}
     if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
         kept["session"] = sorted(kept["session"], key=dump_json)
-    return content_hash(_composed(kept))
+    return content_hash(_normalised(kept))
 
 
-def _composed(value: Any) -> Any:
+def _normalised(value: Any) -> Any:
     """JSON with its texts in Unicode's composed form: how an editor writes é makes no other question."""
     if isinstance(value, str):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if isinstance(value, Mapping):
-        return {name: _composed(one) for name, one in value.items()}
-    return [_composed(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _normalised(one) for name, one in value.items()}
+    return [_normalised(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
+def _label_hash(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
     return content_hash([needs_nothing, [list(one) for one in labels]])
 
 

@@ -13,8 +13,8 @@ from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.gate.baseline_layout import ACCEPT, HEAD, VECTORS, file_hash
-from ctxbench.gate.baseline_reader import read_head
+from ctxbench.gate.baseline_layout import ACCEPT, MANIFEST, VECTORS, file_hash
+from ctxbench.gate.baseline_reader import read_manifest
 from ctxbench.gate.snapshots import Snapshot, content_hash
 from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.index.resources import LocalResources
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxbench.bench.prepared import Prepared  # slow to import
 
 
-class LayeredStore:
+class BaselineStore:
     """The vectors of a baseline over this machine's store, which is opened only for texts that the baseline lacks.
 
     Args:
@@ -154,7 +154,7 @@ def gate_resources(
         InputError: `baseline.json` beside them is damaged.
     """
     own = VectorStore(prepared.embedder.identity)
-    stored = _stored(folder, own.identity, accepting=accepting)
+    stored = _usable_vectors(folder, own.identity, accepting=accepting)
     store: Store = own
     last: StoredVectors | None = None
     if stored is None:
@@ -165,13 +165,13 @@ def gate_resources(
         if accepting:
             last = stored
         else:
-            store = LayeredStore(stored, own)
+            store = BaselineStore(stored, own)
         lacking = f"new since {folder / VECTORS} was written"
     vectors = GateVectors(prepared.embedder, store, lacking=lacking, last=last, progress=progress)
     return GateResources(vectors, prepared.counter)
 
 
-def _stored(folder: Path, identity: EmbedderIdentity, *, accepting: bool) -> StoredVectors | None:
+def _usable_vectors(folder: Path, identity: EmbedderIdentity, *, accepting: bool) -> StoredVectors | None:
     path = folder / VECTORS
     if not path.exists():
         return None
@@ -199,13 +199,13 @@ def accepted_vectors(folder: Path) -> StoredVectors:
     """
     path = folder / VECTORS
     stored = read_vectors(path)
-    if read_head(folder).get("vectors") != file_hash(read_bytes(path)):
-        what = f"{path} is not the file that was accepted: {HEAD} has another hash of it, or none"
+    if read_manifest(folder).get("vectors") != file_hash(read_bytes(path)):
+        what = f"{path} is not the file that was accepted: {MANIFEST} has another hash of it, or none"
         raise StorageError(f"{what}; bring both back from git, or accept again (`{ACCEPT} --vectors`)")
     return stored
 
 
-class KnownCounts:
+class BaselineCounter:
     """A token counter that counts only what has no count in a baseline.
 
     Args:
@@ -234,7 +234,7 @@ class KnownCounts:
         return found
 
 
-def known_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], TokenCounter]:
+def baseline_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], TokenCounter]:
     """What `preparing.prepare` takes as `counting`: counts of the baseline's items, where the counter is the same."""
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
     for one in snapshots:
@@ -244,6 +244,6 @@ def known_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], Toke
 
     def counting(counter: TokenCounter) -> TokenCounter:
         counts = by_counter.get(counter.name)
-        return KnownCounts(counter, counts) if counts else counter
+        return BaselineCounter(counter, counts) if counts else counter
 
     return counting

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ctxbench.core.candidates import MARGIN
 
 
-def margin_of(scores: Iterable[float]) -> float:
+def noise_margin(scores: Iterable[float]) -> float:
     """How far apart scores of one query may be and still change places between machines.
 
     Args:
@@ -19,7 +19,7 @@ def margin_of(scores: Iterable[float]) -> float:
     return MARGIN * min(1.0, max(map(abs, scores), default=0.0))
 
 
-def still(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
+def is_unmoved(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
     """Whether a score, rounded to some decimals on one side, moved by no more than the margin; unknown = it did not."""
     return before is None or now is None or abs(before - now) <= max(margin, 10.0**-digits)
 

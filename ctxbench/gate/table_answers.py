@@ -46,7 +46,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
             rows = self._table.rows(self._row[query])
             offered = offered_rows(self._catalog, self._table, rows, chosen=True)
             near = offered_rows(self._catalog, self._table, rows, chosen=False)
-            if not self._scored and _only_ordered((*offered, *near)):
+            if not self._scored and _are_order_scores((*offered, *near)):
                 offered, near = (tuple([replace(one, score=None) for one in side]) for side in (offered, near))
             self._made[query] = AnswerFact(query=query, offered=offered, near=near, error=self.errors.get(query, ""))
         return self._made[query]
@@ -74,7 +74,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
         return few
 
 
-def _only_ordered(rows: Iterable[Offered]) -> bool:
+def _are_order_scores(rows: Iterable[Offered]) -> bool:
     """Whether the scores of one request are -1, -2, ..., as `answers.table` writes an order without scores."""
     scores = sorted((one.score for one in rows if one.score is not None), reverse=True)
     return scores == [-float(place) for place in range(1, len(scores) + 1)]

@@ -19,7 +19,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate import causes, checks
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import Differences
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.settings import METRICS, Settings
@@ -191,7 +191,7 @@ def found_once(full: Check) -> Iterator[None]:
     """
     known = {(one.dataset, one.selector): one for one in full.selectors}
 
-    def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Differences:
+    def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Differences:
         return _restricted(known[base.dataset, head.selector], set(comparable.queries))
 
     def explain(_base: Snapshot, _head: Snapshot, changes: Sequence[Change], _renamed: Any) -> tuple[Change, ...]:

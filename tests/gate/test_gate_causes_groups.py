@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 
 from ctxbench.core.selection import Pair
-from ctxbench.gate.cause_groups import cost
+from ctxbench.gate.cause_groups import cost_key
+from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind
-from ctxbench.gate.snapshot_changes import what_changed
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import item_id
 
@@ -94,7 +94,7 @@ def test_an_order_by_what_is_lost_net_then_lost_then_gained_then_others():
     in_order = [(3, 0, 0), (5, 3, 0), (4, 9, 1), (2, 2, 9), (2, 8, 9), (0, 0, 9), (0, 0, 1), (0, 1, 9), (0, 5, 9)]
     expected = [group(*one) for one in in_order]
     for order in itertools.permutations(expected, 3):
-        assert sorted(order, key=cost) == [one for one in expected if one in order]
+        assert sorted(order, key=cost_key) == [one for one in expected if one in order]
 
 
 def test_the_queries_that_lost_something_needed_come_first():
@@ -193,17 +193,17 @@ def test_what_changed_in_one_line():
     wider = [{"standard": {"topK": 20, "topN": 3, "includeScore": 1.0}}]
     scores = {"a": 0.9, "b": 0.8, "c": 0.7, "x": 0.1}
     head = scored({"q": scores}, wider, texts={"a": "else", "b": "else"}, values={"contextTopN": 3}, embedder="hashing")
-    found = what_changed(base, head, {})
+    found = input_differences(base, head, {})
     assert str(found) == "2 items edited, 1 new, 1 gone, model minilm -> hashing, contextTopN 2 -> 3"
     assert found.edited == {item_id("a"): ("description",), item_id("b"): ("description",)}
     assert (found.new, found.gone) == ((item_id("x"),), (item_id("d"),))
-    assert str(what_changed(base, base, {})) == "nothing"
-    assert not what_changed(base, base, {})
+    assert str(input_differences(base, base, {})) == "nothing"
+    assert not input_differences(base, base, {})
 
 
 def test_a_renamed_item_is_neither_new_nor_gone():
     base = scored({"q": {"a": 0.9, "b": 0.8}}, STANDARD, texts={"b": "Same."})
     head = scored({"q": {"a": 0.9, "k": 0.8}}, STANDARD, texts={"k": "Same."})
-    found = what_changed(base, head, {item_id("b"): item_id("k")})
+    found = input_differences(base, head, {item_id("b"): item_id("k")})
     assert (found.new, found.gone, found.edited) == ((), (), {})
     assert str(found) == "1 item renamed"

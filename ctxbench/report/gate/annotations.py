@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
-from ctxbench.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, Change, Check, PriceChange, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Place, Places, unknown
-from ctxbench.report.gate.short import blamed
+from ctxbench.report.gate.summary import blamed
 
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
@@ -190,7 +190,7 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
 
 def _repriced(check: Check, places: Places) -> Iterator[_Note]:
     """Items that cost more where tokens decide, each at its line, what adds most first; once a dataset."""
-    found: dict[tuple[str, str], Repriced] = {}
+    found: dict[tuple[str, str], PriceChange] = {}
     for one in check.selectors:
         if any(texts.counts_tokens(judged) and judged.verdict in texts.BLAMED for judged in one.metrics):
             for item in one.repriced:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
-from ctxbench.gate.baseline_head import Worth
-from ctxbench.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
+from ctxbench.gate.baseline_manifest import SelectorSummary
+from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, SelectorCheck
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Place, Places
 
@@ -39,7 +39,7 @@ def check_dict(check: Check, *, strict: bool = False, places: Places | None = No
     }
 
 
-def worth_dict(found: Worth) -> dict[str, Any]:
+def worth_dict(found: SelectorSummary) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
     means = {str(metric): finite(value) for metric, value in found.metrics.items()}
     return {
@@ -124,7 +124,7 @@ def _place(place: Place) -> dict[str, Any]:
     return {"file": file or None, "line": line or None}
 
 
-def _metric(judged: Judged, *, deterministic: bool) -> dict[str, Any]:
+def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
     """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
     compared = comparison_dict(judged.comparison)
     if deterministic:
@@ -150,7 +150,7 @@ def _metric(judged: Judged, *, deterministic: bool) -> dict[str, Any]:
     }
 
 
-def _latency(judged: LatencyJudged) -> dict[str, Any]:
+def _latency(judged: LatencyVerdict) -> dict[str, Any]:
     """Every sample included, seconds; by query, one a round."""
     return {
         **asdict(judged),

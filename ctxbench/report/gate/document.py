@@ -10,10 +10,10 @@ from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
-from ctxbench.report.gate.accepting import acceptable, pins_told
+from ctxbench.report.gate.acceptance import acceptable, pins_told
 from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate.places import Places, said
-from ctxbench.report.gate.short import in_short, though_lost
+from ctxbench.report.gate.summary import in_short, though_lost
 
 _P = "p is corrected over all metrics of the whole check."
 _LEGEND = (

@@ -16,7 +16,7 @@ from ctxbench.core.errors import SHOWN, Fault
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Places, said
-from ctxbench.report.gate.short import blamed
+from ctxbench.report.gate.summary import blamed
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
 _KINDS = ("failure", "error", "skipped")

@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate
-from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.baseline_manifest import SelectorSummary
 from ctxbench.gate.model import (
     Cause,
     Change,
     Check,
-    Judged,
-    LatencyJudged,
-    Mend,
-    Repriced,
+    LatencyVerdict,
+    MetricVerdict,
+    PriceChange,
+    Remedy,
     SelectorCheck,
-    Unmet,
+    UnmetRequirement,
     Verdict,
 )
 from ctxbench.report import wording
@@ -56,17 +56,17 @@ def shared_notices(check: Check) -> tuple[str, ...]:
     return tuple(one for one in first.notices if all(one in other.notices for other in others))
 
 
-def counts_tokens(judged: Judged) -> bool:
+def counts_tokens(judged: MetricVerdict) -> bool:
     """Whether a metric counts prompt tokens."""
     return parse_metric(judged.metric).declaration.unit == "tokens"
 
 
-def p_told(check: SelectorCheck, judged: Judged) -> str:
+def p_told(check: SelectorCheck, judged: MetricVerdict) -> str:
     """`, p 0.031`; empty for a selector that is known to answer alike whenever it is asked: what differs is a fact."""
     return "" if check.deterministic else f", p {p_value(judged.comparison)}"
 
 
-def unmet(found: Unmet) -> str:
+def unmet(found: UnmetRequirement) -> str:
     """On one line: `rule:a (disabled): 2 queries require it, and nothing else would do (q1 and q2)`."""
     n = wording.count(len(found.queries), "query", "queries")
     verb = "requires" if len(found.queries) == 1 else "require"
@@ -74,14 +74,14 @@ def unmet(found: Unmet) -> str:
     return f"{' or '.join(found.items)} ({found.why}): {told} ({some(found.queries)})"
 
 
-def repriced(found: Repriced) -> str:
+def repriced(found: PriceChange) -> str:
     """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
     more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
     over = wording.count(len(found.queries), "query", "queries")
     return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
 
 
-def title(judged: Judged) -> str:
+def title(judged: MetricVerdict) -> str:
     """A metric with what its numbers count: `completeness %`, `tokens`."""
     metric = parse_metric(judged.metric)
     return f"{metric} %" if wording.unit(metric) == "%" else str(metric)
@@ -128,20 +128,20 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
 
 
-def ratio(found: LatencyJudged) -> str:
+def ratio(found: LatencyVerdict) -> str:
     """Head to base with the interval: `1.31 (1.22-1.42)`; without where so few requests carry none."""
     interval = f" ({found.low:.2f}-{found.high:.2f})" if found.low > 0 and math.isfinite(found.high) else ""
     return f"{found.ratio:.2f}{interval}"
 
 
-def latency(found: LatencyJudged) -> str:
+def latency(found: LatencyVerdict) -> str:
     """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
     sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
     told = f"ratio {ratio(found)}, p {chance(found.p_holm)}, tolerance {tolerated(found)}"
     return f"{sides}, {told}, {wording.count(len(found.queries), 'request')}"
 
 
-def tolerated(found: LatencyJudged) -> str:
+def tolerated(found: LatencyVerdict) -> str:
     """The largest and smallest ratio that are the same: `0.80-1.25`."""
     return f"{1 / (1 + found.tolerance):.2f}-{1 + found.tolerance:.2f}"
 
@@ -193,7 +193,7 @@ def some(ids: Sequence[str], most: int = _NAMED) -> str:
     return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
 
 
-def worth(found: Worth) -> str:
+def worth(found: SelectorSummary) -> str:
     """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
     told = []
     for metric, value in found.metrics.items():
@@ -228,7 +228,7 @@ def sentence(text: str) -> str:
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
 
-    def bare(mend: Mend) -> Mend:
+    def bare(mend: Remedy) -> Remedy:
         return replace(mend, quoted="")
 
     def told(one: SelectorCheck) -> SelectorCheck:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.rules import Rule
-from ctxbench.gate.model import Cause, CauseKind, Change, Mend
+from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.report.gate.texts import step, without_texts
 
 
@@ -37,11 +37,14 @@ def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
 @pytest.mark.parametrize(
     ("mend", "said"),
     [
-        (Mend(), ""),
-        (Mend("put it back"), "put it back"),
-        (Mend("raise topN to", 7), "raise topN to 7"),
-        (Mend("lower threshold to", 0.25, lower=True), "lower threshold to 0.25"),
-        (Mend("take the edit back", quoted='say again: "Be brief."'), 'take the edit back, or say again: "Be brief."'),
+        (Remedy(), ""),
+        (Remedy("put it back"), "put it back"),
+        (Remedy("raise topN to", 7), "raise topN to 7"),
+        (Remedy("lower threshold to", 0.25, lower=True), "lower threshold to 0.25"),
+        (
+            Remedy("take the edit back", quoted='say again: "Be brief."'),
+            'take the edit back, or say again: "Be brief."',
+        ),
     ],
 )
 def test_what_would_mend_a_loss_is_one_phrase(mend, said):
@@ -49,7 +52,7 @@ def test_what_would_mend_a_loss_is_one_phrase(mend, said):
 
 
 def test_without_texts_a_phrase_goes_without_what_it_quotes(made):
-    quoting = Mend("take the edit back", quoted='say again: "Be brief."')
+    quoting = Remedy("take the edit back", quoted='say again: "Be brief."')
     check = made.check(replace(made.worse(), changes=(replace(made.LOST, mend=quoting),)))
     (one,) = without_texts(check).selectors
     assert [str(change.mend) for change in one.changes] == ["take the edit back"]

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from ctxbench.gate.model import LatencyJudged, Verdict
+from ctxbench.gate.model import LatencyVerdict, Verdict
 from ctxbench.io.json_files import dump_json
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.annotations import workflow_commands
@@ -37,7 +37,7 @@ def latency(verdict=Verdict.WORSE, **given):
         "p_holm": 0.0031,
         "tolerance": 0.25,
     }
-    return LatencyJudged(**{**parts, **given})
+    return LatencyVerdict(**{**parts, **given})
 
 
 def timed(made, verdict=Verdict.WORSE, **given):

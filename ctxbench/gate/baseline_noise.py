@@ -1,9 +1,9 @@
-"""What an accepted baseline keeps of the one before: whatever moved only by what machines differ in.
+"""Undoes in a new baseline what differs from the old one only by the arithmetic of another machine.
 
-Scores within the margin (`swaps.margin_of`) of those that stand there stay as they stand, and so do the order of such
-items and an offer of the same selector that differs by a swap among them. So accepting on another machine gives no
-difference to review, and a score that creeps by less than the margin each time is still noticed, since it is held
-against the value that was reviewed.
+A score within the margin (`swaps.noise_margin`) of the old one keeps the old value. So do the order of such items, and
+an offer of the same selector that differs by a swap among them. Accepting on another machine therefore gives no
+difference to review. A score that creeps by less than the margin each time is still noticed, since it is compared with
+the value that was reviewed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
-from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import differences
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, QueryFact, Snapshot
-from ctxbench.gate.swaps import margin_of, still
+from ctxbench.gate.swaps import is_unmoved, noise_margin
 from ctxbench.io.json_files import dump_json
 
-_LOOKED_AT = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
+_NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
 _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
 
 
-def kept(new: Snapshot, old: Snapshot | None) -> Snapshot:
+def undo_noise(new: Snapshot, old: Snapshot | None) -> Snapshot:
     """A snapshot as a baseline has it: `NEAR` candidates, rounded scores, and what did not really move as it stands.
 
     Args:
@@ -43,20 +43,22 @@ def kept(new: Snapshot, old: Snapshot | None) -> Snapshot:
         what = f"{new.selector} on {new.dataset} has no answer to {len(lacking)} queries ({', '.join(lacking[:3])})"
         raise ParameterError(f"{what}; a baseline needs all of them: run again")
     for query in new.queries:
-        _check(new, new.answers[query])
-    plain = {query: _plain(new.answers[query]) for query in new.queries}
+        _refuse_unfit_answer(new, new.answers[query])
+    plain = {query: _rounded_answer(new.answers[query]) for query in new.queries}
     values = {metric: column.copy() for metric, column in new.metrics.items()}
     answers = {query: replace(one, near=one.near[:NEAR]) for query, one in plain.items()}
     if old is not None:
-        keeping = _Keeping(new, old)
+        keeping = _NoiseFilter(new, old)
         for query in keeping.alike:
             answers[query] = keeping.answer(plain[query])
-            undone = _ids(answers[query]) != _ids(plain[query])
-            keeping.put_values(values, query, undone=undone and _ids(answers[query])[0] == _ids(old.answers[query])[0])
+            undone = _answer_ids(answers[query]) != _answer_ids(plain[query])
+            keeping.put_values(
+                values, query, undone=undone and _answer_ids(answers[query])[0] == _answer_ids(old.answers[query])[0]
+            )
     return replace(new, answers=answers, metrics=values)
 
 
-def _check(new: Snapshot, answer: AnswerFact) -> None:
+def _refuse_unfit_answer(new: Snapshot, answer: AnswerFact) -> None:
     """Whether an answer can be written and compared with."""
     for one in (*answer.offered, *answer.near):
         what = "" if one.id in new.items else "is no item of the catalog"
@@ -66,12 +68,14 @@ def _check(new: Snapshot, answer: AnswerFact) -> None:
             raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {one.id} {what}")
 
 
-def _plain(answer: AnswerFact) -> AnswerFact:
+def _rounded_answer(answer: AnswerFact) -> AnswerFact:
     """With what a baseline says of candidates."""
-    return replace(answer, offered=_plain_list(answer.offered), near=_plain_list(answer.near[:_LOOKED_AT]))
+    return replace(
+        answer, offered=_rounded_candidates(answer.offered), near=_rounded_candidates(answer.near[:_NEAR_COMPARED])
+    )
 
 
-def _plain_list(several: Sequence[Offered]) -> tuple[Offered, ...]:
+def _rounded_candidates(several: Sequence[Offered]) -> tuple[Offered, ...]:
     return tuple(
         [
             Offered(id=one.id, score=rounded(one.score), mode=one.mode, origin=one.origin, rule=one.rule, via=one.via)
@@ -80,11 +84,11 @@ def _plain_list(several: Sequence[Offered]) -> tuple[Offered, ...]:
     )
 
 
-def _ids(answer: AnswerFact) -> tuple[list[str], list[str]]:
+def _answer_ids(answer: AnswerFact) -> tuple[list[str], list[str]]:
     return [one.id for one in answer.offered], [one.id for one in answer.near[:NEAR]]
 
 
-class _Keeping:
+class _NoiseFilter:
     """One selector on one dataset, as it is and as it stood.
 
     Attributes:
@@ -95,8 +99,8 @@ class _Keeping:
         self.new = new
         self.old = old
         self.alike = tuple(query for query, fact in new.queries.items() if _same_query(fact, old.queries.get(query)))
-        self._swaps = frozenset(differences(old, new, Comparable(queries=self.alike)).swaps)
-        self._same_maker = _maker(new.identity) == _maker(old.identity)
+        self._swaps = frozenset(differences(old, new, Comparability(queries=self.alike)).swaps)
+        self._same_maker = _selector_inputs(new.identity) == _selector_inputs(old.identity)
         self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
 
     def answer(self, answer: AnswerFact) -> AnswerFact:
@@ -106,9 +110,9 @@ class _Keeping:
             answer: to a query that is `alike`.
         """
         before = self.old.answers[answer.query]
-        margin = margin_of([*before.score_of.values(), *answer.score_of.values()])
+        margin = noise_margin([*before.score_of.values(), *answer.score_of.values()])
         swapped = answer.query in self._swaps and self._same_maker and self._same_items(answer.query)
-        if swapped and _as_near(before, answer, margin):
+        if swapped and _scores_unmoved(before, answer, margin):
             return before
         known = {one.id: one for one in (*before.offered, *before.near)}
         sticking = [self._stuck(one, known, margin) for one in answer.offered]
@@ -155,17 +159,17 @@ def _same_query(now: QueryFact, before: QueryFact | None) -> bool:
     return before is not None and (now.asked, now.labelled) == (before.asked, before.labelled)
 
 
-def _maker(identity: Identity) -> tuple[object, ...]:
+def _selector_inputs(identity: Identity) -> tuple[object, ...]:
     """What decides answers beside items and queries, but for what machines differ in."""
     parts = (identity.selector, identity.embedder, identity.tokens, identity.versions.get("code"))
     return tuple(map(dump_json, parts))
 
 
-def _as_near(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
+def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
     """Whether every candidate that was known is where it was, and none has come among them."""
     scores = now.score_of
     if not all(
-        still(score, scores.get(name), margin=margin, digits=DECIMALS) for name, score in before.score_of.items()
+        is_unmoved(score, scores.get(name), margin=margin, digits=DECIMALS) for name, score in before.score_of.items()
     ):
         return False
     lowest = min([one.score for one in before.near if one.score is not None], default=-math.inf)

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.flat_steps import FlatStep
+from ctxbench.gate.input_differences import SettingDifference, edit_text
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.query_sides import Compared, Side
-from ctxbench.gate.snapshot_changes import Setting, edit
+from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
 from ctxbench.steps.fit import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
@@ -23,16 +23,16 @@ WAYS = {
     _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),
     _ALL: ("moved the scores of others", "moved the scores of others"),  # by fusion, or how rare words are
 }
-_DONE = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
-_MANY = 5  # subjects that are named where the catalog as a whole is the cause
-_BULK = 10  # so many edited items, at least half of the catalog, are one edit
+_ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
+_MAX_NAMED = 5  # subjects that are named where the catalog as a whole is the cause
+_BULK_EDIT = 10  # so many edited items, at least half of the catalog, are one edit
 _NOTHING = "nothing that is under test differs: the selector is not deterministic"
 
 
-class Causes:
+class CauseFinder:
     """Makes causes for the changes of one selector on one dataset."""
 
-    def __init__(self, compared: Compared) -> None:
+    def __init__(self, compared: SnapshotPair) -> None:
         self.compared = compared
         self.altered = compared.altered
 
@@ -41,20 +41,20 @@ class Causes:
         """What moved the scores of items that nobody has touched; None where it was the catalog, or nothing known."""
         own = tuple(one for one in self.altered.scoring if not one.code)
         if self.altered.embedder is not None:
-            return _named(CauseKind.MODEL, own)
+            return _setting_cause(CauseKind.MODEL, own)
         if own:
-            return _named(CauseKind.PARAMETER, own)
+            return _setting_cause(CauseKind.PARAMETER, own)
         if self.compared.weighs_the_catalog and self.altered.catalog:
             return None
-        return _named(CauseKind.CODE, self.altered.code) if self.altered.code else None
+        return _setting_cause(CauseKind.CODE, self.altered.code) if self.altered.code else None
 
     def nothing_differs(self) -> Cause:
         """All that is known is the same."""
         return Cause(kind=CauseKind.UNKNOWN, detail=_NOTHING)
 
-    def parameter(self, settings: Sequence[Setting]) -> Cause:
+    def parameter(self, settings: Sequence[SettingDifference]) -> Cause:
         """Settings of the user's."""
-        return _named(CauseKind.PARAMETER, settings)
+        return _setting_cause(CauseKind.PARAMETER, settings)
 
     def own(self, change: Change) -> Cause:
         """The item's own score, or how many tokens it takes."""
@@ -65,9 +65,9 @@ class Causes:
             return self.parameter([one for one in (self.altered.tokens,) if one is not None])
         if item in self.altered.edited:
             total, edited = len(self.compared.head.items), len(self.altered.edited)
-            if edited >= _BULK and 2 * edited >= total:
+            if edited >= _BULK_EDIT and 2 * edited >= total:
                 return Cause(kind=CauseKind.EDITED, detail=f"{edited} of {total} items edited")
-            return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=edit(before, after))
+            return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=edit_text(before, after))
         if item != old:
             return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=f"was {old}")
         return self._weighed(change)
@@ -83,7 +83,7 @@ class Causes:
 
     def _crowd(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
         """Subjects that were in the way of a change; where they are many, only how many they are is said."""
-        detail = crowd(subjects, self.compared, way, lost=change.lost)
+        detail = crowd_text(subjects, self.compared, way, lost=change.lost)
         kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
         return Cause(kind=kind, subjects=subjects if named else (), detail=detail, way=way if named else "")
 
@@ -109,7 +109,7 @@ class Causes:
             if best in suited and here.score(best) > max(map(there.score, there.found), default=-math.inf) + MARGIN:
                 return (best,), _BEST
         ahead = {name for name in suited if here.score(name) >= here.score(item)}
-        if _of_budget(here, item):
+        if _is_out_by_budget(here, item):
             heavier = {name for name in ahead if name in here.offered and _tokens(here, name) > _tokens(there, name)}
             if heavier:
                 return tuple(sorted(heavier)), _ROOM
@@ -122,7 +122,7 @@ class Causes:
     def _by_counter(self, change: Change) -> bool:
         """Whether a budget decided, and tokens are counted otherwise."""
         side = self.compared.sides(change.query)[1 if change.lost else 0]
-        return self.altered.tokens is not None and _of_budget(side, self.compared.name(change.item))
+        return self.altered.tokens is not None and _is_out_by_budget(side, self.compared.name(change.item))
 
     def _weighed(self, change: Change) -> Cause:
         """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion).
@@ -134,14 +134,14 @@ class Causes:
         if not self.compared.weighs_the_catalog and (found := self._among(change)):
             return self._crowd(found, _AMONG, change)
         changed = tuple(sorted(self.compared.changed))
-        return self._crowd(changed, _ALL, change, named=len(changed) <= _MANY)
+        return self._crowd(changed, _ALL, change, named=len(changed) <= _MAX_NAMED)
 
     def _among(self, change: Change) -> tuple[str, ...]:
         """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
         before, after = self.compared.sides(change.query)
         own = self.compared.name(change.item)
         there = self.compared.changed & {*before.found, *after.found} - {own}
-        moved = {name for name in there if abs(_difference(before.score(name), after.score(name))) > MARGIN}
+        moved = {name for name in there if abs(_score_difference(before.score(name), after.score(name))) > MARGIN}
         in_or_out = {name for name in moved if (name in before.offered) != (name in after.offered)}
         ahead = {
             name for name in moved if before.score(name) > before.score(own) or after.score(name) > after.score(own)
@@ -151,7 +151,7 @@ class Causes:
     def _last(self) -> Cause:
         """Nothing fits but what is always suspect."""
         if self.altered.code:
-            return _named(CauseKind.CODE, self.altered.code)
+            return _setting_cause(CauseKind.CODE, self.altered.code)
         if not self.altered:
             return self.nothing_differs()
         return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.altered}")
@@ -181,7 +181,7 @@ class Causes:
             return self.mover
         return self._weighed(change) if self.compared.weighs_the_catalog or self._among(change) else self._last()
 
-    def _own_moved(self, before: Side, after: Side, item: str, *, lost: bool) -> bool:
+    def _own_moved(self, before: QueryCandidates, after: QueryCandidates, item: str, *, lost: bool) -> bool:
         """Whether its score moved in the direction of the change; where one side has none, it may have."""
         rows = before.rows.get(item), after.rows.get(item)
         was, now = (None if row is None else row.score for row in rows)
@@ -195,13 +195,13 @@ class Causes:
         answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
         still = not moved and bool(self.compared.moves(change.query))
         if told and not answers and not still:
-            return _named(CauseKind.OUTSIDE, told)
+            return _setting_cause(CauseKind.OUTSIDE, told)
         if self.compared.name(change.item) in self.compared.changed:
             return self.own(change)
         if self.in_the_way(change):
             return self.rivals(change)
         if told:
-            return _named(CauseKind.OUTSIDE, told)
+            return _setting_cause(CauseKind.OUTSIDE, told)
         if self.altered.catalog:
             what = "neither this item nor what came in front of it was touched, and what the selector says of itself"
             return Cause(kind=CauseKind.UNKNOWN, detail=f"{what} is the same")
@@ -214,13 +214,13 @@ class Causes:
         steps = self.compared.steps[1 if change.lost else 0] or ()
         score = (before if change.lost else after).rows[item].score
         settings = [one for one in self.altered.cutting if self._expands(one)]
-        if settings and _barred([one for one in steps if one.kind == "expand"], score):
+        if settings and _expansion_excludes([one for one in steps if one.kind == "expand"], score):
             return self.parameter(settings)
         leader = self.compared.name(via or "")
         for name in (item, leader):
             if name in self.altered.edited:
                 rows = self.compared.base.items.get(name), self.compared.head.items.get(name)
-                return Cause(kind=CauseKind.EDITED, subjects=(name,), detail=edit(*rows))
+                return Cause(kind=CauseKind.EDITED, subjects=(name,), detail=edit_text(*rows))
         if self.compared.moved(change.query) and self.mover is not None:
             return self.mover
         here, there = (after, before) if change.lost else (before, after)
@@ -229,13 +229,13 @@ class Causes:
             return self._crowd(found, _FRONT, change)
         return self.parameter(settings) if settings else self.by_evidence(change)
 
-    def _expands(self, setting: Setting) -> bool:
+    def _expands(self, setting: SettingDifference) -> bool:
         return any(
             setting.step == one.path for steps in self.compared.steps for one in steps or () if one.kind == "expand"
         )
 
 
-def _barred(steps: Sequence[FlatStep], score: float | None) -> bool:
+def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
     """Whether expansions with these settings bring in nothing of this similarity."""
     on = [one.values for one in steps if one.values.get("enabled", True)]
     lowest = [
@@ -244,13 +244,13 @@ def _barred(steps: Sequence[FlatStep], score: float | None) -> bool:
     return not on or (score is not None and score < min(lowest))
 
 
-def _named(kind: CauseKind, settings: Iterable[Setting]) -> Cause:
+def _setting_cause(kind: CauseKind, settings: Iterable[SettingDifference]) -> Cause:
     settings = list(settings)
     said = ", ".join(dict.fromkeys(map(str, settings)))
     return Cause(kind=kind, subjects=tuple(sorted({one.name for one in settings})), detail=said)
 
 
-def crowd(subjects: Sequence[str], compared: Compared, way: str, *, lost: bool) -> str:
+def crowd_text(subjects: Sequence[str], compared: SnapshotPair, way: str, *, lost: bool) -> str:
     """Who came in front, or was: `1 new and 2 edited items came in front`; the same for the same subjects.
 
     Args:
@@ -259,15 +259,15 @@ def crowd(subjects: Sequence[str], compared: Compared, way: str, *, lost: bool) 
         way: how they are in the way.
         lost: whether it is of what went out.
     """
-    done = [done_to(one, compared) for one in subjects]
-    parts = [f"{done.count(what)} {what}" for what in _DONE if what in done]
+    done = [item_change(one, compared) for one in subjects]
+    parts = [f"{done.count(what)} {what}" for what in _ITEM_CHANGES if what in done]
     said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
     verb = WAYS[way][0 if lost else 1]
     together = " together" if way == _ALL and len(subjects) > 1 else ""
     return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
 
 
-def done_to(item: str, compared: Compared) -> str:
+def item_change(item: str, compared: SnapshotPair) -> str:
     """What was done to an item, in a word: new, enabled, edited, renamed, gone or disabled."""
     base, head, altered = compared.base, compared.head, compared.altered
     if item in altered.edited:
@@ -279,17 +279,17 @@ def done_to(item: str, compared: Compared) -> str:
     return "disabled" if item in head.disabled else "gone"
 
 
-def _difference(before: float, after: float) -> float:
+def _score_difference(before: float, after: float) -> float:
     """Of two scores that may be missing, on one side or on both."""
     return 0.0 if before == after else after - before
 
 
-def _of_budget(side: Side, item: str) -> bool:
+def _is_out_by_budget(side: QueryCandidates, item: str) -> bool:
     """Whether a budget keeps an item out."""
     row = side.rows.get(item)
     return row is not None and row.rule is not None and row.rule.code == BUDGET
 
 
-def _tokens(side: Side, name: str) -> int:
+def _tokens(side: QueryCandidates, name: str) -> int:
     row = side.rows.get(name)
     return 0 if row is None else row.tokens

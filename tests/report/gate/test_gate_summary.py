@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Mend, Verdict
-from ctxbench.report.gate.accepting import acceptable, pins_told
-from ctxbench.report.gate.short import costliest, in_short, though_lost
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.report.gate.acceptance import acceptable, pins_told
+from ctxbench.report.gate.summary import costliest, in_short, though_lost
 
 
 def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_accept(made):
@@ -94,7 +94,7 @@ def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(m
     def group(detail, lost, gained=0):
         cause = Cause(kind=CauseKind.PARAMETER, detail=detail)
         return CauseGroup(
-            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), mend=Mend(f"mend {detail}")
+            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), mend=Remedy(f"mend {detail}")
         )
 
     first = replace(made.worse(), causes=(group("a", 3), group("b", 2)))

@@ -12,7 +12,7 @@ def level(metric: Metric, value: float) -> str:
     return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
 
 
-def moved(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
+def signed_difference(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
     """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
 
     Args:

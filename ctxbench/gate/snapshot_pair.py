@@ -14,16 +14,21 @@ from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
-from ctxbench.gate.replay import Row
-from ctxbench.gate.snapshot_changes import Altered
+from ctxbench.gate.input_differences import InputDifferences
+from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers
 
-_ALONE = ("dense", "servers", "everything", "random")  # retrievers that score an item whatever else is in the catalog
+_INDEPENDENT = (
+    "dense",
+    "servers",
+    "everything",
+    "random",
+)  # retrievers that score an item whatever else is in the catalog
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class QueryCandidates:
     """The candidates of a query on one side.
 
     Attributes:
@@ -32,7 +37,7 @@ class Side:
         whole: whether all candidates are known; a baseline keeps the nearest `NEAR` of those that stayed out.
     """
 
-    rows: Mapping[str, Row]
+    rows: Mapping[str, Candidate]
     offered: Mapping[str, Offered]
     whole: bool
 
@@ -42,7 +47,7 @@ class Side:
         return min((row.score for row in self.found.values() if row.score is not None), default=math.inf)
 
     @cached_property
-    def found(self) -> Mapping[str, Row]:
+    def found(self) -> Mapping[str, Candidate]:
         """What the search found, by id."""
         return {name: row for name, row in self.rows.items() if row.origin == "search" and row.score is not None}
 
@@ -58,7 +63,7 @@ class Side:
         return -math.inf if row is None or row.score is None else row.score
 
 
-class Compared:
+class SnapshotPair:
     """Two snapshots, what was altered, and their queries side by side.
 
     Attributes:
@@ -67,14 +72,14 @@ class Compared:
         steps: of both selectors, where they are pipelines of ctxbench.
     """
 
-    def __init__(self, base: Snapshot, head: Snapshot, altered: Altered) -> None:
+    def __init__(self, base: Snapshot, head: Snapshot, altered: InputDifferences) -> None:
         self.base, self.head, self.altered = base, head, altered
         self.renamed = altered.renamed
         self.old_name = {new: old for old, new in self.renamed.items()}
         gone = [name for name in base.items if name not in head.items]
         self._place = {name: place for place, name in enumerate([*head.items, *gone])}
         self.changed = {*altered.edited, *altered.new, *self.renamed.values(), *altered.gone}
-        self._sides: dict[str, tuple[Side, Side]] = {}
+        self._sides: dict[str, tuple[QueryCandidates, QueryCandidates]] = {}
         self._moves: dict[str, Mapping[str, float]] = {}
 
     @cached_property
@@ -86,28 +91,28 @@ class Compared:
     def weighs_the_catalog(self) -> bool:
         """Whether an item's score depends on what else is in the catalog; such scores are no similarities."""
         steps = self.steps[1] or ()
-        return any(one.kind == "rank" or (one.kind == "retrieve" and one.name not in _ALONE) for one in steps)
+        return any(one.kind == "rank" or (one.kind == "retrieve" and one.name not in _INDEPENDENT) for one in steps)
 
     def name(self, item: str) -> str:
         """An id of either side as the id at the head; of an item that is gone, as it was."""
         return item if item in self.head.items else self.renamed.get(item, item)
 
-    def sides(self, query: str) -> tuple[Side, Side]:
+    def sides(self, query: str) -> tuple[QueryCandidates, QueryCandidates]:
         """A query at the base and at the head."""
         if query not in self._sides:
             self._sides[query] = (
-                self._side(self.base, self.base.answers[query], whole=_whole(self.base, query)),
-                self._side(self.head, self.head.answers[query], whole=_whole(self.head, query)),
+                self._side(self.base, self.base.answers[query], whole=_all_known(self.base, query)),
+                self._side(self.head, self.head.answers[query], whole=_all_known(self.head, query)),
             )
         return self._sides[query]
 
-    def _side(self, snapshot: Snapshot, answer: AnswerFact, *, whole: bool) -> Side:
+    def _side(self, snapshot: Snapshot, answer: AnswerFact, *, whole: bool) -> QueryCandidates:
         rows = {}
-        orders = _orders(answer)
+        orders = _order_scores(answer)
         for one in (*answer.offered, *answer.near):
             name = self.name(one.id)
             fact = snapshot.items.get(one.id)
-            rows[name] = Row(
+            rows[name] = Candidate(
                 id=name,
                 place=self._place.get(name, len(self._place)),
                 score=orders.get(one.id, rounded(one.score)),  # as a baseline has it
@@ -116,7 +121,7 @@ class Compared:
                 tokens=0 if fact is None else fact.tokens,
                 rule=one.rule,
             )
-        return Side(rows=rows, offered={self.name(one.id): one for one in answer.offered}, whole=whole)
+        return QueryCandidates(rows=rows, offered={self.name(one.id): one for one in answer.offered}, whole=whole)
 
     def moves(self, query: str) -> Mapping[str, float]:
         """By how much the scores of items moved that nobody has touched; of those known on both sides."""
@@ -174,7 +179,7 @@ class Compared:
         return min((one.types for one in steps), key=len, default=ITEM_TYPES)
 
 
-def _orders(answer: AnswerFact) -> Mapping[str, float]:
+def _order_scores(answer: AnswerFact) -> Mapping[str, float]:
     """Of a selector that gives no scores, -1, -2, ... by id: whoever has a higher one stands in front."""
     found = [one for one in (*answer.offered, *answer.near) if one.origin == "search"]
     if any(one.score is not None for one in found):
@@ -182,6 +187,6 @@ def _orders(answer: AnswerFact) -> Mapping[str, float]:
     return {one.id: -float(place) for place, one in enumerate(found, start=1)}
 
 
-def _whole(snapshot: Snapshot, query: str) -> bool:
+def _all_known(snapshot: Snapshot, query: str) -> bool:
     """Whether all candidates of a query are known."""
     return isinstance(snapshot.answers, TableAnswers) or len(snapshot.answers[query].near) < NEAR

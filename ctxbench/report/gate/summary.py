@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ctxbench.gate.model import Cause, CauseGroup, Judged, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, MetricVerdict, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
 
@@ -111,7 +111,7 @@ def _tokens_decided(check: SelectorCheck) -> bool:
     return not facts and bool(judged) and all(map(texts.counts_tokens, judged))
 
 
-def blamed(check: SelectorCheck, judged: Judged) -> CauseGroup | None:
+def blamed(check: SelectorCheck, judged: MetricVerdict) -> CauseGroup | None:
     """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
     if texts.counts_tokens(judged):
         return max(check.causes, key=lambda group: group.tokens, default=None)
