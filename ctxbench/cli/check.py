@@ -6,7 +6,7 @@ import os
 import shlex
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,12 +177,12 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
     with progress() as shown, printing_to_stderr():
         done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
     if as_json:
-        from ctxbench.report.gate.as_json import worth_dict
+        from ctxbench.report.gate.as_json import pin_dict, worth_dict
 
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
         accepted = [worth_dict(one) for one in done.worth]
-        pins = [asdict(pin) for pin in done.pins]
+        pins = [pin_dict(pin) for pin in done.pins]
         told = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
         print_json(told)
         return

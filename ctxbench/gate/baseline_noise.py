@@ -44,15 +44,15 @@ def undo_noise(new: Snapshot, old: Snapshot | None) -> Snapshot:
         raise ParameterError(f"{what}; a baseline needs all of them: run again")
     for query in new.queries:
         _refuse_unfit_answer(new, new.answers[query])
-    plain = {query: _rounded_answer(new.answers[query]) for query in new.queries}
+    rounded_answers = {query: _rounded_answer(new.answers[query]) for query in new.queries}
     values = {metric: column.copy() for metric, column in new.metrics.items()}
-    answers = {query: replace(one, near=one.near[:NEAR]) for query, one in plain.items()}
+    answers = {query: replace(one, near=one.near[:NEAR]) for query, one in rounded_answers.items()}
     if old is not None:
-        keeping = _NoiseFilter(new, old)
-        for query in keeping.alike:
-            answers[query] = keeping.answer(plain[query])
-            undone = _answer_ids(answers[query]) != _answer_ids(plain[query])
-            keeping.put_values(
+        noise_filter = _NoiseFilter(new, old)
+        for query in noise_filter.same_queries:
+            answers[query] = noise_filter.filter_answer(rounded_answers[query])
+            undone = _answer_ids(answers[query]) != _answer_ids(rounded_answers[query])
+            noise_filter.restore_values(
                 values, query, undone=undone and _answer_ids(answers[query])[0] == _answer_ids(old.answers[query])[0]
             )
     return replace(new, answers=answers, metrics=values)
@@ -75,11 +75,11 @@ def _rounded_answer(answer: AnswerFact) -> AnswerFact:
     )
 
 
-def _rounded_candidates(several: Sequence[Offered]) -> tuple[Offered, ...]:
+def _rounded_candidates(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
     return tuple(
         [
             Offered(id=one.id, score=rounded(one.score), mode=one.mode, origin=one.origin, rule=one.rule, via=one.via)
-            for one in several
+            for one in candidates
         ]
     )
 
@@ -98,12 +98,14 @@ class _NoiseFilter:
     def __init__(self, new: Snapshot, old: Snapshot) -> None:
         self.new = new
         self.old = old
-        self.alike = tuple(query for query, fact in new.queries.items() if _same_query(fact, old.queries.get(query)))
-        self._swaps = frozenset(differences(old, new, Comparability(queries=self.alike)).swaps)
-        self._same_maker = _selector_inputs(new.identity) == _selector_inputs(old.identity)
+        self.same_queries = tuple(
+            query for query, fact in new.queries.items() if _same_query(fact, old.queries.get(query))
+        )
+        self._swaps = frozenset(differences(old, new, Comparability(queries=self.same_queries)).swaps)
+        self._same_selector = _selector_inputs(new.identity) == _selector_inputs(old.identity)
         self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
 
-    def answer(self, answer: AnswerFact) -> AnswerFact:
+    def filter_answer(self, answer: AnswerFact) -> AnswerFact:
         """An answer with what did not really move as it stands; `near` cut to `NEAR`.
 
         Args:
@@ -111,46 +113,48 @@ class _NoiseFilter:
         """
         before = self.old.answers[answer.query]
         margin = noise_margin([*before.score_of.values(), *answer.score_of.values()])
-        swapped = answer.query in self._swaps and self._same_maker and self._same_items(answer.query)
+        swapped = answer.query in self._swaps and self._same_selector and self._has_same_items(answer.query)
         if swapped and _scores_unmoved(before, answer, margin):
             return before
         known = {one.id: one for one in (*before.offered, *before.near)}
-        sticking = [self._stuck(one, known, margin) for one in answer.offered]
-        offered = _in_old_order(sticking, before.offered, math.inf, margin)
+        candidates = [self._with_old_score(one, known, margin) for one in answer.offered]
+        offered = _in_old_order(candidates, before.offered, math.inf, margin)
         last = len(before.near) if len(before.near) == NEAR else math.inf  # what a full list left out came behind it
-        near = _in_old_order([self._stuck(one, known, margin) for one in answer.near], before.near, last, margin)
+        near = _in_old_order(
+            [self._with_old_score(one, known, margin) for one in answer.near], before.near, last, margin
+        )
         return replace(answer, offered=tuple(offered), near=tuple(near[:NEAR]))
 
-    def put_values(self, values: Mapping[Metric, FloatArray], query: str, *, undone: bool) -> None:
+    def restore_values(self, values: Mapping[Metric, FloatArray], query: str, *, undone: bool) -> None:
         """Put back the values of a query that moved by rounding only, or by a swap that was `undone`."""
         row, before = (rows[query] for rows in self._rows)
-        all_back = undone and self._same_items(query)
+        all_back = undone and self._has_same_items(query)
         for metric, column in values.items():
             if metric in self.old.metrics:
-                value, stood = float(column[row]), float(self.old.metrics[metric][before])
-                if all_back or math.isclose(value, stood, rel_tol=_ROUNDING, abs_tol=0.0):
-                    column[row] = stood
+                value, old = float(column[row]), float(self.old.metrics[metric][before])
+                if all_back or math.isclose(value, old, rel_tol=_ROUNDING, abs_tol=0.0):
+                    column[row] = old
 
-    def _stuck(self, one: Offered, known: Mapping[str, Offered], margin: float) -> Offered:
+    def _with_old_score(self, one: Offered, known: Mapping[str, Offered], margin: float) -> Offered:
         """A candidate with its old score, if it moved by no more than the margin.
 
         And with the old rule, where the same selector keeps the same item out: a rule may change with a threshold that
         the score is on the edge of.
         """
-        stood = known.get(one.id)
-        if stood is None or one.score is None or stood.score is None or abs(one.score - stood.score) > margin:
+        old = known.get(one.id)
+        if old is None or one.score is None or old.score is None or abs(one.score - old.score) > margin:
             return one
-        old_rule = one.rule and stood.rule and self._same_maker and self._same_item(one.id)
-        if one == stood:
+        old_rule = one.rule and old.rule and self._same_selector and self._is_same_item(one.id)
+        if one == old:
             return one
-        return replace(one, score=stood.score, rule=stood.rule if old_rule else one.rule)
+        return replace(one, score=old.score, rule=old.rule if old_rule else one.rule)
 
-    def _same_items(self, query: str) -> bool:
+    def _has_same_items(self, query: str) -> bool:
         """Whether all that a query is or was offered says what it said."""
         offers = (*self.new.answers[query].offered, *self.old.answers[query].offered)
-        return all(self._same_item(one.id) for one in offers)
+        return all(self._is_same_item(one.id) for one in offers)
 
-    def _same_item(self, name: str) -> bool:
+    def _is_same_item(self, name: str) -> bool:
         now, before = self.new.items.get(name), self.old.items.get(name)
         return now is not None and before is not None and (now.hash, now.tokens) == (before.hash, before.tokens)
 
@@ -178,7 +182,7 @@ def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
     return all(one.id in known or one.score is None or one.score <= limit for one in now.near[:NEAR])
 
 
-def _in_old_order(several: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
+def _in_old_order(candidates: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
     """Candidates in the order in which they stood, where neighbours' scores are no further apart than noise.
 
     Args:
@@ -188,19 +192,19 @@ def _in_old_order(several: list[Offered], before: Sequence[Offered], last: float
         margin: how far scores move by noise.
     """
     place = {one.id: number for number, one in enumerate(before)}
-    places = [place.get(one.id, last) for one in several]
+    places = [place.get(one.id, last) for one in candidates]
     if all(x <= y for x, y in pairwise(places)):
-        return several
+        return candidates
     moved = True
     while moved:  # every exchange brings one pair into its old order, so this ends
         moved = False
-        for at in range(len(several) - 1):
-            one, other = several[at], several[at + 1]
+        for at in range(len(candidates) - 1):
+            one, other = candidates[at], candidates[at + 1]
             if places[at + 1] < places[at] < math.inf and _tied(one, other, margin):
-                several[at : at + 2] = other, one
+                candidates[at : at + 2] = other, one
                 places[at : at + 2] = places[at + 1], places[at]
                 moved = True
-    return several
+    return candidates
 
 
 def _tied(one: Offered, other: Offered, margin: float) -> bool:

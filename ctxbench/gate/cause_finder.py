@@ -32,77 +32,77 @@ _NOTHING = "nothing that is under test differs: the selector is not deterministi
 class CauseFinder:
     """Makes causes for the changes of one selector on one dataset."""
 
-    def __init__(self, compared: SnapshotPair) -> None:
-        self.compared = compared
-        self.altered = compared.altered
+    def __init__(self, pair: SnapshotPair) -> None:
+        self.pair = pair
+        self.inputs = pair.inputs
 
     @cached_property
-    def mover(self) -> Cause | None:
+    def common_cause(self) -> Cause | None:
         """What moved the scores of items that nobody has touched; None where it was the catalog, or nothing known."""
-        own = tuple(one for one in self.altered.scoring if not one.code)
-        if self.altered.embedder is not None:
+        own = tuple(one for one in self.inputs.scoring if not one.code)
+        if self.inputs.embedder is not None:
             return _setting_cause(CauseKind.MODEL, own)
         if own:
             return _setting_cause(CauseKind.PARAMETER, own)
-        if self.compared.weighs_the_catalog and self.altered.catalog:
+        if self.pair.weighs_the_catalog and self.inputs.catalog:
             return None
-        return _setting_cause(CauseKind.CODE, self.altered.code) if self.altered.code else None
+        return _setting_cause(CauseKind.CODE, self.inputs.code) if self.inputs.code else None
 
-    def nothing_differs(self) -> Cause:
+    def nondeterminism(self) -> Cause:
         """All that is known is the same."""
         return Cause(kind=CauseKind.UNKNOWN, detail=_NOTHING)
 
-    def parameter(self, settings: Sequence[SettingDifference]) -> Cause:
+    def setting_cause(self, settings: Sequence[SettingDifference]) -> Cause:
         """Settings of the user's."""
         return _setting_cause(CauseKind.PARAMETER, settings)
 
-    def own(self, change: Change) -> Cause:
+    def own_cause(self, change: Change) -> Cause:
         """The item's own score, or how many tokens it takes."""
-        item = self.compared.name(change.item)
-        old = self.compared.old_name.get(item, item)
-        before, after = self.compared.base.items.get(old), self.compared.head.items.get(item)
+        item = self.pair.head_id(change.item)
+        old = self.pair.base_ids.get(item, item)
+        before, after = self.pair.base.items.get(old), self.pair.head.items.get(item)
         if self._by_counter(change):
-            return self.parameter([one for one in (self.altered.tokens,) if one is not None])
-        if item in self.altered.edited:
-            total, edited = len(self.compared.head.items), len(self.altered.edited)
+            return self.setting_cause([one for one in (self.inputs.tokens,) if one is not None])
+        if item in self.inputs.edited:
+            total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
                 return Cause(kind=CauseKind.EDITED, detail=f"{edited} of {total} items edited")
             return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=edit_text(before, after))
         if item != old:
             return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=f"was {old}")
-        return self._weighed(change)
+        return self._catalog_cause(change)
 
-    def rivals(self, change: Change) -> Cause:
+    def rival_cause(self, change: Change) -> Cause:
         """What came in front of a lost item, or went from there for one that came in."""
-        found, way = self._in_the_way(change)
+        found, way = self._blockers(change)
         if self._by_counter(change):
-            return self.parameter([one for one in (self.altered.tokens,) if one is not None])
+            return self.setting_cause([one for one in (self.inputs.tokens,) if one is not None])
         if not found:
-            return self._weighed(change)
-        return self._crowd(found, way, change)
+            return self._catalog_cause(change)
+        return self._crowd_cause(found, way, change)
 
-    def _crowd(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
+    def _crowd_cause(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
         """Subjects that were in the way of a change; where they are many, only how many they are is said."""
-        detail = crowd_text(subjects, self.compared, way, lost=change.lost)
+        detail = crowd_text(subjects, self.pair, way, lost=change.lost)
         kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
         return Cause(kind=kind, subjects=subjects if named else (), detail=detail, way=way if named else "")
 
-    def in_the_way(self, change: Change) -> tuple[str, ...]:
+    def blocking_items(self, change: Change) -> tuple[str, ...]:
         """The new or edited items that came in front of a lost item; gone or edited ones that were, if it came in."""
-        return self._in_the_way(change)[0]
+        return self._blockers(change)[0]
 
-    def _in_the_way(self, change: Change) -> tuple[tuple[str, ...], str]:
+    def _blockers(self, change: Change) -> tuple[tuple[str, ...], str]:
         """What was in the way, sorted, and how; ids of items that are gone are the old ones."""
-        item = self.compared.name(change.item)
-        sides = self.compared.sides(change.query)
+        item = self.pair.head_id(change.item)
+        sides = self.pair.candidates(change.query)
         here, there = (sides[1], sides[0]) if change.lost else sides  # where it is out, where it is in
         row = here.rows.get(item)
         by_chunks = row is not None and row.beyond_chunks
-        types = () if by_chunks else self.compared.rivals(item)
+        types = () if by_chunks else self.pair.rival_types(item)
         suited = {
             name
             for name in here.found
-            if name in self.compared.changed and (not types or name.partition(":")[0] in types)
+            if name in self.pair.changed_items and (not types or name.partition(":")[0] in types)
         }
         if row is not None and row.rule is not None and row.rule.value("margin") is not None:
             best = max(here.found, key=here.score, default="")
@@ -121,26 +121,26 @@ class CauseFinder:
 
     def _by_counter(self, change: Change) -> bool:
         """Whether a budget decided, and tokens are counted otherwise."""
-        side = self.compared.sides(change.query)[1 if change.lost else 0]
-        return self.altered.tokens is not None and _is_out_by_budget(side, self.compared.name(change.item))
+        side = self.pair.candidates(change.query)[1 if change.lost else 0]
+        return self.inputs.tokens is not None and _is_out_by_budget(side, self.pair.head_id(change.item))
 
-    def _weighed(self, change: Change) -> Cause:
+    def _catalog_cause(self, change: Change) -> Cause:
         """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion).
 
         Of several items that were touched, scores do not tell which one moved those of the others: they are one cause.
         """
-        if not self.altered.catalog:
-            return self._last()
-        if not self.compared.weighs_the_catalog and (found := self._among(change)):
-            return self._crowd(found, _AMONG, change)
-        changed = tuple(sorted(self.compared.changed))
-        return self._crowd(changed, _ALL, change, named=len(changed) <= _MAX_NAMED)
+        if not self.inputs.catalog:
+            return self._fallback_cause()
+        if not self.pair.weighs_the_catalog and (found := self._changed_candidates(change)):
+            return self._crowd_cause(found, _AMONG, change)
+        changed = tuple(sorted(self.pair.changed_items))
+        return self._crowd_cause(changed, _ALL, change, named=len(changed) <= _MAX_NAMED)
 
-    def _among(self, change: Change) -> tuple[str, ...]:
+    def _changed_candidates(self, change: Change) -> tuple[str, ...]:
         """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
-        before, after = self.compared.sides(change.query)
-        own = self.compared.name(change.item)
-        there = self.compared.changed & {*before.found, *after.found} - {own}
+        before, after = self.pair.candidates(change.query)
+        own = self.pair.head_id(change.item)
+        there = self.pair.changed_items & {*before.found, *after.found} - {own}
         moved = {name for name in there if abs(_score_difference(before.score(name), after.score(name))) > MARGIN}
         in_or_out = {name for name in moved if (name in before.offered) != (name in after.offered)}
         ahead = {
@@ -148,38 +148,42 @@ class CauseFinder:
         }
         return tuple(sorted(in_or_out or ahead or moved))
 
-    def _last(self) -> Cause:
+    def _fallback_cause(self) -> Cause:
         """Nothing fits but what is always suspect."""
-        if self.altered.code:
-            return _setting_cause(CauseKind.CODE, self.altered.code)
-        if not self.altered:
-            return self.nothing_differs()
-        return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.altered}")
+        if self.inputs.code:
+            return _setting_cause(CauseKind.CODE, self.inputs.code)
+        if not self.inputs:
+            return self.nondeterminism()
+        return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.inputs}")
 
-    def by_evidence(self, change: Change, *, moved: bool = False) -> Cause:
+    def cause_by_evidence(self, change: Change, *, moved: bool = False) -> Cause:
         """Without a replay: by what was edited, by the rule that keeps it out, and by who came in front."""
-        item = self.compared.name(change.item)
-        before, after = self.compared.sides(change.query)
-        touched = item in self.compared.changed
+        item = self.pair.head_id(change.item)
+        before, after = self.pair.candidates(change.query)
+        touched = item in self.pair.changed_items
         if touched and self._own_moved(before, after, item, lost=change.lost):
-            return self.own(change)
-        if moved and self.mover is not None:
-            return self.mover
-        cutting = self.altered.cutting
+            return self.own_cause(change)
+        if moved and self.common_cause is not None:
+            return self.common_cause
+        cutting = self.inputs.cutting
         row = (after if change.lost else before).rows.get(item)
         held = {} if row is None or row.rule is None else dict(row.rule.values)
         named = [one for one in cutting if one.parameter in held]
         if named:
-            return self.parameter(named)
-        if self.in_the_way(change):
-            return self.rivals(change)
+            return self.setting_cause(named)
+        if self.blocking_items(change):
+            return self.rival_cause(change)
         if cutting:
-            return self.parameter(cutting)
+            return self.setting_cause(cutting)
         if touched:
-            return self.own(change)
-        if self.mover is not None and self.mover.kind != CauseKind.CODE:
-            return self.mover
-        return self._weighed(change) if self.compared.weighs_the_catalog or self._among(change) else self._last()
+            return self.own_cause(change)
+        if self.common_cause is not None and self.common_cause.kind != CauseKind.CODE:
+            return self.common_cause
+        return (
+            self._catalog_cause(change)
+            if self.pair.weighs_the_catalog or self._changed_candidates(change)
+            else self._fallback_cause()
+        )
 
     def _own_moved(self, before: QueryCandidates, after: QueryCandidates, item: str, *, lost: bool) -> bool:
         """Whether its score moved in the direction of the change; where one side has none, it may have."""
@@ -189,50 +193,48 @@ class CauseFinder:
             return True
         return was - now > MARGIN if lost else now - was > MARGIN
 
-    def outside(self, moved: bool, change: Change) -> Cause:
+    def outside_cause(self, moved: bool, change: Change) -> Cause:
         """Of a selector of the user's: how it decides is not known."""
-        told = self.altered.outside or self.altered.settings
+        told = self.inputs.outside or self.inputs.settings
         answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
-        still = not moved and bool(self.compared.moves(change.query))
+        still = not moved and bool(self.pair.score_moves(change.query))
         if told and not answers and not still:
             return _setting_cause(CauseKind.OUTSIDE, told)
-        if self.compared.name(change.item) in self.compared.changed:
-            return self.own(change)
-        if self.in_the_way(change):
-            return self.rivals(change)
+        if self.pair.head_id(change.item) in self.pair.changed_items:
+            return self.own_cause(change)
+        if self.blocking_items(change):
+            return self.rival_cause(change)
         if told:
             return _setting_cause(CauseKind.OUTSIDE, told)
-        if self.altered.catalog:
+        if self.inputs.catalog:
             what = "neither this item nor what came in front of it was touched, and what the selector says of itself"
             return Cause(kind=CauseKind.UNKNOWN, detail=f"{what} is the same")
-        return self.nothing_differs()
+        return self.nondeterminism()
 
-    def expansion(self, change: Change, via: str | None) -> Cause:
+    def expansion_cause(self, change: Change, via: str | None) -> Cause:
         """Of what an expansion brought in, where what led to it is in as before."""
-        item = self.compared.name(change.item)
-        before, after = self.compared.sides(change.query)
-        steps = self.compared.steps[1 if change.lost else 0] or ()
+        item = self.pair.head_id(change.item)
+        before, after = self.pair.candidates(change.query)
+        steps = self.pair.steps[1 if change.lost else 0] or ()
         score = (before if change.lost else after).rows[item].score
-        settings = [one for one in self.altered.cutting if self._expands(one)]
+        settings = [one for one in self.inputs.cutting if self._is_expansion_setting(one)]
         if settings and _expansion_excludes([one for one in steps if one.kind == "expand"], score):
-            return self.parameter(settings)
-        leader = self.compared.name(via or "")
+            return self.setting_cause(settings)
+        leader = self.pair.head_id(via or "")
         for name in (item, leader):
-            if name in self.altered.edited:
-                rows = self.compared.base.items.get(name), self.compared.head.items.get(name)
+            if name in self.inputs.edited:
+                rows = self.pair.base.items.get(name), self.pair.head.items.get(name)
                 return Cause(kind=CauseKind.EDITED, subjects=(name,), detail=edit_text(*rows))
-        if self.compared.moved(change.query) and self.mover is not None:
-            return self.mover
+        if self.pair.scores_moved(change.query) and self.common_cause is not None:
+            return self.common_cause
         here, there = (after, before) if change.lost else (before, after)
         rivals = [name for name, one in here.offered.items() if one.origin == "expansion" and name not in there.offered]
-        if found := tuple(sorted(set(rivals) & self.compared.changed)):
-            return self._crowd(found, _FRONT, change)
-        return self.parameter(settings) if settings else self.by_evidence(change)
+        if found := tuple(sorted(set(rivals) & self.pair.changed_items)):
+            return self._crowd_cause(found, _FRONT, change)
+        return self.setting_cause(settings) if settings else self.cause_by_evidence(change)
 
-    def _expands(self, setting: SettingDifference) -> bool:
-        return any(
-            setting.step == one.path for steps in self.compared.steps for one in steps or () if one.kind == "expand"
-        )
+    def _is_expansion_setting(self, setting: SettingDifference) -> bool:
+        return any(setting.step == one.path for steps in self.pair.steps for one in steps or () if one.kind == "expand")
 
 
 def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
@@ -250,7 +252,7 @@ def _setting_cause(kind: CauseKind, settings: Iterable[SettingDifference]) -> Ca
     return Cause(kind=kind, subjects=tuple(sorted({one.name for one in settings})), detail=said)
 
 
-def crowd_text(subjects: Sequence[str], compared: SnapshotPair, way: str, *, lost: bool) -> str:
+def crowd_text(subjects: Sequence[str], pair: SnapshotPair, way: str, *, lost: bool) -> str:
     """Who came in front, or was: `1 new and 2 edited items came in front`; the same for the same subjects.
 
     Args:
@@ -259,7 +261,7 @@ def crowd_text(subjects: Sequence[str], compared: SnapshotPair, way: str, *, los
         way: how they are in the way.
         lost: whether it is of what went out.
     """
-    done = [item_change(one, compared) for one in subjects]
+    done = [item_change(one, pair) for one in subjects]
     parts = [f"{done.count(what)} {what}" for what in _ITEM_CHANGES if what in done]
     said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
     verb = WAYS[way][0 if lost else 1]
@@ -267,14 +269,14 @@ def crowd_text(subjects: Sequence[str], compared: SnapshotPair, way: str, *, los
     return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
 
 
-def item_change(item: str, compared: SnapshotPair) -> str:
+def item_change(item: str, pair: SnapshotPair) -> str:
     """What was done to an item, in a word: new, enabled, edited, renamed, gone or disabled."""
-    base, head, altered = compared.base, compared.head, compared.altered
-    if item in altered.edited:
+    base, head, inputs = pair.base, pair.head, pair.inputs
+    if item in inputs.edited:
         return "edited"
-    if item in compared.old_name:
+    if item in pair.base_ids:
         return "renamed"
-    if item in head.items and item not in altered.gone:
+    if item in head.items and item not in inputs.gone:
         return "enabled" if item in base.disabled else "new"
     return "disabled" if item in head.disabled else "gone"
 

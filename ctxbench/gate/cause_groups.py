@@ -67,19 +67,19 @@ def _group(
         queries=tuple(
             sorted({one.query for one in changes}, key=lambda query: (query not in lost, place.get(query, len(place))))
         ),
-        mend=_group_remedy([one.mend for one in changes if one.mend]),
+        remedy=_group_remedy([one.remedy for one in changes if one.remedy]),
     )
 
 
-def _group_remedy(mends: Sequence[Remedy]) -> Remedy:
+def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     """The one that mends most; of a number that is raised, the one that is enough for at least half."""
-    if not mends:
+    if not remedies:
         return Remedy()
     numbers: dict[Remedy, list[Remedy]] = {}
-    for one in mends:
+    for one in remedies:
         if one.amount is not None:
             numbers.setdefault(replace(one, amount=None), []).append(one)
-    counts = Counter(mends)
+    counts = Counter(remedies)
     best, most = min(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
         if len(held) > most or (len(held) == most and best in held):
@@ -88,7 +88,7 @@ def _group_remedy(mends: Sequence[Remedy]) -> Remedy:
     return best
 
 
-def _merged_causes(causes: Iterable[Cause], compared: SnapshotPair) -> dict[Cause, Cause]:
+def _merged_causes(causes: Iterable[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
     causes = list(causes)
     out = {one: one for one in causes}
@@ -107,7 +107,7 @@ def _merged_causes(causes: Iterable[Cause], compared: SnapshotPair) -> dict[Caus
         for subjects in _components([set(one.subjects) for one in members]):
             own = [one for one in members if subjects.issuperset(one.subjects)]
             names = tuple(sorted(subjects))
-            detail = crowd_text(names, compared, way, lost=kind == CauseKind.CROWDED)
+            detail = crowd_text(names, pair, way, lost=kind == CauseKind.CROWDED)
             joint = replace(own[0], subjects=names, detail=detail)
             out |= dict.fromkeys(own, joint)
     return out

@@ -58,12 +58,12 @@ def _missing_selector(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence
     there = [one.selector for one in heads if one.dataset == base.dataset]
     what = f"{base.selector} on {base.dataset}" if there else f"dataset {base.dataset}"
     known = {one.selector for one in bases if one.dataset == base.dataset}
-    mend = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
+    remedy = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
     if new := [one for one in there if one not in known]:  # a preset changed that the selector has its name from
         again = "in the gate file and check again" if base.judged is None else "and run it again"
         took = f"if {' or '.join(new[:_MAX_NAMED])} took its place"
-        mend = f"{took}, give that `name: {base.selector}` {again}; else {mend}"
-    reason = f"{base.source} has {what}, and {source} has not; {mend}"
+        remedy = f"{took}, give that `name: {base.selector}` {again}; else {remedy}"
+    reason = f"{base.source} has {what}, and {source} has not; {remedy}"
     return SelectorCheck(
         dataset=base.dataset, selector=base.selector, verdict=Verdict.NOT_COMPARABLE, reasons=(reason,)
     )
@@ -148,7 +148,7 @@ class _PairCheck:
         pins = self._pins_explained(settings, pins, changes)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
-        by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
+        by_group = self._net_by_group() if self.base.unsteady or self.head.unsteady else None
         facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
             lost=differ.lost,
@@ -188,14 +188,14 @@ class _PairCheck:
         )
 
     @property
-    def _answers_otherwise(self) -> bool:
+    def _is_nondeterministic(self) -> bool:
         """Whether it is not deterministic, as can be seen here."""
         return bool(self.differences.changes) and _has_same_inputs(self.base, self.head)
 
     @property
     def _deterministic(self) -> bool:
         """Whether it is known to answer alike whenever it is asked."""
-        return self.base.steady and self.head.steady and not self._answers_otherwise
+        return self.base.steady and self.head.steady and not self._is_nondeterministic
 
     def _pins_explained(
         self, settings: Settings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
@@ -208,7 +208,7 @@ class _PairCheck:
         same = self.comparability
         return explain_pins(settings.pins, self.base, self.head, changes, queries=same.queries, renamed=same.renamed)
 
-    def _by_group(self) -> tuple[int, int]:
+    def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
         net: Counter[str] = Counter()
         for one in self.differences.changes:
@@ -236,7 +236,7 @@ class _PairCheck:
         for one in metrics:
             if not one.comparison.n:
                 yield f"{one.metric} applies to none of the {queries_text(len(self.comparability.queries))}"
-        if self._answers_otherwise:
+        if self._is_nondeterministic:
             yield _nondeterminism_notice(head)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
@@ -116,10 +115,10 @@ def _sort_queries(
         labels = head.judged.labels_of(name) if head.judged is not None else ()
         if name not in base.queries:
             found["new"].append(name)
-        elif not questions.asked_alike(now, query):
+        elif not questions.is_same_question(now, query):
             found["changed"].append(name)
         else:
-            found["same" if questions.labelled_alike(now, query, labels) else "relabelled"].append(name)
+            found["same" if questions.has_same_labels(now, query, labels) else "relabelled"].append(name)
     found["removed"] = [name for name in base.queries if name not in head.queries]
     same = tuple(found.pop("same"))
     return same, {why: tuple(names) for why, names in found.items() if names}
@@ -163,12 +162,12 @@ def _query_differences(
         for said, ids in by.items():
             verb = "is" if len(ids) == 1 else "are"
             what = f"{queries_text(len(ids))} of {base.source} {verb} {said} ({first_ids(ids)})"
-            moved = [*questions.moved_scopes(head.queries[one] for one in ids)] if why == "changed" else []
+            moved = [*questions.scope_changes(head.queries[one] for one in ids)] if why == "changed" else []
             yield f"{what}: {'; '.join(moved)}" if moved else what
 
 
 def _unknown_scopes(base: Snapshot, head: Snapshot, questions: Questions) -> Iterator[str]:
-    if questions.scopes_unknown(head.queries.values()):
+    if questions.has_unknown_scopes(head.queries.values()):
         what = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
         yield f"{what}; {_renewal_hint(base)}"
 
@@ -233,22 +232,16 @@ def _notices(
 ) -> Iterator[str]:
     if "new" in left_out:
         ids = left_out["new"]
-        mend = "; --accept takes them in" if base.judged is None else ""
-        yield f"{queries_text(len(ids))} not in {base.source}, left out ({first_ids(ids)}){mend}"
+        remedy = "; --accept takes them in" if base.judged is None else ""
+        yield f"{queries_text(len(ids))} not in {base.source}, left out ({first_ids(ids)}){remedy}"
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
             yield f"{metric} cannot be computed for this selector, and is not judged"
 
 
-def _rows(side: Snapshot, queries: Sequence[str]) -> IntArray:
-    """The places of queries among those of a side, shape (n_queries,)."""
-    place = {query: row for row, query in enumerate(side.queries)}
-    return np.array([place[query] for query in queries], dtype=np.int64)
-
-
 def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], settings: Settings) -> Iterator[str]:
     """Metrics that apply on one side only to more queries than a few: those are left out of what is judged."""
-    rows = [_rows(side, queries) for side in (base, head)]
+    rows = [side.rows_of(queries) for side in (base, head)]
     for metric in settings.metrics:
         if not all(part in side.metrics for part in metric.parts for side in (base, head)):
             continue

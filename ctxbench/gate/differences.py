@@ -11,9 +11,9 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
+from ctxbench.gate.snapshots import AnswerFact, Snapshot
 from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
-from ctxbench.gate.table_answers import TableAnswers, offered_ids
+from ctxbench.gate.table_answers import has_all_candidates, offered_ids
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 
@@ -54,7 +54,7 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Di
         comparable: what they can be compared on.
     """
     unsteady = {*base.unsteady, *head.unsteady}
-    sides = _Snapshots(base, head, comparable.renamed)
+    snapshots = _Snapshots(base, head, comparable.renamed)
     changes: list[Change] = []
     swaps: list[str] = []
     for query in comparable.queries:
@@ -62,7 +62,7 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Di
         if before == now or query in unsteady:
             continue
         if {comparable.renamed.get(one, one) for one in before} != set(now):
-            differ = _QueryComparison(sides, query).changes()
+            differ = _QueryComparison(snapshots, query).changes()
             changes += differ
             if not differ:
                 swaps.append(query)
@@ -87,7 +87,7 @@ class _Snapshots:
         return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
 
     @cached_property
-    def same_in_all(self) -> bool:
+    def same_inputs(self) -> bool:
         """Whether scores alone can have made a difference: selector, code and catalog are the same."""
         base, head = self.base.identity, self.head.identity
         if base.outside or head.outside or not self.same_selector:
@@ -110,7 +110,7 @@ class _Snapshots:
         base, head = ({name: place for place, name in enumerate(side.items)} for side in (self.base, self.head))
         return base, head
 
-    def same_content(self, item: str) -> bool:
+    def has_same_content(self, item: str) -> bool:
         """Whether an item, by its id at the head, is there on both sides, word for word."""
         before, now = self.base.items.get(item), self.head.items.get(item)
         return before is not None and now is not None and before.hash == now.hash
@@ -119,39 +119,39 @@ class _Snapshots:
 class _QueryComparison:
     """One query that is offered other items; those of the base go by their ids at the head."""
 
-    def __init__(self, sides: _Snapshots, query: str) -> None:
-        self.sides = sides
+    def __init__(self, snapshots: _Snapshots, query: str) -> None:
+        self.snapshots = snapshots
         self.query = query
-        self.base = _QueryAnswer(sides.base, query, sides.renamed)
-        self.head = _QueryAnswer(sides.head, query, {})
+        self.base = _QueryAnswer(snapshots.base, query, snapshots.renamed)
+        self.head = _QueryAnswer(snapshots.head, query, {})
         self.lost = [one for one in self.base.offered if one not in self.head.offered]
         self.gained = [one for one in self.head.offered if one not in self.base.offered]
         self.margin = noise_margin([*self.base.score.values(), *self.head.score.values()])
 
-    def _pairs(self) -> tuple[tuple[str, str], ...]:
+    def _swapped_pairs(self) -> tuple[tuple[str, str], ...]:
         """What went out and came in by ties."""
-        if not self.sides.same_selector:
+        if not self.snapshots.same_selector:
             return ()
-        lost, gained = ([one for one in items if self._as_it_was(one)] for items in (self.lost, self.gained))
-        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._tied)
+        lost, gained = ([one for one in items if self._is_unchanged(one)] for items in (self.lost, self.gained))
+        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
 
-    def _as_it_was(self, item: str) -> bool:
+    def _is_unchanged(self, item: str) -> bool:
         """Whether an item says what it said, and its score did not move."""
-        return self.sides.same_content(item) and self._still(item)
+        return self.snapshots.has_same_content(item) and self._is_unmoved(item)
 
-    def _still(self, item: str) -> bool:
+    def _is_unmoved(self, item: str) -> bool:
         before, now = self.base.score.get(item), self.head.score.get(item)
         return is_unmoved(before, now, margin=self.margin, digits=DECIMALS)
 
-    def _tied(self, lost: str, gained: str) -> bool:
+    def _is_tied(self, lost: str, gained: str) -> bool:
         """Whether two items are tied on every side where both have a score, and on one at least."""
-        ties = (self.base.tied(lost, gained, self.margin), self.head.tied(gained, lost, self.margin))
+        ties = (self.base.is_tied(lost, gained, self.margin), self.head.is_tied(gained, lost, self.margin))
         return True in ties and False not in ties
 
     def _is_noise(self) -> bool:
         """Whether everything is the same but scores, and no score moved further than noise does."""
         both = self.base.score.keys() & self.head.score.keys()
-        if not self.sides.same_in_all or not all(map(self._still, both)):
+        if not self.snapshots.same_inputs or not all(map(self._is_unmoved, both)):
             return False
         if any(rounded(self.base.score[one]) != rounded(self.head.score[one]) for one in both):
             return True
@@ -162,8 +162,8 @@ class _QueryComparison:
         """What went out, then what came in, but for swaps and noise."""
         if self._is_noise():
             return []
-        groups = self.sides.head.queries[self.query].required
-        pairs = self._pairs()
+        groups = self.snapshots.head.queries[self.query].required
+        pairs = self._swapped_pairs()
         out, into = {one for one, _ in pairs}, {one for _, one in pairs}
         left_lost = [one for one in self.lost if one not in out]
         left_gained = [one for one in self.gained if one not in into]
@@ -176,16 +176,16 @@ class _QueryComparison:
     def _change(self, item: str, *, lost: bool, required: bool) -> Change:
         side = self.head if lost else self.base  # the one where it is out
         out = side.near.get(item)
-        base_place, head_place = self.sides.places
+        base_place, head_place = self.snapshots.places
         return Change(
             query=self.query,
-            item=self.sides.old.get(item, item) if lost else item,
+            item=self.snapshots.old.get(item, item) if lost else item,
             lost=lost,
             required=required,
             cause=UNKNOWN,
             base_score=self.base.score.get(item),
             head_score=self.head.score.get(item),
-            base_rank=self.base.rank(item, base_place, self.sides.old),
+            base_rank=self.base.rank(item, base_place, self.snapshots.old),
             head_rank=self.head.rank(item, head_place, {}),
             rule=None if out is None else out.rule,
             missed_by=side.missed_by(item),
@@ -216,13 +216,13 @@ class _QueryAnswer:
         self.offered: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.offered}
         self.near: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.near}
         self.score = {renamed.get(name, name): score for name, score in fact.score_of.items()}
-        self.whole = isinstance(snapshot.answers, TableAnswers) or len(fact.near) < NEAR
+        self.complete = has_all_candidates(snapshot.answers, query)
 
     def by_score(self, items: Iterable[str]) -> list[str]:
         """Items best first, those without a score behind; ties in the order given."""
         return sorted(items, key=lambda one: -self.score.get(one, float("-inf")))
 
-    def tied(self, known: str, other: str, margin: float) -> bool | None:
+    def is_tied(self, known: str, other: str, margin: float) -> bool | None:
         """Whether two items are within the margin; None where that cannot be known.
 
         Args:
@@ -234,7 +234,7 @@ class _QueryAnswer:
             return False  # the session's are no matter of scores
         if other in self.score:
             return abs(score - self.score[other]) <= margin
-        if other in self.near or self.whole:
+        if other in self.near or self.complete:
             return False
         lowest = min((self.score[one] for one in self.near if one in self.score), default=None)
         return None if lowest is not None and score - lowest <= margin else False  # it may stand behind those noted
@@ -269,7 +269,7 @@ class _QueryAnswer:
         if item not in found or item not in self.score:
             return None
         noted = [self.score[name] for name, one in self.near.items() if one.origin == "search" and name in self.score]
-        if not self.whole and noted and self.score[item] < min(noted):
+        if not self.complete and noted and self.score[item] < min(noted):
             return None
 
         def key(name: str) -> tuple[float, int]:

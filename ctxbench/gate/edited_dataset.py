@@ -123,7 +123,7 @@ def _restore_dropped_labels(
         if known is None:
             continue
         labels = _dropped_labels(query, known, dataset.labels_of(query.id), out, ids)
-        if labels and questions.asked_alike(QueryFact.of(query, ()), query):
+        if labels and questions.is_same_question(QueryFact.of(query, ()), query):
             back[query.id] = labels
     if not back:
         return dataset

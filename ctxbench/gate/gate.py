@@ -138,7 +138,10 @@ def accept(
     texts = texts and not has_no_texts(file.baseline)
     vectors = vectors or (file.baseline / VECTORS).exists()
     done = write_baseline(
-        file.baseline, snapshots, texts=texts, vectors=resources.given if vectors and resources is not None else None
+        file.baseline,
+        snapshots,
+        texts=texts,
+        vectors=resources.vectors_by_text if vectors and resources is not None else None,
     )
     return replace(
         done,

@@ -16,7 +16,6 @@ from ctxbench.gate.settings import Settings
 
 _MIN_REQUESTS = 6  # requests that a rank test can tell anything from at 0.05, two-sided: 2 / 2^6 <= 0.05 < 2 / 2^5
 _ROUNDING = 1e-12  # of logarithms: ratios this far beyond the tolerance are within it
-_ORDER = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,7 +159,7 @@ def _join_selector(check: SelectorCheck, latencies: Mapping[tuple[str, str], Lat
         return check
     if isinstance(found, str):
         return replace(check, notices=(*check.notices, f"latency was not timed: {found}"))
-    verdict = min(check.verdict, found.verdict, key=_ORDER.index)
+    verdict = min(check.verdict, found.verdict, key=lambda one: one.severity)
     reasons = (
         *(check.reasons if check.verdict is verdict else ()),
         *([_reason(found)] if found.verdict is verdict else []),

@@ -68,7 +68,9 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: Settings) -> list[tuple
     """
     rows = [_PairValues.of(pair) for pair in pairs]
     asked = [[metric for metric in settings.metrics if row.has(metric)] for row in rows]
-    first = [{metric: row.first_alike(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)]
+    first = [
+        {metric: row.first_equivalent(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)
+    ]
     corrected = correct(
         {
             (place, metric): rows[place].compare(metric, settings)
@@ -79,7 +81,7 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: Settings) -> list[tuple
     return [
         tuple(
             _metric_verdict(
-                row, metric, row.as_of(corrected[place, alike], metric, alike), settings, family=len(corrected)
+                row, metric, row.with_means_of(corrected[place, alike], metric, alike), settings, family=len(corrected)
             )
             for metric, alike in first[place].items()
         )
@@ -98,10 +100,7 @@ class _PairValues:
 
     @classmethod
     def of(cls, pair: MetricPair) -> _PairValues:
-        rows = [
-            np.array([place[query] for query in pair.queries], dtype=np.int64)
-            for place in ({query: i for i, query in enumerate(side.queries)} for side in (pair.base, pair.head))
-        ]
+        rows = [side.rows_of(pair.queries) for side in (pair.base, pair.head)]
         same = set(pair.same)
         equal = np.array([query in same for query in pair.queries], dtype=np.bool_)
         base = {metric: values[rows[0]] for metric, values in pair.base.metrics.items()}
@@ -116,11 +115,11 @@ class _PairValues:
     def has(self, metric: Metric) -> bool:
         return all(part in self.base and part in self.head for part in metric.parts)
 
-    def alike(self, metric: Metric) -> bool:
+    def has_equal_values(self, metric: Metric) -> bool:
         """Whether both sides have the same values."""
         return all(np.array_equal(self.base[part], self.head[part], equal_nan=True) for part in metric.parts)
 
-    def first_alike(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
+    def first_equivalent(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
         """The first of some metrics that counts tokens and differs as this one on every query; else itself."""
         if metric.declaration.unit != "tokens":
             return metric
@@ -128,7 +127,7 @@ class _PairValues:
         counted = (one for one in metrics if one.declaration.unit == "tokens")
         return next(one for one in counted if np.array_equal(self.head[one] - self.base[one], own, equal_nan=True))
 
-    def as_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
+    def with_means_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
         """The comparison of a metric that differs alike, with the means of this one."""
         if metric == alike or not comparison.n:
             return comparison
@@ -181,7 +180,7 @@ def _metric_verdict(
     rows: _PairValues, metric: Metric, comparison: Comparison, settings: Settings, *, family: int
 ) -> MetricVerdict:
     base = rows.estimate(metric, settings, head=False)
-    head = base if rows.alike(metric) else rows.estimate(metric, settings, head=True)
+    head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     higher = metric.declaration.better == "higher"
     return MetricVerdict(

@@ -11,13 +11,21 @@ from ctxbench.core.rules import Rule
 
 
 class Verdict(StrEnum):
-    """How a change compares with its baseline."""
+    """How the head compares with its baseline."""
 
     BETTER = "better"
     WORSE = "worse"
     SAME = "same"
     CANNOT_TELL = "cannot tell"
     NOT_COMPARABLE = "not comparable"
+
+    @property
+    def severity(self) -> int:
+        """0 for the worst verdict, which decides over the others."""
+        return _WORST_FIRST.index(self)
+
+
+_WORST_FIRST = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
 
 
 class CauseKind(StrEnum):
@@ -110,7 +118,7 @@ class Change:
     head_rank: int | None = None
     rule: Rule | None = None
     missed_by: float | None = None
-    mend: Remedy = Remedy()
+    remedy: Remedy = Remedy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +179,7 @@ class CauseGroup:
     others: int
     tokens: int
     queries: tuple[str, ...]
-    mend: Remedy = Remedy()
+    remedy: Remedy = Remedy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +259,7 @@ class PinFailure:
     message: str
     about: str = ""
     cause: Cause | None = None
-    mend: Remedy = Remedy()
+    remedy: Remedy = Remedy()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -347,11 +355,8 @@ class Check:
 
         Where nothing was compared, that is not comparable: it is no reason to pass.
         """
-        if not self.selectors:
-            return Verdict.NOT_COMPARABLE
-        found = {one.verdict for one in self.selectors}
-        order = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER)
-        return next((one for one in order if one in found), Verdict.SAME)
+        verdicts = [one.verdict for one in self.selectors]
+        return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
 
     def exit_code(self, *, strict: bool = False) -> int:
         """0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""

@@ -51,66 +51,66 @@ class _PinExplainer:
         self.base, self.head, self.renamed = base, head, renamed
         self.queries = frozenset(queries)
         self.old = {new: old for old, new in renamed.items()}
-        self.compared = SnapshotPair(base, head, input_differences(base, head, renamed))
+        self.pair = SnapshotPair(base, head, input_differences(base, head, renamed))
         self.changes: dict[str, dict[str, Change]] = {}
         for one in changes:
-            self.changes.setdefault(one.query, {})[self.compared.name(one.item)] = one
+            self.changes.setdefault(one.query, {})[self.pair.head_id(one.item)] = one
 
     def failures(self, pins: Sequence[Pin]) -> tuple[PinFailure, ...]:
         found = []
         for pin in pins:
             now = pin_failures([pin], self.head, renamed=self.renamed, before=self.base)
             if now:
-                before = {(one.query, one.about) for one in pin_failures([self._as_named_before(pin)], self.base)}
-                found += [self._explained(one, before) for one in now]
+                before = {(one.query, one.about) for one in pin_failures([self._with_base_ids(pin)], self.base)}
+                found += [self._explain(one, before) for one in now]
         return tuple(found)
 
-    def _as_named_before(self, pin: Pin) -> Pin:
+    def _with_base_ids(self, pin: Pin) -> Pin:
         """The pin with the ids that items had at the base."""
         include, exclude = (
             tuple(self.old.get(one, one) for one in items) for items in (pin.must_include, pin.must_not_include)
         )
         return replace(pin, must_include=include, must_not_include=exclude)
 
-    def _explained(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
+    def _explain(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
         if one.query not in self.queries or not one.about:
             return one
         change = self._change(one)
-        said = "; ".join([one.message, *self._renamed(one), *self._why(one, before)])
+        said = "; ".join([one.message, *self._rename_text(one), *self._reasons(one, before)])
         return replace(
             one,
             message=said,
             cause=None if change is None else change.cause,
-            mend=Remedy() if change is None else self._mend(change),
+            remedy=Remedy() if change is None else self._remedy(change),
         )
 
-    def _renamed(self, one: PinFailure) -> Iterator[str]:
+    def _rename_text(self, one: PinFailure) -> Iterator[str]:
         """That a pin names an item as it was called."""
         if (new := self.renamed.get(one.about)) is not None:
             there = any(offered.id == new for offered in self.head.answers[one.query].offered)
             yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
 
-    def _why(self, one: PinFailure, before: Collection[tuple[str, str]]) -> Iterator[str]:
+    def _reasons(self, one: PinFailure, before: Collection[tuple[str, str]]) -> Iterator[str]:
         change = self._change(one)
         if change is not None:
-            yield _cause_text(change.cause, self.compared.name(change.item))
+            yield _cause_text(change.cause, self.pair.head_id(change.item))
             return  # all that there is to say of an item
         if (one.query, self.old.get(one.about, one.about)) in before:
             yield "it did not hold in the baseline either"
         if one.about in (ITEMS, TOKENS):
-            yield from self._came(one.query)
+            yield from self._added_text(one.query)
         if one.about == TOKENS:
-            yield from self._grew(one.query)
+            yield from self._grown_text(one.query)
 
-    def _came(self, query: str) -> Iterator[str]:
+    def _added_text(self, query: str) -> Iterator[str]:
         """What came in, with why."""
         came = [(name, change) for name, change in self.changes.get(query, {}).items() if not change.lost]
         if came:
             yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
 
-    def _grew(self, query: str) -> Iterator[str]:
+    def _grown_text(self, query: str) -> Iterator[str]:
         """What was offered before and takes more tokens now."""
-        before, after = self.compared.sides(query)
+        before, after = self.pair.candidates(query)
         both = [name for name in after.offered if name in before.offered and after.offered[name].origin != "session"]
         more = {name: after.rows[name].tokens - before.rows[name].tokens for name in both}
         grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
@@ -121,9 +121,9 @@ class _PinExplainer:
         """That of the item which it is about, if there is one."""
         return self.changes.get(one.query, {}).get(self.renamed.get(one.about, one.about))
 
-    def _mend(self, change: Change) -> Remedy:
+    def _remedy(self, change: Change) -> Remedy:
         """A pinned item is wanted back, whether or not it is labelled."""
-        return find_remedy(replace(change, required=True), change.cause, self.compared)
+        return find_remedy(replace(change, required=True), change.cause, self.pair)
 
 
 def _cause_text(cause: Cause, item: str) -> str:

@@ -76,11 +76,11 @@ class Questions:
         self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
         self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
         self._left_scopes = items_without_scope(base, scopes, renames)
-        shared = {scope: self._shared(ids) for scope, ids in scopes.items()}
+        shared = {scope: self._shared_ids(ids) for scope, ids in scopes.items()}
         same = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
         self._now = {scope: self._before[scope] if scope in same else ids for scope, ids in shared.items()}
 
-    def asked_alike(self, now: QueryFact, query: DatasetQuery | None) -> bool:
+    def is_same_question(self, now: QueryFact, query: DatasetQuery | None) -> bool:
         """Whether a query is asked as it was.
 
         Args:
@@ -96,16 +96,16 @@ class Questions:
                 return False
         if now.asked == before.asked:
             return True
-        return query is not None and before.asked in map(asked_hash, self._as_before(query, before, available=told))
+        return query is not None and before.asked in map(asked_hash, self._base_versions(query, before, available=told))
 
-    def labelled_alike(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
+    def has_same_labels(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
         """Whether a query is labelled as it was; arguments as in `asked_alike`, and its labels."""
         before = self._base.queries[now.id].labelled
         if now.labelled == before or query is None or not self._old:
             return now.labelled == before
-        return QueryFact.of(query, [replace(one, item=self._key(one.item)) for one in labels]).labelled == before
+        return QueryFact.of(query, [replace(one, item=self._base_key(one.item)) for one in labels]).labelled == before
 
-    def moved_scopes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
+    def scope_changes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
         """What the scopes of some queries of now have lost and gained, a text for each that has; by name."""
         pairs = {(self._base.queries[one.id].scope, one.scope) for one in queries if one.id in self._base.queries}
         for old, new in sorted(pairs):
@@ -118,7 +118,7 @@ class Questions:
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
 
-    def scopes_unknown(self, queries: Iterable[QueryFact]) -> bool:
+    def has_unknown_scopes(self, queries: Iterable[QueryFact]) -> bool:
         """Whether the base does not tell what the scopes of some queries of now held, as the first baselines do not."""
         before = self._base.queries
         return any(
@@ -127,61 +127,64 @@ class Questions:
             if one.id in before
         )
 
-    def _key(self, key: ItemKey) -> ItemKey:
+    def _base_key(self, key: ItemKey) -> ItemKey:
         return ItemKey.parse(self._old[key.id]) if key.id in self._old else key
 
-    def _shared(self, ids: Iterable[str]) -> frozenset[str]:
+    def _shared_ids(self, ids: Iterable[str]) -> frozenset[str]:
         return self._both & {self._old.get(name, name) for name in ids}
 
     def _available(self, fact: QueryFact, scopes: Mapping[str, frozenset[str]]) -> frozenset[str] | None:
         """What a query may get of what both sides can offer, by the ids of the base; None = all, or not known."""
         if fact.scope:
             return scopes.get(fact.scope, frozenset())
-        return self._shared(fact.lists["available"]) if "available" in fact.lists else None
+        return self._shared_ids(fact.lists["available"]) if "available" in fact.lists else None
 
-    def _as_before(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
+    def _base_versions(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
         """A query as it would be asked of the catalog of the base; twice, where renamed tools may have results.
 
         Results of tools name these by texts, which may be of other tools, too: those that stand there come first.
         """
         request = query.request
         lists: dict[str, Any] = {
-            name: self._listed(getattr(request, name), before.lists.get(name, ())) for name in ("removed", "explicit")
+            name: self._base_list(getattr(request, name), before.lists.get(name, ()))
+            for name in ("removed", "explicit")
         }
         if request.session is not None:
-            lists["session"] = self._session(request.session, before)
+            lists["session"] = self._base_session(request.session, before)
         if request.available is not None:
-            lists["available"] = tuple(map(self._key, request.available))
+            lists["available"] = tuple(map(self._base_key, request.available))
         if available:  # the same items, however they are told
             listed = before.lists.get("available")
             query = replace(query, scope=before.scope or None)
             lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
         request = replace(request, **lists)
         yield replace(query, request=request)
-        results = self._results(request.tool_results)
+        results = self._base_results(request.tool_results)
         if results != request.tool_results:
             yield replace(query, request=replace(request, tool_results=results))
 
-    def _listed(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
+    def _base_list(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
         """Items that a query names, as they stood if that is what is left of them."""
-        old = [self._key(key) for key in keys]
-        same = self._left([key.id for key in old]) == self._left(before)
+        old = [self._base_key(key) for key in keys]
+        same = self._without_gone([key.id for key in old]) == self._without_gone(before)
         return tuple(map(ItemKey.parse, before)) if same else tuple(old)
 
-    def _session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
+    def _base_session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
         """What a session holds, likewise; what it held is known by what was offered."""
         answer = self._base.answers.get(before.id)
         parts = [text.split(" ") for text in (session_items(answer) if answer is not None else ())]
         held = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
-        old = [SessionItem(self._key(one.key), one.mode) for one in session]
-        left = [sorted((one.key.id, one.mode) for one in side if self._left([one.key.id])) for side in (held, old)]
+        old = [SessionItem(self._base_key(one.key), one.mode) for one in session]
+        left = [
+            sorted((one.key.id, one.mode) for one in side if self._without_gone([one.key.id])) for side in (held, old)
+        ]
         return tuple(held if left[0] == left[1] else old)
 
-    def _left(self, ids: Iterable[str]) -> list[str]:
+    def _without_gone(self, ids: Iterable[str]) -> list[str]:
         """Without what is gone."""
         return [name for name in ids if name in self._both or name not in self._known]
 
-    def _results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
         return tuple((names.get(tool, tool), text) for tool, text in results)
 

@@ -40,36 +40,32 @@ _UNDO_TEXTS = {
 _SIZE_PARAMETERS = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
 
-def find_remedy(change: Change, cause: Cause, compared: SnapshotPair) -> Remedy:
+def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     """Of a lost required item; nothing for every other change, and where nothing can be said."""
     if not (change.lost and change.required):
         return Remedy()
-    item = compared.name(change.item)
+    item = pair.head_id(change.item)
     if cause.kind == CauseKind.GONE:
-        back = f"enable {item} again" if item in compared.head.disabled else f"put {item} back"
-        back += " into a scope" if item in compared.head.items else ""
+        back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
+        back += " into a scope" if item in pair.head.items else ""
         return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
     if cause.kind == CauseKind.RENAMED:
         return Remedy(f"give {item} its old name back, or say in its description what that said: names are searched")
     if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
         back = f"take the edit of {item} back"
-        lost = lost_words(change, compared)
+        lost = lost_words(change, pair)
         if lost:
             return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
-        return _with_alternative(f"{back}, or", _widen_cut(change, compared)) or Remedy(back)
+        return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
     if cause.kind == CauseKind.CROWDED:
-        return (
-            _separate_items(change, cause, compared)
-            or _widen_cut(change, compared)
-            or Remedy(_undo_items(cause, compared))
-        )
+        return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
     if cause.kind == CauseKind.PARAMETER:
-        return Remedy(_undo_settings(cause, compared))
+        return Remedy(_undo_settings(cause, pair))
     if cause.kind == CauseKind.MODEL:
         return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
-    if cause.kind == CauseKind.UNKNOWN and not compared.altered:
+    if cause.kind == CauseKind.UNKNOWN and not pair.inputs:
         return Remedy("ask more than once (`repeats` in the gate file)")
-    return _widen_cut(change, compared)
+    return _widen_cut(change, pair)
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
@@ -77,20 +73,20 @@ def _with_alternative(said: str, other: Remedy) -> Remedy:
     return replace(other, phrase=f"{said} {other.phrase}") if other else other
 
 
-def lost_words(change: Change, compared: SnapshotPair) -> str:
+def lost_words(change: Change, pair: SnapshotPair) -> str:
     """The sentence of the old text that the request found an edited item by, if it is no longer there; quoted.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
     request, of equals the longest. Empty without texts, or where nothing is lost.
     """
-    name = compared.name(change.item)
-    before = compared.base.items.get(compared.old_name.get(name, name))
-    after = compared.head.items.get(name)
-    held = {compared.name(one.id): one for one in compared.base.answers[change.query].offered}.get(name)
+    name = pair.head_id(change.item)
+    before = pair.base.items.get(pair.base_ids.get(name, name))
+    after = pair.head.items.get(name)
+    held = {pair.head_id(one.id): one for one in pair.base.answers[change.query].offered}.get(name)
     if before is None or after is None or before.row is None or after.row is None or held is None:
         return ""
-    retriever = next((one for one in compared.steps[0] or () if "chunks" in one.values), None)
-    bodies = any(one.values.get("bodies") for one in compared.steps[0] or ())
+    retriever = next((one for one in pair.steps[0] or () if "chunks" in one.values), None)
+    bodies = any(one.values.get("bodies") for one in pair.steps[0] or ())
     try:
         chunking = ItemChunking(bodies=bodies) if retriever is None else ItemChunking.described(retriever.values)
     except UserError:  # a plugin's rule that is not installed here
@@ -102,7 +98,7 @@ def lost_words(change: Change, compared: SnapshotPair) -> str:
     now = " ".join(searched(new, bodies=bodies).split())
     looked_at = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
     gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
-    asked = _words(compared.head.queries[change.query].text)
+    asked = _words(pair.head.queries[change.query].text)
     best = max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="")
     found = " ".join(best.split())
     return f'"{found if len(found) <= _MAX_QUOTED else found[: _MAX_QUOTED - 3] + "..."}"' if found else ""
@@ -117,33 +113,33 @@ def _item(fields: Mapping[str, Any]) -> Item | None:
     return read_item(rows.Row(fields, [], Path(), 0))
 
 
-def _separate_items(change: Change, cause: Cause, compared: SnapshotPair) -> Remedy:
+def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     """Names the items in front that the request scores nearly as this one, where scores are similarities."""
-    if compared.weighs_the_catalog:
+    if pair.weighs_the_catalog:
         return Remedy()
-    _, after = compared.sides(change.query)
-    item = compared.name(change.item)
+    _, after = pair.candidates(change.query)
+    item = pair.head_id(change.item)
     alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _CLOSE]
     if not alike:
         return Remedy()
     alike.sort(key=lambda name: (abs(after.score(name) - after.score(item)), name))
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     said = f"say in its text what tells {item} from {alike[0]}{more}, or merge them"
-    return _with_alternative(f"{said}; or", _widen_cut(change, compared)) or Remedy(said)
+    return _with_alternative(f"{said}; or", _widen_cut(change, pair)) or Remedy(said)
 
 
-def _undo_items(cause: Cause, compared: SnapshotPair) -> str:
+def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
     """Takes back what was done to the items that are in the way, where those are few."""
     if len(cause.subjects) > _MAX_NAMED:
         return ""
-    return " and ".join(_UNDO_TEXTS[item_change(one, compared)].format(one) for one in cause.subjects)
+    return " and ".join(_UNDO_TEXTS[item_change(one, pair)].format(one) for one in cause.subjects)
 
 
-def _undo_settings(cause: Cause, compared: SnapshotPair) -> str:
+def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
     """Sets parameters back."""
-    altered = compared.altered
-    counter = () if altered.tokens is None else (altered.tokens,)
-    told = [one for one in (*altered.settings, *counter) if one.name in cause.subjects]
+    inputs = pair.inputs
+    counter = () if inputs.tokens is None else (inputs.tokens,)
+    told = [one for one in (*inputs.settings, *counter) if one.name in cause.subjects]
     back = dict.fromkeys(f"{one.name} back to {one.was}" for one in told if one.was != NONE)
     out = dict.fromkeys(one.name for one in told if one.was == NONE)
     said = [
@@ -152,23 +148,23 @@ def _undo_settings(cause: Cause, compared: SnapshotPair) -> str:
     return " and ".join(said)
 
 
-def _widen_cut(change: Change, compared: SnapshotPair) -> Remedy:
+def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
     """The parameter of the cut that keeps it out, with the value at which it would not."""
-    _, after = compared.sides(change.query)
-    item = compared.name(change.item)
+    _, after = pair.candidates(change.query)
+    item = pair.head_id(change.item)
     row = after.rows.get(item)
-    step = None if row is None else deciding_cut(compared, row)
+    step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
         return Remedy()
     if (size := _SIZE_PARAMETERS.get(step.name)) is not None:
-        return Remedy(f"raise {user_name(size, step, compared)} to", place_among_rivals(item, after, step))
+        return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
     best = max((after.score(one) for one in after.found), default=0.0)
     if step.name == "margin" and step.values.get("of") == "ratio" and best > 0:
-        return Remedy(f"raise {user_name('margin', step, compared)} to", _round_up((best - row.score) / best))
+        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
     if step.name == "margin" and step.values.get("of") == "difference":
-        return Remedy(f"raise {user_name('margin', step, compared)} to", _round_up(best - row.score))
+        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
     if step.name == "at_least":
-        return Remedy(f"lower {user_name('threshold', step, compared)} to", _round_down(row.score), lower=True)
+        return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
     return Remedy()
 
 
@@ -188,19 +184,19 @@ def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
     return 1 + sum((-side.score(row.id), row.place) < own for row in rows)
 
 
-def deciding_cut(compared: SnapshotPair, row: Candidate) -> FlatStep | None:
+def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
     """The step of the head that keeps an item out: the one that weighs its type and has what the rule was held to."""
     held = () if row.rule is None else row.rule.values
-    for step in compared.steps[1] or ():
+    for step in pair.steps[1] or ():
         suits = step.kind in ("cut", "fit") and row.type in step.types
         if suits and any(name in step.values and step.values[name] == value for name, value in held):
             return step
     return None
 
 
-def user_name(name: str, step: FlatStep, compared: SnapshotPair) -> str:
+def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
     """A step's parameter by the name that the user knows: the shortest that ends so and has the value."""
-    values = compared.head.identity.values
+    values = pair.head.identity.values
     alike = [own for own, value in values.items() if own.lower().endswith(name.lower()) and value == step.values[name]]
     return min(alike, key=lambda own: (len(own), own), default=f"{step.path}.{name}")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
@@ -213,6 +215,11 @@ class Snapshot:
     unasked: Mapping[str, str] = field(default_factory=dict)
     inputs: str = ""
     reused: bool = False
+
+    def rows_of(self, queries: Sequence[str]) -> IntArray:
+        """The rows of some queries in the values of metrics, shape (n_queries,)."""
+        row = {query: n for n, query in enumerate(self.queries)}
+        return np.array([row[query] for query in queries], dtype=np.int64)
 
     @property
     def steady(self) -> bool:

@@ -91,7 +91,7 @@ class GateVectors(Vectors):
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__(embedder, store, progress=progress)
-        self.given: dict[str, Float32Array] = {}
+        self.vectors_by_text: dict[str, Float32Array] = {}
         self._lacking = lacking
         self._last = last
 
@@ -112,7 +112,7 @@ class GateVectors(Vectors):
                 f"Write the vectors on a machine that has the model (`{ACCEPT} --vectors`) and commit them, "
                 "or install the model here"
             ) from error
-        self.given.update(zip(texts, vectors, strict=True))
+        self.vectors_by_text.update(zip(texts, vectors, strict=True))
         return vectors
 
 
@@ -125,7 +125,7 @@ class GateResources(LocalResources):
 
     def __init__(self, vectors: GateVectors, counter: TokenCounter) -> None:
         super().__init__(vectors, counter)
-        self.given: Mapping[str, Float32Array] = vectors.given
+        self.vectors_by_text: Mapping[str, Float32Array] = vectors.vectors_by_text
 
 
 def gate_resources(

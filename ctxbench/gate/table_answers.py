@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Catalog
 from ctxbench.core.selection import Offered, offered_rows
-from ctxbench.gate.snapshots import AnswerFact
+from ctxbench.gate.snapshots import NEAR, AnswerFact
 
 if TYPE_CHECKING:
     from ctxbench.bench.slices import Slice
@@ -61,7 +61,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
         return query in self._row
 
     def offered_ids(self, query: str) -> list[str]:
-        """The ids of what a query was offered, in the one order."""
+        """The ids of the items that a query was offered, best first."""
         row = self._row[query]
         return self._ids[self._start[row] : self._start[row + 1]]
 
@@ -81,14 +81,19 @@ def _are_order_scores(rows: Iterable[Offered]) -> bool:
 
 
 def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:
-    """The ids of what a query was offered, in the one order."""
+    """The ids of the items that a query was offered, best first."""
     if isinstance(answers, TableAnswers):
         return answers.offered_ids(query)
     return [one.id for one in answers[query].offered]
 
 
+def has_all_candidates(answers: Mapping[str, AnswerFact], query: str) -> bool:
+    """Whether all candidates of a query are known, and not only the nearest of those that stayed out."""
+    return isinstance(answers, TableAnswers) or len(answers[query].near) < NEAR
+
+
 def failures(answers: Mapping[str, AnswerFact]) -> dict[str, str]:
-    """What went wrong, by query id, in order."""
+    """The errors of queries that the selector failed on, by query id, in order."""
     if isinstance(answers, TableAnswers):
         return answers.errors
     return {query: fact.error for query, fact in answers.items() if fact.error}

@@ -66,7 +66,7 @@ class Checked:
 
         Returns:
             One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
-            `base_rank`, `head_rank`, `rule` (what keeps it out), and `mend`, what would bring a required item back.
+            `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
         """
         import pandas as pd
 
@@ -84,7 +84,7 @@ class Checked:
                 "base_rank": change.base_rank,
                 "head_rank": change.head_rank,
                 "rule": "" if change.rule is None else str(change.rule),
-                "mend": str(change.mend),
+                "mend": str(change.remedy),
             }
             for one in self.found.selectors
             for change in one.changes

@@ -102,7 +102,7 @@ def explained(base: Snapshot, head: Snapshot) -> tuple[Change, ...]:
     changes = differences(base, head, found).changes
     out = explain(base, head, changes, found.renamed)
     assert explain(base, head, changes[::-1], found.renamed) == out[::-1]
-    assert [replace(one, cause=changes[0].cause, mend=Remedy()) for one in out] == list(changes)
+    assert [replace(one, cause=changes[0].cause, remedy=Remedy()) for one in out] == list(changes)
     return out
 
 

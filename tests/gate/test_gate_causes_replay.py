@@ -42,21 +42,21 @@ def test_a_replay_of_what_is_there_changes_nothing(cut, data):
     numbers = st.integers(-10, 99).map(lambda n: n / 100)
     scores = {name: data.draw(numbers) for name in NAMES}
     taken = scored({"q": scores}, CUTS[cut], tokens={"a": 20, "c": 15})
-    compared = SnapshotPair(taken, taken, input_differences(taken, taken, {}))
-    side, _ = compared.sides("q")
+    pair = SnapshotPair(taken, taken, input_differences(taken, taken, {}))
+    side, _ = pair.candidates("q")
     cases = [
         ReplayCase(own=row, rivals=[other for other in side.rows.values() if other is not row], bar=side.bar)
         for row in side.rows.values()
     ]
-    found = replay_cuts(compared.steps[0], cases)
+    found = replay_cuts(pair.steps[0], cases)
     assert found == [name in side.offered for name in side.rows]
-    assert replay_cuts(compared.steps[0], cases[::-1]) == found[::-1]
+    assert replay_cuts(pair.steps[0], cases[::-1]) == found[::-1]
 
 
 def test_what_has_no_chunk_among_the_best_is_known_by_its_rule():
     chunks = {"a": 0, "b": 9, "c": 10}
     taken = scored({"q": {"a": 0.9, "b": 0.8, "c": 0.7}}, CUTS["standard"], chunks=chunks)
-    side, _ = SnapshotPair(taken, taken, input_differences(taken, taken, {})).sides("q")
+    side, _ = SnapshotPair(taken, taken, input_differences(taken, taken, {})).candidates("q")
     assert [row.beyond_chunks for row in side.rows.values()] == [False, True, True]
 
 

@@ -285,15 +285,15 @@ def test_a_selector_that_may_go_on_under_another_name_is_told_how_to_be_judged()
     now, other = many(2, selector="semantic/aggressive"), many(2, selector="bm25", dataset="e")
     _, missing, _ = pair_snapshots([base], [now, other])
     what = "gate.baseline has semantic/normal on d, and this run has not"
-    mend = "give that `name: semantic/normal` in the gate file and check again"
+    remedy = "give that `name: semantic/normal` in the gate file and check again"
     else_ = "else put it back, or write the baseline anew with --accept"
-    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {mend}; {else_}",)
+    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {remedy}; {else_}",)
 
 
 def test_of_two_runs_the_selector_is_to_be_run_again_under_the_old_name():
     _, missing, _ = pair_snapshots([many(2)], [many(2, selector=name) for name in "tuvw"])
-    mend = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
-    assert missing[0].reasons == (f"this run has s on d, and this run has not; {mend}",)
+    remedy = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
+    assert missing[0].reasons == (f"this run has s on d, and this run has not; {remedy}",)
 
 
 # ---------------------------------------------------------------------------------------------- order, mirror

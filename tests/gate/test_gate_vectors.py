@@ -249,7 +249,7 @@ def gate(tmp_path):
     file = read_gate(path)
     prepared = prepare(file.experiment)
     resources = gate_resources(prepared, file.baseline)
-    write_baseline(file.baseline, take(prepared, resources=resources), vectors=resources.given)
+    write_baseline(file.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     return file
 
@@ -272,7 +272,7 @@ def test_what_has_not_changed_needs_neither_model_nor_cache(gate, cache):
     resources = gate_resources(prepared, gate.baseline)
     now = take(prepared, resources=resources)
     assert (resources.stats.embedded, cache.exists()) == (0, False)
-    assert write_baseline(gate.baseline, now, vectors=resources.given).written == ()
+    assert write_baseline(gate.baseline, now, vectors=resources.vectors_by_text).written == ()
 
 
 def test_only_a_new_text_is_embedded_and_goes_to_the_machines_store(gate, tmp_path):
@@ -342,7 +342,7 @@ def test_who_accepts_takes_no_vector_on_trust_where_there_is_a_model(gate):
     put_vectors(gate, turned(path))
     prepared = prepare(gate.experiment)
     resources = gate_resources(prepared, gate.baseline, accepting=True)
-    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
+    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
     assert path.read_bytes() == right
     assert resources.stats.embedded == len(read_vectors(path))
 
@@ -351,7 +351,7 @@ def test_who_accepts_without_a_model_goes_on_with_the_vectors_that_were_accepted
     before = {path: path.read_bytes() for path in gate.baseline.rglob("*.*")}
     prepared = without_model(gate)
     resources = gate_resources(prepared, gate.baseline, accepting=True)
-    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
+    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
     assert {path: path.read_bytes() for path in gate.baseline.rglob("*.*")} == before
     path = gate.baseline / "vectors.npz"
     path.write_bytes(turned(path))
@@ -375,8 +375,8 @@ def test_damaged_vectors_are_a_fault_but_not_for_who_accepts(gate):
         with pytest.raises(StorageError, match="damaged or of another version"):
             gate_resources(prepared, gate.baseline)
         resources = gate_resources(prepared, gate.baseline, accepting=True)
-        write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
-        assert len(read_vectors(path)) == len(resources.given)
+        write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
+        assert len(read_vectors(path)) == len(resources.vectors_by_text)
 
 
 # ---------------------------------------------------------------------------------------------- token counts

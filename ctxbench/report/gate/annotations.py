@@ -151,8 +151,8 @@ def _share(one: SelectorCheck, group: CauseGroup) -> str:
     """What a selector lost for a cause. A group may stand for several causes of one kind."""
     lost = {change.query for change in one.changes if change.lost and change.required and _kind(change, group)}
     losing = [query for query in group.queries if query in lost]
-    mend = f"; to mend it: {group.mend}" if group.mend else ""
-    return f"{one.selector} lost {group.lost:,} ({texts.some(losing)}){mend}"
+    remedy = f"; to mend it: {group.remedy}" if group.remedy else ""
+    return f"{one.selector} lost {group.lost:,} ({texts.some(losing)}){remedy}"
 
 
 def _kind(change: Change, group: CauseGroup) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
 from ctxbench.gate.baseline_manifest import SelectorSummary
-from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, SelectorCheck
+from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, PinFailure, SelectorCheck
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Place, Places
 
@@ -49,6 +49,13 @@ def worth_dict(found: SelectorSummary) -> dict[str, Any]:
         "offered": found.offered,
         "metrics": means,
     }
+
+
+def pin_dict(failure: PinFailure) -> dict[str, Any]:
+    """A pin that does not hold in JSON's types."""
+    fields = asdict(failure)
+    fields["mend"] = fields.pop("remedy")
+    return fields
 
 
 def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "allowed": check.allowed,
         "deterministic": check.deterministic,
         "metrics": [_metric(one, deterministic=check.deterministic) for one in check.metrics],
-        "pins": [asdict(one) for one in check.pins],
+        "pins": [pin_dict(one) for one in check.pins],
         "unmet": [{**asdict(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
         "causes": [
             {
@@ -102,7 +109,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
                 "others": one.others,
                 "tokens": one.tokens,
                 "queries": list(one.queries),
-                "mend": str(one.mend),
+                "mend": str(one.remedy),
                 **_place(places.of_cause(one.cause, check.dataset, [check.selector])),
             }
             for one in check.causes
@@ -180,5 +187,5 @@ def _change(change: Change) -> dict[str, Any]:
         "base": {"score": number(change.base_score), "rank": change.base_rank},
         "head": {"score": number(change.head_score), "rank": change.head_rank},
         **_cause(change.cause),
-        "mend": str(change.mend),
+        "mend": str(change.remedy),
     }

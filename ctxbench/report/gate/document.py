@@ -37,7 +37,7 @@ def document(
         places: where things stand.
     """
     places = places or Places()
-    ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
+    ranked = sorted(check.selectors, key=lambda one: one.verdict.severity)
     accept = accept if acceptable(check) else ""
     short = in_short(ranked, accept, first=first, pins=pins_told(check))
     opening: list[Block] = [Bullets(short)] if short else []
@@ -289,17 +289,17 @@ def _known(table: Table) -> Table:
 
 def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
     """Lost ones stand with what would mend them; a table of both ways says which way each went."""
-    mend = any(one.mend for one in changes)
+    remedy = any(one.remedy for one in changes)
     ways = len({one.lost for one in changes}) > 1
     came_in = not ways and any(not one.lost for one in changes)
     out = "kept out before" if came_in else "kept out"
-    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if mend else []))
+    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if remedy else []))
     rows = []
     for one in changes:
         row: list[Cell] = [texts.quoted(check, one.query), Quoted(one.item), *([texts.way(one)] if ways else [])]
         when = f"{'now' if one.lost else 'before'}, " if ways else ""
         row += [f"{when}{texts.step(one)}", texts.scores(one)]
-        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(str(one.mend))] if mend else [])]
+        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(str(one.remedy))] if remedy else [])]
         rows.append(tuple(row))
     return Table(
         title=title,
@@ -323,7 +323,7 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
             f"{one.others:,}",
             f"{one.tokens:+,}" if one.tokens else "0",
             f"{len(one.queries):,} ({texts.some(one.queries)})",
-            texts.sentence(str(one.mend)),
+            texts.sentence(str(one.remedy)),
         )
         for one in check.causes
     ]

@@ -131,7 +131,7 @@ def _lost(change: Change) -> str:
         texts.step(change),
         texts.scores(change) and f"score {texts.scores(change)}",
         texts.cause(change.cause),
-        str(change.mend),
+        str(change.remedy),
     )
     return "; ".join(filter(None, parts))
 

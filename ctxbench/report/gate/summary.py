@@ -52,10 +52,10 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         yield f"lost: {_lost(losing)}"
     found = costliest(selectors)
     if found is not None:
-        cause, mend = found
+        cause, remedy = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
         what = f"{'cause' if only else 'most costly cause'}: {_cut(texts.cause(cause))}"
-        yield f"{what}; to mend it: {_cut(mend)}" if mend else what
+        yield f"{what}; to mend it: {_cut(remedy)}" if remedy else what
     if pins:
         yield pins
     if differ and accept:
@@ -95,12 +95,12 @@ def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
                 found.setdefault((one.dataset, group.cause), []).append(group)
     if found:
         (_, cause), groups = min(found.items(), key=lambda entry: sum(one.gained - one.lost for one in entry[1]))
-        return cause, next((str(one.mend) for one in groups if one.mend), "")
+        return cause, next((str(one.remedy) for one in groups if one.remedy), "")
     for one in selectors:
         for judged in one.metrics:
             blame = blamed(one, judged)
             if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.BLAMED:
-                return blame.cause, str(blame.mend)
+                return blame.cause, str(blame.remedy)
     return None
 
 

@@ -35,12 +35,6 @@ LATENCY = (
     "is here now, so that a change of code is not seen, nor is the time to embed new texts."
 )
 BLAMED = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
-_SEVERITY = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
-
-
-def severity(verdict: Verdict) -> int:
-    """0 for what is worst."""
-    return _SEVERITY.index(verdict)
 
 
 def named(check: SelectorCheck) -> str:
@@ -228,16 +222,16 @@ def sentence(text: str) -> str:
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
 
-    def bare(mend: Remedy) -> Remedy:
-        return replace(mend, quoted="")
+    def bare(remedy: Remedy) -> Remedy:
+        return replace(remedy, quoted="")
 
     def told(one: SelectorCheck) -> SelectorCheck:
         return replace(
             one,
             texts={},
-            changes=tuple(replace(change, mend=bare(change.mend)) for change in one.changes),
-            causes=tuple(replace(group, mend=bare(group.mend)) for group in one.causes),
-            pins=tuple(replace(pin, mend=bare(pin.mend)) for pin in one.pins),
+            changes=tuple(replace(change, remedy=bare(change.remedy)) for change in one.changes),
+            causes=tuple(replace(group, remedy=bare(group.remedy)) for group in one.causes),
+            pins=tuple(replace(pin, remedy=bare(pin.remedy)) for pin in one.pins),
         )
 
     return replace(check, selectors=tuple(map(told, check.selectors)))

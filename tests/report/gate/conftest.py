@@ -44,7 +44,7 @@ LOST = Change(
     head_rank=9,
     rule=Rule.of("threshold", threshold=0.3),
     missed_by=0.05,
-    mend=Remedy("bring the words of q2 back"),
+    remedy=Remedy("bring the words of q2 back"),
 )
 OTHER = Change(query="q3", item="tool:a:x", lost=False, required=False, cause=CROWDED, head_score=0.75, head_rank=1)
 
@@ -82,7 +82,7 @@ def worse() -> SelectorCheck:
         changes=(LOST, OTHER),
         swaps=("q4",),
         causes=(
-            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), mend=Remedy("pin it")),
+            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), remedy=Remedy("pin it")),
             CauseGroup(cause=CROWDED, lost=0, gained=0, others=1, tokens=80, queries=("q3",)),
         ),
         metrics=(
@@ -186,10 +186,12 @@ def hostile() -> Check:
             dataset=HOSTILE,
             reasons=(HOSTILE,),
             changes=(
-                replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), mend=Remedy(HOSTILE)),
+                replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), remedy=Remedy(HOSTILE)),
             ),
             causes=(
-                CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=Remedy(HOSTILE)),
+                CauseGroup(
+                    cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), remedy=Remedy(HOSTILE)
+                ),
             ),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
             unmet=(UnmetRequirement(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),

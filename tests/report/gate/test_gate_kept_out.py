@@ -35,7 +35,7 @@ def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
 
 
 @pytest.mark.parametrize(
-    ("mend", "said"),
+    ("remedy", "said"),
     [
         (Remedy(), ""),
         (Remedy("put it back"), "put it back"),
@@ -47,12 +47,12 @@ def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
         ),
     ],
 )
-def test_what_would_mend_a_loss_is_one_phrase(mend, said):
-    assert (str(mend), bool(mend)) == (said, bool(said))
+def test_what_would_mend_a_loss_is_one_phrase(remedy, said):
+    assert (str(remedy), bool(remedy)) == (said, bool(said))
 
 
 def test_without_texts_a_phrase_goes_without_what_it_quotes(made):
     quoting = Remedy("take the edit back", quoted='say again: "Be brief."')
-    check = made.check(replace(made.worse(), changes=(replace(made.LOST, mend=quoting),)))
+    check = made.check(replace(made.worse(), changes=(replace(made.LOST, remedy=quoting),)))
     (one,) = without_texts(check).selectors
-    assert [str(change.mend) for change in one.changes] == ["take the edit back"]
+    assert [str(change.remedy) for change in one.changes] == ["take the edit back"]

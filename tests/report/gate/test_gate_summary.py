@@ -94,7 +94,7 @@ def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(m
     def group(detail, lost, gained=0):
         cause = Cause(kind=CauseKind.PARAMETER, detail=detail)
         return CauseGroup(
-            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), mend=Remedy(f"mend {detail}")
+            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), remedy=Remedy(f"mend {detail}")
         )
 
     first = replace(made.worse(), causes=(group("a", 3), group("b", 2)))
