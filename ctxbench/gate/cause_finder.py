@@ -1,4 +1,4 @@
-"""Causes in words: what two snapshots say of an item, of what stood in its way, and of what moved all scores."""
+"""Makes causes from two snapshots: an item's own text, the items in its way, and what moved all scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CauseFinder:
 
     @cached_property
     def common_cause(self) -> Cause | None:
-        """What moved the scores of items that nobody has touched; None where it was the catalog, or nothing known."""
+        """What moved the scores of unchanged items; None where the catalog did, or nothing that is known."""
         own = tuple(one for one in self.inputs.scoring if not one.code)
         if self.inputs.embedder is not None:
             return _setting_cause(CauseKind.MODEL, own)
@@ -49,20 +49,20 @@ class CauseFinder:
         return _setting_cause(CauseKind.CODE, self.inputs.code) if self.inputs.code else None
 
     def nondeterminism(self) -> Cause:
-        """All that is known is the same."""
+        """The cause where all known inputs are the same: the selector is not deterministic."""
         return Cause(kind=CauseKind.UNKNOWN, detail=_NOTHING)
 
     def setting_cause(self, settings: Sequence[SettingDifference]) -> Cause:
-        """Settings of the user's."""
+        """The cause where settings of the user differ."""
         return _setting_cause(CauseKind.PARAMETER, settings)
 
     def own_cause(self, change: Change) -> Cause:
-        """The item's own score, or how many tokens it takes."""
+        """The cause where the item's own score decided, or its number of tokens."""
         item = self.pair.head_id(change.item)
         old = self.pair.base_ids.get(item, item)
         before, after = self.pair.base.items.get(old), self.pair.head.items.get(item)
-        if self._by_counter(change):
-            return self.setting_cause([one for one in (self.inputs.tokens,) if one is not None])
+        if cause := self._counter_cause(change):
+            return cause
         if item in self.inputs.edited:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
@@ -73,26 +73,25 @@ class CauseFinder:
         return self._catalog_cause(change)
 
     def rival_cause(self, change: Change) -> Cause:
-        """What came in front of a lost item, or went from there for one that came in."""
-        found, way = self._blockers(change)
-        if self._by_counter(change):
-            return self.setting_cause([one for one in (self.inputs.tokens,) if one is not None])
+        """The cause where rivals decided: items that came in front of a lost item, or left the place in front of it."""
+        found, way = self.blockers(change)
+        if cause := self._counter_cause(change):
+            return cause
         if not found:
             return self._catalog_cause(change)
         return self._crowd_cause(found, way, change)
 
     def _crowd_cause(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
-        """Subjects that were in the way of a change; where they are many, only how many they are is said."""
+        """The cause where other items are in the way; `named` False gives only their number."""
         detail = crowd_text(subjects, self.pair, way, lost=change.lost)
         kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
         return Cause(kind=kind, subjects=subjects if named else (), detail=detail, way=way if named else "")
 
-    def blocking_items(self, change: Change) -> tuple[str, ...]:
-        """The new or edited items that came in front of a lost item; gone or edited ones that were, if it came in."""
-        return self._blockers(change)[0]
+    def blockers(self, change: Change) -> tuple[tuple[str, ...], str]:
+        """The changed items that keep an item out on the side where it is out, and how: a key of `WAYS`.
 
-    def _blockers(self, change: Change) -> tuple[tuple[str, ...], str]:
-        """What was in the way, sorted, and how; ids of items that are gone are the old ones."""
+        Sorted by id, that at the base for items that are gone; none where no changed item is in the way.
+        """
         item = self.pair.head_id(change.item)
         sides = self.pair.candidates(change.query)
         here, there = (sides[1], sides[0]) if change.lost else sides  # where it is out, where it is in
@@ -119,13 +118,15 @@ class CauseFinder:
             return tuple(sorted(ahead)), _CHUNKS
         return tuple(sorted(name for name in suited & set(here.offered) if name not in there.offered)), _FRONT
 
-    def _by_counter(self, change: Change) -> bool:
-        """Whether a budget decided, and tokens are counted otherwise."""
+    def _counter_cause(self, change: Change) -> Cause | None:
+        """The token counter as the cause, where it is another one and a budget keeps the item out; else None."""
         side = self.pair.candidates(change.query)[1 if change.lost else 0]
-        return self.inputs.tokens is not None and _is_out_by_budget(side, self.pair.head_id(change.item))
+        if self.inputs.tokens is None or not _is_out_by_budget(side, self.pair.head_id(change.item)):
+            return None
+        return self.setting_cause([self.inputs.tokens])
 
     def _catalog_cause(self, change: Change) -> Cause:
-        """Choices that depend on all candidates, and scores that do on the whole catalog (BM25, fusion).
+        """The cause where a choice depends on all candidates, or scores on the whole catalog (BM25, fusion).
 
         Of several items that were touched, scores do not tell which one moved those of the others: they are one cause.
         """
@@ -137,7 +138,7 @@ class CauseFinder:
         return self._crowd_cause(changed, _ALL, change, named=len(changed) <= _MAX_NAMED)
 
     def _changed_candidates(self, change: Change) -> tuple[str, ...]:
-        """What was touched among the candidates of a query: what went in or out, else what is in front, else all."""
+        """The changed items among the candidates: those that went in or out, else those in front, else all."""
         before, after = self.pair.candidates(change.query)
         own = self.pair.head_id(change.item)
         there = self.pair.changed_items & {*before.found, *after.found} - {own}
@@ -149,7 +150,7 @@ class CauseFinder:
         return tuple(sorted(in_or_out or ahead or moved))
 
     def _fallback_cause(self) -> Cause:
-        """Nothing fits but what is always suspect."""
+        """The cause where no other fits: code, else unknown."""
         if self.inputs.code:
             return _setting_cause(CauseKind.CODE, self.inputs.code)
         if not self.inputs:
@@ -157,7 +158,7 @@ class CauseFinder:
         return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.inputs}")
 
     def cause_by_evidence(self, change: Change, *, moved: bool = False) -> Cause:
-        """Without a replay: by what was edited, by the rule that keeps it out, and by who came in front."""
+        """The cause without a replay: by edits, by the rule that keeps the item out, and by the items in front."""
         item = self.pair.head_id(change.item)
         before, after = self.pair.candidates(change.query)
         touched = item in self.pair.changed_items
@@ -171,7 +172,7 @@ class CauseFinder:
         named = [one for one in cutting if one.parameter in held]
         if named:
             return self.setting_cause(named)
-        if self.blocking_items(change):
+        if self.blockers(change)[0]:
             return self.rival_cause(change)
         if cutting:
             return self.setting_cause(cutting)
@@ -194,7 +195,7 @@ class CauseFinder:
         return was - now > MARGIN if lost else now - was > MARGIN
 
     def outside_cause(self, moved: bool, change: Change) -> Cause:
-        """Of a selector of the user's: how it decides is not known."""
+        """The cause for a selector of the user, of which it is not known how it decides."""
         told = self.inputs.outside or self.inputs.settings
         answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
         still = not moved and bool(self.pair.score_moves(change.query))
@@ -202,7 +203,7 @@ class CauseFinder:
             return _setting_cause(CauseKind.OUTSIDE, told)
         if self.pair.head_id(change.item) in self.pair.changed_items:
             return self.own_cause(change)
-        if self.blocking_items(change):
+        if self.blockers(change)[0]:
             return self.rival_cause(change)
         if told:
             return _setting_cause(CauseKind.OUTSIDE, told)
@@ -212,7 +213,7 @@ class CauseFinder:
         return self.nondeterminism()
 
     def expansion_cause(self, change: Change, via: str | None) -> Cause:
-        """Of what an expansion brought in, where what led to it is in as before."""
+        """The cause for an item that an expansion brought in, where the item that led to it is offered as before."""
         item = self.pair.head_id(change.item)
         before, after = self.pair.candidates(change.query)
         steps = self.pair.steps[1 if change.lost else 0] or ()
@@ -253,7 +254,7 @@ def _setting_cause(kind: CauseKind, settings: Iterable[SettingDifference]) -> Ca
 
 
 def crowd_text(subjects: Sequence[str], pair: SnapshotPair, way: str, *, lost: bool) -> str:
-    """Who came in front, or was: `1 new and 2 edited items came in front`; the same for the same subjects.
+    """Say which items are in the way: `1 new and 2 edited items came in front`; the same text for the same subjects.
 
     Args:
         subjects: item ids, those of the head where an item is on both sides.
@@ -282,7 +283,7 @@ def item_change(item: str, pair: SnapshotPair) -> str:
 
 
 def _score_difference(before: float, after: float) -> float:
-    """Of two scores that may be missing, on one side or on both."""
+    """The difference of two scores, either of which may be minus infinity: 0 where both are."""
     return 0.0 if before == after else after - before
 
 

@@ -58,32 +58,27 @@ from functools import partial
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.cause_finder import CauseFinder
-from ctxbench.gate.input_differences import absence_text, input_differences
+from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.remedies import find_remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
 from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
-from ctxbench.gate.snapshots import Snapshot
 
 _FACTORS = ("own", "rivals", "cut")
 _STATES = tuple(itertools.product((False, True), repeat=3))  # which factors are as at the head
 _ORDERS = tuple(itertools.permutations(range(3)))
 
 
-def explain(
-    base: Snapshot, head: Snapshot, changes: Sequence[Change], renamed: Mapping[str, str]
-) -> tuple[Change, ...]:
-    """Give each change its cause, and what would mend it where something required was lost.
+def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Give each change its cause, and a remedy where a required item was lost.
 
     Args:
-        base, head: before and after; every query of `changes` has an answer in both.
-        changes: of items that went in or out, in any order; their causes are not looked at.
-        renamed: the id at the head by the id at the base.
+        pair: base and head; every query of `changes` has an answer in both.
+        changes: items that went in or out, in any order; their causes are not looked at.
 
     Returns:
-        The changes in the order given, whole but for `cause` and `remedy`.
+        The changes in the order given, with `cause` and `remedy` filled in.
     """
-    pair = SnapshotPair(base, head, input_differences(base, head, renamed))
     found = _ChangeExplainer(pair, changes).causes()
     return tuple(
         replace(change, cause=cause, remedy=find_remedy(change, cause, pair))
@@ -93,16 +88,22 @@ def explain(
 
 @dataclass(frozen=True, eq=False)
 class _ChangeContext:
-    """A change with both sides of its query."""
+    """A change with the candidates of its query on both sides.
+
+    Attributes:
+        change: the change.
+        item: the id of its item at the head.
+        base, head: the candidates.
+    """
 
     change: Change
-    item: str  # by its id at the head
-    before: QueryCandidates
-    after: QueryCandidates
+    item: str
+    base: QueryCandidates
+    head: QueryCandidates
 
 
 class _ChangeExplainer:
-    """The changes of one selector on one dataset, taken together so that cuts are replayed for all at once."""
+    """Finds the causes of all changes of a selector on a dataset together, so that cuts are replayed only once."""
 
     def __init__(self, pair: SnapshotPair, changes: Sequence[Change]) -> None:
         self.pair = pair
@@ -111,7 +112,7 @@ class _ChangeExplainer:
         self.found: dict[int, Cause] = {}
 
     def causes(self) -> list[Cause]:
-        """In the order of the changes."""
+        """The cause of every change, in the order of the changes."""
         numbers = range(len(self.contexts))
         for n in numbers:
             if (cause := self._catalog_cause(self.contexts[n])) is not None:
@@ -126,11 +127,10 @@ class _ChangeExplainer:
         return [self.found[n] for n in numbers]
 
     def _catalog_cause(self, context: _ChangeContext) -> Cause | None:
-        """What the catalog alone tells."""
+        """The cause of a change that the catalog alone tells: the item is gone or new. None for any other change."""
         inputs, head = self.pair.inputs, self.pair.head
-        out = context.item not in head.items or bool(
-            head.queries[context.change.query].scope
-        )  # what has none may still get it
+        scoped = bool(head.queries[context.change.query].scope)  # a query without a scope may still get the item
+        out = context.item not in head.items or scoped
         if context.change.lost and context.item in inputs.gone and out:
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
         if not context.change.lost and context.item in inputs.new:
@@ -139,31 +139,24 @@ class _ChangeExplainer:
         return None
 
     def _is_expansion(self, context: _ChangeContext) -> bool:
-        """Whether an expansion had it on the side where it is in."""
-        return self._offered_candidate(context).origin == "expansion"
-
-    def _offered_candidate(self, context: _ChangeContext) -> Candidate:
-        side = context.before if context.change.lost else context.after
-        return side.rows.get(context.item) or Candidate(id=context.item, place=0, score=None)
+        """Whether an expansion brought the item in, on the side where it is offered."""
+        side = context.base if context.change.lost else context.head
+        candidate = side.rows.get(context.item)
+        return candidate is not None and candidate.origin == "expansion"
 
     def _scores_moved(self, n: int) -> bool:
         return self.pair.scores_moved(self.contexts[n].change.query)
 
     def _explain_scored(self, numbers: Sequence[int]) -> None:
-        """What the search found, or what a session held, on the side where it is in."""
-        inputs, steps = self.pair.inputs, self.pair.steps
-        rest = []
+        """Explain changes of items that the search found, or that a session held, where they are offered."""
+        if not self.pair.inputs:
+            self.found |= dict.fromkeys(numbers, self.finder.nondeterminism())
+            return
+        shifted = {n for n in numbers if self.finder.common_cause is not None and self._scores_moved(n)}
+        if all(map(can_replay, self.pair.steps)):
+            self._replay_shifted([n for n in numbers if n in shifted])
+            self._replay([n for n in numbers if n not in shifted])
         for n in numbers:
-            if not inputs:
-                self.found[n] = self.finder.nondeterminism()
-            else:
-                rest.append(n)
-        able = can_replay(steps[0]) and can_replay(steps[1])
-        shifted = {n for n in rest if self.finder.common_cause is not None and self._scores_moved(n)}
-        if able:
-            self._replay_shifted([n for n in rest if n in shifted])
-            self._replay([n for n in rest if n not in shifted])
-        for n in rest:
             if n not in self.found:
                 context = self.contexts[n]
                 self.found[n] = self.finder.cause_by_evidence(context.change, moved=n in shifted)
@@ -171,7 +164,7 @@ class _ChangeExplainer:
     # Scores that stand still, but for what was edited.
 
     def _replay(self, numbers: Sequence[int]) -> None:
-        """Share each change among own score, rivals and cut, where a replay gives what both sides have."""
+        """Divide each change among own score, rivals and cut, where a replay gives the offers of both sides."""
         if not self.pair.inputs.catalog and not self.pair.inputs.tokens:
             self._explain_by_settings(numbers)
             return
@@ -202,10 +195,8 @@ class _ChangeExplainer:
         own, rivals, cut = state
         context = self.contexts[n]
         differ = any(one.parameter == "topK" for one in self.pair.inputs.cutting)
-        side = (
-            context.after if (cut if differ else rivals) else context.before
-        )  # how many chunks count, or who has them
-        row = context.after.rows.get(context.item) if own else self._base_candidate(context)
+        side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
+        row = context.head.rows.get(context.item) if own else self._base_candidate(context)
         there = side.rows.get(context.item)
         return ReplayCase(
             own=row
@@ -216,41 +207,41 @@ class _ChangeExplainer:
         )
 
     def _base_candidate(self, context: _ChangeContext) -> Candidate | None:
-        """The item at the base; where it stayed out too far to be kept, with the score that it has, or just too low."""
-        known = context.before.rows.get(context.item)
-        if known is not None or context.before.complete:
+        """The item at the base; if its place there is not kept, with its score at the head, or one just too low."""
+        known = context.base.rows.get(context.item)
+        if known is not None or context.base.complete:
             return known
-        row = context.after.rows.get(context.item)
+        row = context.head.rows.get(context.item)
         if row is None or row.score is None:
             return None
-        low = math.nextafter(context.before.lowest_score, -math.inf)
-        touched = context.item in self.pair.changed_items or row.score > context.before.lowest_score
+        low = math.nextafter(context.base.lowest_score, -math.inf)
+        touched = context.item in self.pair.changed_items or row.score > context.base.lowest_score
         return replace(row, score=low) if touched else row
 
     def _base_rivals(self, context: _ChangeContext) -> list[Candidate]:
-        """Those known at the base, and where it keeps the nearest only, what has lower scores still."""
-        rows = [row for name, row in context.before.rows.items() if name != context.item]
-        if context.before.complete:
+        """The rivals known at the base, and where only the nearest are kept, unchanged ones with lower scores."""
+        rows = [row for name, row in context.base.rows.items() if name != context.item]
+        if context.base.complete:
             return rows
         changed = self.pair.changed_items
         further = [
             row
-            for name, row in context.after.found.items()
-            if name not in context.before.rows
+            for name, row in context.head.found.items()
+            if name not in context.base.rows
             and name not in changed
-            and context.after.score(name) <= context.before.lowest_score
+            and context.head.score(name) <= context.base.lowest_score
         ]
         return [*rows, *(row for row in further if row.id != context.item)]
 
     def _head_rivals(self, context: _ChangeContext) -> list[Candidate]:
-        return [row for name, row in context.after.rows.items() if name != context.item]
+        return [row for name, row in context.head.rows.items() if name != context.item]
 
     def _replay_side(self, numbers: Sequence[int], case: Callable[[int], ReplayCase], *, cut: bool) -> list[bool]:
         steps = self.pair.steps[1 if cut else 0]
         return replay_cuts(steps or (), [case(n) for n in numbers])
 
     def _explain_by_settings(self, numbers: Sequence[int]) -> None:
-        """Which setting of the cut it was."""
+        """Explain changes by the setting of the cut that made them."""
         before, after = self.pair.steps
         settings = self.pair.inputs.cutting
         if before is None or after is None or not numbers or not settings:
@@ -287,7 +278,7 @@ class _ChangeExplainer:
         def as_is(n: int) -> ReplayCase:
             context = self.contexts[n]
             return ReplayCase(
-                own=context.after.rows.get(context.item), rivals=self._head_rivals(context), bar=context.after.bar
+                own=context.head.rows.get(context.item), rivals=self._head_rivals(context), bar=context.head.bar
             )
 
         now = self._replay_side(numbers, as_is, cut=True)
@@ -301,7 +292,7 @@ class _ChangeExplainer:
                 continue  # the replay does not give what is there
             if self._moved_most(n) and unmoved[place] is change.lost:
                 self.found[n] = self.finder.own_cause(change)
-            elif rivals[place] is change.lost and self.finder.blocking_items(change):
+            elif rivals[place] is change.lost and self.finder.blockers(change)[0]:
                 self.found[n] = self.finder.rival_cause(change)
             elif cut[place] is change.lost:
                 by_cut.append(n)
@@ -310,42 +301,42 @@ class _ChangeExplainer:
         self._explain_by_settings(by_cut)
 
     def _moved_most(self, n: int) -> bool:
-        """Whether an edited item moved further, for its change, than any that nobody has touched."""
+        """Whether the score of an edited item moved further, in the direction of its change, than any other."""
         context = self.contexts[n]
-        if context.item not in self.pair.changed_items or context.item not in context.before.found:
+        if context.item not in self.pair.changed_items or context.item not in context.base.found:
             return False
         query = context.change.query
-        beyond = context.after.score(context.item) - self.pair.expected_score(query, context.before.score(context.item))
+        beyond = context.head.score(context.item) - self.pair.expected_score(query, context.base.score(context.item))
         return (-beyond if context.change.lost else beyond) > self.pair.largest_deviation(query) + MARGIN
 
     def _expected_case(self, n: int) -> ReplayCase:
-        """With its score moved as the others' did."""
+        """The item with the score that it would have if it had moved as those of unchanged items did."""
         context = self.contexts[n]
-        row = context.before.rows.get(context.item)
+        row = context.base.rows.get(context.item)
         if row is not None and row.score is not None:
             row = replace(row, score=self.pair.expected_score(context.change.query, row.score))
-        return ReplayCase(own=row, rivals=self._head_rivals(context), bar=context.after.bar)
+        return ReplayCase(own=row, rivals=self._head_rivals(context), bar=context.head.bar)
 
     def _case_without_changes(self, n: int) -> ReplayCase:
-        """Without what is new, with what is gone and what was edited as if its score had moved as the others' did."""
+        """Rivals without new items, and with items that are gone or edited at their `expected_score`."""
         context = self.contexts[n]
         query, changed = context.change.query, self.pair.changed_items
         rows = [row for row in self._head_rivals(context) if row.id not in changed or row.score is None]
-        touched = [row for name, row in context.before.found.items() if name in changed and name != context.item]
-        rows += [replace(row, score=self.pair.expected_score(query, context.before.score(row.id))) for row in touched]
-        return ReplayCase(own=context.after.rows.get(context.item), rivals=rows, bar=context.after.bar)
+        touched = [row for name, row in context.base.found.items() if name in changed and name != context.item]
+        rows += [replace(row, score=self.pair.expected_score(query, context.base.score(row.id))) for row in touched]
+        return ReplayCase(own=context.head.rows.get(context.item), rivals=rows, bar=context.head.bar)
 
     # What an expansion brought in.
 
     def _explain_expansions(self, numbers: Sequence[int]) -> None:
-        """By what led there, as far as that changed itself; it may have been brought in, too."""
+        """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""
         known = {(one.change.query, one.item, one.change.lost): n for n, one in enumerate(self.contexts)}
         waiting = list(numbers)
         while waiting:
             later = []
             for n in waiting:
                 context = self.contexts[n]
-                side = context.before if context.change.lost else context.after
+                side = context.base if context.change.lost else context.head
                 via = side.offered[context.item].via
                 leader = known.get((context.change.query, self.pair.head_id(via or ""), context.change.lost))
                 if leader is not None and leader not in self.found:

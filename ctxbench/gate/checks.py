@@ -1,11 +1,12 @@
-"""Checks: pairs of snapshots compared, judged and explained; says what is found, prints nothing."""
+"""Compares, judges and explains pairs of snapshots; prints nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.gate.comparability import Comparability, assess_comparability, queries_text
@@ -21,11 +22,15 @@ from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
 from ctxbench.gate.verdict import LossFacts, decide_verdict
 from ctxbench.gate.wording import size
 
+if TYPE_CHECKING:
+    from ctxbench.gate.input_differences import InputDifferences
+    from ctxbench.gate.snapshot_pair import SnapshotPair
+
 _MAX_NAMED = 3  # selectors that may have taken the place of another
 
 
 class Pairing(NamedTuple):
-    """Snapshots put together by dataset and selector.
+    """Snapshots of base and head, paired by dataset and selector.
 
     Attributes:
         pairs: base and head, in the order of the head.
@@ -33,7 +38,7 @@ class Pairing(NamedTuple):
         notices: what the head has and the base lacks, a sentence each.
     """
 
-    pairs: tuple[tuple[Snapshot, Snapshot], ...]
+    pairs: Sequence[tuple[Snapshot, Snapshot]]
     missing: tuple[SelectorCheck, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -69,31 +74,19 @@ def _missing_selector(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence
     )
 
 
-def check(
-    pairs: Sequence[tuple[Snapshot, Snapshot]],
-    settings: Settings,
-    *,
-    name: str,
-    base: str,
-    head: str,
-    baseline: str = "",
-    missing: Sequence[SelectorCheck] = (),
-    notices: Sequence[str] = (),
-) -> Check:
+def check(pairing: Pairing, settings: Settings, *, name: str, base: str, head: str, baseline: str = "") -> Check:
     """Compare, judge and explain pairs of snapshots.
 
     The order of queries, and of items whose scores differ, changes nothing but the order of what is listed.
 
     Args:
-        pairs: base and head of each selector on each dataset.
-        settings: what to go by.
+        pairing: base and head of each selector on each dataset.
+        settings: tolerances, pins and how much may be lost.
         name: of the gate file, or of what is compared.
-        base, head: where either side comes from.
-        baseline: the baseline's file or folder as the user named it.
-        missing: what else is in the check, from `pair_snapshots`.
-        notices: what concerns all.
+        base, head: where the two come from.
+        baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
-    found = [_PairCheck.of(*pair, settings) for pair in pairs]
+    found = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
     judged = judge_metrics([one.pair for one in found if not one.comparability.reasons], settings)
     metrics = iter(judged)
     checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
@@ -101,8 +94,8 @@ def check(
         name=name,
         base=base,
         head=head,
-        selectors=(*checks, *missing),
-        notices=tuple(notices),
+        selectors=(*checks, *pairing.missing),
+        notices=pairing.notices,
         baseline=baseline,
     )
 
@@ -129,7 +122,7 @@ class _PairCheck:
         )
 
     def result(self, settings: Settings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
-        """The whole of what is to be said."""
+        """Judge and explain the pair, with its metrics judged already."""
         same, differ = self.comparability, self.differences
         pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
         if same.reasons:
@@ -142,10 +135,10 @@ class _PairCheck:
                 pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
                 notices=same.notices,
             )
-        changes, causes = _explain_changes(self.base, self.head, differ.changes, same.renamed)
+        changes, causes = self._explain_changes()
         prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
         unmet = unmet_requirements(self.base, self.head, same)
-        pins = self._pins_explained(settings, pins, changes)
+        pins = self._explain_pins(settings, pins, changes)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
         by_group = self._net_by_group() if self.base.unsteady or self.head.unsteady else None
@@ -182,31 +175,54 @@ class _PairCheck:
             unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
             notices=(*same.notices, *self._notices(metrics), *passed_over),
-            differs=_input_difference_text(self.base, self.head, same.renamed),
+            differs="" if _has_same_inputs(self.base, self.head) or not self._inputs else str(self._inputs),
             texts=_change_texts(changes, self.base, self.head),
             reused=self.head.reused,
         )
 
     @property
     def _is_nondeterministic(self) -> bool:
-        """Whether it is not deterministic, as can be seen here."""
+        """Whether the selector answered otherwise although all its inputs are the same."""
         return bool(self.differences.changes) and _has_same_inputs(self.base, self.head)
 
     @property
     def _deterministic(self) -> bool:
-        """Whether it is known to answer alike whenever it is asked."""
+        """Whether the selector is known to give the same answer whenever it is asked."""
         return self.base.steady and self.head.steady and not self._is_nondeterministic
 
-    def _pins_explained(
+    @cached_property
+    def _inputs(self) -> InputDifferences:
+        """What differs in items, parameters, model and code."""
+        from ctxbench.gate.input_differences import input_differences  # most checks find no difference
+
+        return input_differences(self.base, self.head, self.comparability.renamed)
+
+    @cached_property
+    def _snapshot_pair(self) -> SnapshotPair:
+        """Both snapshots, to explain what they offer differently."""
+        from ctxbench.gate.snapshot_pair import SnapshotPair  # most checks find nothing to explain
+
+        return SnapshotPair(self.base, self.head, self._inputs)
+
+    def _explain_changes(self) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
+        """The changes with their causes, and their groups by cause."""
+        if not self.differences.changes:
+            return (), ()
+        from ctxbench.gate.cause_groups import group_changes
+        from ctxbench.gate.causes import explain
+
+        explained = explain(self._snapshot_pair, self.differences.changes)
+        return explained, group_changes(self._snapshot_pair, explained)
+
+    def _explain_pins(
         self, settings: Settings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
     ) -> tuple[PinFailure, ...]:
-        """The pins that do not hold, with why."""
+        """The pins that do not hold, each with the reason."""
         if not pins:
             return ()
-        from ctxbench.gate.pin_causes import explain_pins  # most checks find nothing to explain
+        from ctxbench.gate.pin_causes import explain_pins
 
-        same = self.comparability
-        return explain_pins(settings.pins, self.base, self.head, changes, queries=same.queries, renamed=same.renamed)
+        return explain_pins(settings.pins, self._snapshot_pair, changes, queries=self.comparability.queries)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -246,29 +262,6 @@ def _nondeterminism_notice(head: Snapshot) -> str:
     if head.identity.outside:
         return f"{what}: it is not deterministic, or was changed; ask it repeatedly (repeats)"
     return f"{what}: it is not deterministic"
-
-
-def _explain_changes(
-    base: Snapshot, head: Snapshot, changes: tuple[Change, ...], renamed: Mapping[str, str]
-) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
-    """The changes with their causes, and grouped by them."""
-    if not changes:
-        return (), ()
-    from ctxbench.gate.cause_groups import group_changes  # most checks find nothing to explain
-    from ctxbench.gate.causes import explain
-
-    explained = explain(base, head, changes, renamed)
-    return explained, group_changes(explained, base, head, renamed)
-
-
-def _input_difference_text(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:
-    """What is under test and differs, in words."""
-    if _has_same_inputs(base, head):
-        return ""
-    from ctxbench.gate.input_differences import input_differences
-
-    found = input_differences(base, head, renamed)
-    return str(found) if found else ""
 
 
 def _has_same_inputs(base: Snapshot, head: Snapshot) -> bool:

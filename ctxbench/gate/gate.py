@@ -1,4 +1,4 @@
-"""The gate as a whole: what is there now is held against a baseline, or becomes the baseline."""
+"""The gate as a whole: compares what selectors answer now with a baseline, or accepts it as the baseline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.checks import Pairing, check, pair_snapshots
+from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.comparability import queries_text
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
@@ -86,12 +86,13 @@ def check_gate(
 
         accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
     _refuse_unknown_pins(path, file.settings, bases, now.snapshots)
-    paired, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
-    found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
+    pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+    baseline = str(file.baseline)
+    found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
     if latency and now.resources is not None:
         from ctxbench.gate.latency import add_latency  # most checks time nothing
 
-        found = add_latency(found, paired.pairs, settings, resources=now.resources, progress=progress)
+        found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
     return GateCheck(
         check=found,
         file=file,
@@ -155,10 +156,10 @@ def check_runs(
     head: Path,
     *,
     allow_removed: bool = False,
-    opened: tuple[Mapping[str, Dataset], Mapping[str, Dataset]] = ({}, {}),
-    called: tuple[str, str] | None = None,
+    datasets: tuple[Mapping[str, Dataset], Mapping[str, Dataset]] = ({}, {}),
+    names: tuple[str, str] | None = None,
 ) -> Check:
-    """Hold a finished run against another one, or against an accepted baseline, by the default settings.
+    """Compare a finished run with another one, or with an accepted baseline, by the default settings.
 
     Selectors are paired by name; where either run has a single one, these two are, whatever they are called.
 
@@ -166,50 +167,36 @@ def check_runs(
         base: folder of `ctxbench run` or `ctxbench score`, or of a baseline.
         head: folder of `ctxbench run` or `ctxbench score`.
         allow_removed: as in `check_gate`.
-        opened: datasets of base and of head that need not be opened, whole, by name.
-        called: what reports call base and head; None = as their folders.
+        datasets: datasets of base and of head that need not be opened, whole, by name.
+        names: what reports call base and head; None = as their folders.
 
     Raises:
         UserError: a folder holds no finished run, or a dataset has changed since.
     """
     from ctxbench.gate.snapshot_sources import of_run  # slow to import
 
-    accepted, sides = (base / MANIFEST).exists(), called or (str(base), str(head))
-    bases = [*map(with_prices, read_baseline(base) if accepted else of_run(base, opened[0]))]
-    heads = [*map(with_prices, of_run(head, opened[1]))]
+    accepted, names = (base / MANIFEST).exists(), names or (str(base), str(head))
+    bases = [*map(with_prices, read_baseline(base) if accepted else of_run(base, datasets[0]))]
+    heads = [*map(with_prices, of_run(head, datasets[1]))]
     before, now = ({one.selector for one in side} for side in (bases, heads))
     notices: tuple[str, ...] = ()
     if len(before) == len(now) == 1 and before != now:
         (old,), (new,) = before, now
         bases = [replace(one, selector=new) for one in bases]
-        notices = (f"{new} of {sides[1]} is held against {old} of {sides[0]}",)
-    paired = pair_snapshots(bases, heads)
-    paired = paired._replace(notices=(*notices, *paired.notices))
-    settings = Settings(allow_removed=allow_removed)
-    return _checked(
-        paired,
-        settings,
-        name="run" if accepted else "two runs",
-        sides=sides,
-        baseline=accepted,
-    )
-
-
-def _checked(paired: Pairing, settings: Settings, *, name: str, sides: tuple[str, str], baseline: bool) -> Check:
+        notices = (f"{new} of {names[1]} is held against {old} of {names[0]}",)
+    pairing = pair_snapshots(bases, heads)
     return check(
-        paired.pairs,
-        settings,
-        name=name,
-        base=sides[0],
-        head=sides[1],
-        baseline=sides[0] if baseline else "",
-        missing=paired.missing,
-        notices=paired.notices,
+        pairing._replace(notices=(*notices, *pairing.notices)),
+        Settings(allow_removed=allow_removed),
+        name="run" if accepted else "two runs",
+        base=names[0],
+        head=names[1],
+        baseline=names[0] if accepted else "",
     )
 
 
 def _refuse_unknown_pins(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
-    """A pin of what is nowhere would hold for ever.
+    """Refuse pins of what does not exist, which would hold for ever.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.
@@ -220,7 +207,7 @@ def _refuse_unknown_pins(path: Path, settings: Settings, bases: Sequence[Snapsho
 
 
 def _refuse_failed_queries(snapshots: Sequence[Snapshot]) -> None:
-    """A query that a selector failed on has no answer that could be accepted.
+    """Refuse to accept where a selector failed on a query.
 
     Raises:
         ParameterError: there is one; the first of every selector is named.

@@ -91,6 +91,11 @@ class SnapshotPair:
         return flat_steps(self.base.identity.selector), flat_steps(self.head.identity.selector)
 
     @cached_property
+    def query_places(self) -> Mapping[str, int]:
+        """The place of every query in the order of the head."""
+        return {query: place for place, query in enumerate(self.head.queries)}
+
+    @cached_property
     def weighs_the_catalog(self) -> bool:
         """Whether an item's score depends on what else is in the catalog, so that scores are no similarities."""
         steps = self.steps[1] or ()

@@ -141,7 +141,7 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
         base,
         results.run.path,
         allow_removed=allow_removed,
-        opened=({} if before is None else before.opened, results.opened),
-        called=("before" if before is not None else str(baseline), "now"),
+        datasets=({} if before is None else before.opened, results.opened),
+        names=("before" if before is not None else str(baseline), "now"),
     )
     return Checked(found)

@@ -16,7 +16,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.gate.checks import check, pair_snapshots
+from ctxbench.gate.checks import Pairing, check, pair_snapshots
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Pin, Settings, Tolerance
 from ctxbench.gate.snapshot_sources import take
@@ -30,9 +30,9 @@ SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
 SETTINGS = Settings()
 
 
-def checked(base, head, *others, given=SETTINGS, **rest):
+def checked(base, head, *others, given=SETTINGS):
     pairs = [(base, head), *others]
-    return check(pairs, given, name="gate", base="baseline", head="this run", **rest)
+    return check(Pairing(pairs), given, name="gate", base="baseline", head="this run")
 
 
 def only(base, head, **given):
@@ -182,7 +182,7 @@ def test_queries_that_need_nothing_are_judged_by_what_applies():
 
 
 def test_a_check_of_nothing_can_judge_nothing():
-    found = check([], SETTINGS, name="gate", base="a", head="b")
+    found = check(Pairing(()), SETTINGS, name="gate", base="a", head="b")
     assert (found.selectors, found.verdict, found.exit_code()) == ((), Verdict.NOT_COMPARABLE, 2)
 
 
@@ -262,13 +262,14 @@ def test_texts_are_those_of_what_changed_and_none_where_they_are_kept_out():
 def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head():
     a, b, c = many(2, selector="a"), many(2, selector="b"), many(2, selector="c")
     other = many(2, selector="a", dataset="e")
-    pairs, missing, notices = pair_snapshots([a, b, other], [c, b, a])
+    pairing = pair_snapshots([a, b, other], [c, b, a])
+    pairs, missing, notices = pairing
     assert [(x.selector, y.selector) for x, y in pairs] == [("b", "b"), ("a", "a")]
     assert notices == ("c on d is not in this run, and is not checked",)
     (lacking,) = missing
     assert (lacking.dataset, lacking.selector, lacking.verdict) == ("e", "a", Verdict.NOT_COMPARABLE)
     assert lacking.reasons[0].startswith("this run has dataset e, and this run has not; put it back")
-    found = check(pairs, SETTINGS, name="g", base="a", head="b", missing=missing, notices=notices)
+    found = check(pairing, SETTINGS, name="g", base="a", head="b")
     assert (found.exit_code(), found.notices) == (2, notices)
 
 
@@ -399,7 +400,7 @@ def test_noise_on_scores_is_never_a_change(tmp_path):
     for seed in range(8):
         resources = LocalResources(Noisy(seed), open_counter("chars/4", cache=tmp_path))
         head = take(prepared, resources=resources)
-        found = check(pair_snapshots(base, head).pairs, SETTINGS, name="g", base="a", head="b")
+        found = check(pair_snapshots(base, head), SETTINGS, name="g", base="a", head="b")
         assert [one.changes for one in found.selectors] == [()] * len(head)
         assert found.verdict is Verdict.SAME
 
@@ -429,9 +430,7 @@ def test_ties_of_twins_are_swaps_on_another_machine_though_an_unrelated_item_was
     for seed in range(4):
         prepared = with_twins(tmp_path / f"b{seed}", True)
         resources = LocalResources(Noisy(seed), open_counter("chars/4", cache=tmp_path))
-        found = check(
-            pair_snapshots(base, take(prepared, resources=resources)).pairs, SETTINGS, name="g", base="a", head="b"
-        )
+        found = check(pair_snapshots(base, take(prepared, resources=resources)), SETTINGS, name="g", base="a", head="b")
         pairs = [one for one in found.selectors if one.selector != "margin"]  # whose gap may open between the twins
         assert not {change.item for one in pairs for change in one.changes} & {"rule:a", "rule:b"}
         swaps += sum(len(one.swaps) for one in pairs)
@@ -447,9 +446,7 @@ def test_items_and_queries_in_another_order_are_never_worse(tmp_path):
         (data / name).write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
     card = (data / "dataset.yaml").read_text("utf-8").splitlines()
     (data / "dataset.yaml").write_text("\n".join(line for line in card if "frozen:" not in line), encoding="utf-8")
-    found = check(
-        pair_snapshots(take(prepared), take(smoke(tmp_path, data))).pairs, SETTINGS, name="g", base="a", head="b"
-    )
+    found = check(pair_snapshots(take(prepared), take(smoke(tmp_path, data))), SETTINGS, name="g", base="a", head="b")
     assert [(one.verdict, one.changes) for one in found.selectors] == [(Verdict.SAME, ())] * 8
 
 

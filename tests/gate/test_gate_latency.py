@@ -14,7 +14,7 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import latency
-from ctxbench.gate.checks import check, pair_snapshots
+from ctxbench.gate.checks import Pairing, check, pair_snapshots
 from ctxbench.gate.flat_steps import rebuild_pipeline
 from ctxbench.gate.latency import add_latency, time_pair
 from ctxbench.gate.model import Verdict
@@ -103,7 +103,7 @@ def test_every_sample_of_both_sides_is_there(taken, resources):
 def test_latency_joins_the_check_of_every_pipeline(taken, resources):
     paired = pair_snapshots(list(taken.values()), list(taken.values()))
     settings = Settings()
-    found = check(paired.pairs, settings, name="g", base="b", head="h")
+    found = check(paired, settings, name="g", base="b", head="h")
     told = []
     found = add_latency(found, paired.pairs, settings, resources=resources, progress=lambda text, *_: told.append(text))
     by = {one.selector: one for one in found.selectors}
@@ -132,7 +132,11 @@ def test_a_slower_head_is_worse(taken, resources, asked):
     asked[0].size = len(base.items) + len(base.disabled)
     pairs, settings = ((base, head),), Settings()
     found = add_latency(
-        check(pairs, settings, name="g", base="b", head="h"), pairs, settings, resources=resources, progress=silent
+        check(Pairing(pairs), settings, name="g", base="b", head="h"),
+        pairs,
+        settings,
+        resources=resources,
+        progress=silent,
     )
     (one,) = found.selectors
     assert (one.verdict, one.latency.verdict, one.latency.ratio) == (Verdict.WORSE, Verdict.WORSE, pytest.approx(2.0))
@@ -222,7 +226,7 @@ def test_why_a_selector_is_not_timed_is_said(taken, resources):
 def test_what_cannot_be_compared_is_not_timed(taken, resources, asked):
     head = taken["bm25"]
     pairs, settings = ((replace(head, queries={}, answers={}), head),), Settings()
-    found = check(pairs, settings, name="g", base="b", head="h")
+    found = check(Pairing(pairs), settings, name="g", base="b", head="h")
     assert found.verdict is Verdict.NOT_COMPARABLE
     (one,) = add_latency(found, pairs, settings, resources=resources, progress=silent).selectors
     assert (one.latency, one.notices, len(asked)) == (None, found.selectors[0].notices, 1)

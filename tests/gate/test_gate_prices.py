@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checks import check
+from ctxbench.gate.checks import Pairing, check
 from ctxbench.gate.model import CauseKind, PriceChange, Verdict
 from ctxbench.gate.prices import with_prices
 from ctxbench.gate.settings import Settings
@@ -21,7 +21,7 @@ A, B, C = map(item_id, "abc")
 
 
 def only(base, head, **given):
-    (one,) = check([(base, head)], Settings(**given), name="g", base="a", head="b").selectors
+    (one,) = check(Pairing([(base, head)]), Settings(**given), name="g", base="a", head="b").selectors
     return one
 
 

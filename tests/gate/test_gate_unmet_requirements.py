@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.checks import check
+from ctxbench.gate.checks import Pairing, check
 from ctxbench.gate.model import CauseKind, UnmetRequirement, Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import without_texts
@@ -16,7 +16,7 @@ A, B, D = map(item_id, "abd")
 
 
 def only(base, head, **given):
-    (one,) = check([(base, head)], Settings(**given), name="g", base="a", head="b").selectors
+    (one,) = check(Pairing([(base, head)]), Settings(**given), name="g", base="a", head="b").selectors
     return one
 
 
