@@ -1,4 +1,4 @@
-"""Baselines: what was accepted, as text to be reviewed in a diff; written whole or not at all.
+"""Writes baselines: what was accepted, as text to be reviewed in a diff; written whole or not at all.
 
 What belongs into the files is what a check needs to compare and to name a cause: content hashes and texts, what the
 selector says of itself, the model, and the version and code of ctxbench. Versions of Python and libraries differ from
@@ -41,7 +41,7 @@ __all__ = ["AcceptedBaseline", "read_baseline", "write_baseline"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedBaseline:
-    """What accepting did. Paths are of files, sorted.
+    """The result of accepting a baseline. Paths are of files, sorted.
 
     Attributes:
         folder: of the baseline.
@@ -125,7 +125,7 @@ def write_baseline(
 
 
 def _refuse_unfit_snapshots(snapshots: Sequence[Snapshot]) -> None:
-    """Whether snapshots can stand in one baseline."""
+    """Refuse snapshots that cannot stand in one baseline."""
     if not snapshots:
         raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
     first: dict[str, Snapshot] = {}
@@ -141,7 +141,7 @@ def _refuse_unfit_snapshots(snapshots: Sequence[Snapshot]) -> None:
 
 
 def _current_snapshots(folder: Path) -> dict[tuple[str, str], Snapshot]:
-    """What stands in the folder; nothing if it cannot be read, as after a merge.
+    """The snapshots that stand in the folder; none if it cannot be read, as after a merge.
 
     Raises:
         NewerFormatError: a newer version wrote it, which could not read what this one writes.
@@ -178,7 +178,7 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _shared_sessions(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], int]:
-    """What the sessions of at least two queries hold, numbered from 1 on in the order in which they come."""
+    """The sessions that at least two queries have, numbered from 1 on in the order in which they come."""
     queries: dict[tuple[str, ...], set[str]] = {}
     for one in snapshots:
         for query in one.queries:
@@ -213,7 +213,7 @@ def _manifest_file(
 
 
 def _current_files(folder: Path) -> dict[str, bytes]:
-    """The files of a baseline in a folder by their path in it, those of datasets that are gone among them.
+    """The files of a baseline in a folder, by their path in it, with those of datasets that are gone.
 
     Line ends are LF, whatever git made of them.
     """
@@ -227,7 +227,7 @@ def _current_files(folder: Path) -> dict[str, bytes]:
 
 
 def _copy_other_files(folder: Path, temporary: Path, own: Iterable[str]) -> None:
-    """Copy what is no baseline's, such as a `.gitattributes`, to the folder that takes the place of this one."""
+    """Copy files of others, such as a `.gitattributes`, to the folder that replaces this one."""
     left_out = {folder / name for name in own}
     try:
         for path in sorted(folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""Where everything stands in the folder of a baseline.
+"""The layout of a baseline's folder: names of its files, their hashes and format.
 
 ```
 baseline.json               format, versions, selectors with their parameters and metrics, hashes of the other files
@@ -31,7 +31,7 @@ _FOREIGN = {"dataset.yaml": "a dataset", "manifest.json": "a run", "timings.json
 
 
 def answers_file(selector: str) -> str:
-    """The file of a selector's answers, another one for each name and none of those of the dataset."""
+    """The name of the file of a selector's answers, which no other selector or file of a dataset has."""
     name = f"{file_name(selector)}.jsonl"
     return f"%{ord(name[0]):02X}{name[1:]}" if name in (ITEMS, QUERIES, SESSIONS) else name
 
@@ -47,12 +47,12 @@ def file_hash(data: bytes) -> str:
 
 
 def manifest_hash(head: Mapping[str, Any]) -> str:
-    """Of everything in `baseline.json` but this hash itself."""
+    """Hash of everything in `baseline.json` but this hash itself."""
     return file_hash(dump_json({key: value for key, value in head.items() if key != "hash"}).encode())
 
 
 def other_content(folder: Path) -> str:
-    """What a folder is, if it is something else than a baseline: `a dataset`, `a run`, `no folder` ...; else empty.
+    """Say what a folder holds if it is no baseline: `a dataset`, `a run`, `no folder` ...; else empty.
 
     Raises:
         StorageError: it cannot be looked at.

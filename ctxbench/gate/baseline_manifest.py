@@ -1,4 +1,4 @@
-"""`baseline.json`: what made the answers of a baseline, what they are worth, and the hashes of its files."""
+"""Makes `baseline.json`: what made the answers, the means of their metrics, and the hashes of the other files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DIGITS = 6  # of means and intervals, which are for reading: a check computes t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorSummary:
-    """What the answers of a selector on a dataset are worth.
+    """A few numbers on the answers of a selector on a dataset, for whoever accepts them.
 
     Attributes:
         dataset, selector: names.
@@ -50,7 +50,7 @@ class SelectorSummary:
 
 
 def summarise_selector(one: Snapshot, metrics: Sequence[Metric]) -> SelectorSummary:
-    """What is accepted, in a few numbers; a metric that cannot be computed is left out.
+    """Summarise what is accepted; a metric that cannot be computed is left out.
 
     Args:
         one: as it is written.
@@ -69,7 +69,7 @@ def summarise_selector(one: Snapshot, metrics: Sequence[Metric]) -> SelectorSumm
 def manifest(
     snapshots: Sequence[Snapshot], files: Mapping[str, bytes], *, libraries: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The content of `baseline.json`.
+    """Make the content of `baseline.json`.
 
     Args:
         snapshots: at least one, as they are written.
@@ -112,7 +112,7 @@ def _versions(one: Snapshot, libraries: Mapping[str, str] | None) -> dict[str, s
 
 
 def _selector_row(one: Snapshot, digest: str) -> dict[str, Any]:
-    """A selector on a dataset: what it says of itself, and what its answers are worth."""
+    """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = one.identity
     out: dict[str, Any] = {
         "outside": identity.outside,

@@ -20,7 +20,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import differences
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, QueryFact, Snapshot
+from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, Snapshot
 from ctxbench.gate.swaps import is_unmoved, noise_margin
 from ctxbench.io.json_files import dump_json
 
@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
 
 
 def undo_noise(new: Snapshot, old: Snapshot | None) -> Snapshot:
-    """A snapshot as a baseline has it: `NEAR` candidates, rounded scores, and what did not really move as it stands.
+    """The snapshot to write: `NEAR` candidates, rounded scores, and old values where noise alone moved them.
 
     Args:
         new: of a run; every query answered.
@@ -59,7 +59,7 @@ def undo_noise(new: Snapshot, old: Snapshot | None) -> Snapshot:
 
 
 def _refuse_unfit_answer(new: Snapshot, answer: AnswerFact) -> None:
-    """Whether an answer can be written and compared with."""
+    """Refuse an answer that cannot be written and compared with."""
     for one in (*answer.offered, *answer.near):
         what = "" if one.id in new.items else "is no item of the catalog"
         if one.score is not None and not math.isfinite(one.score):
@@ -69,7 +69,7 @@ def _refuse_unfit_answer(new: Snapshot, answer: AnswerFact) -> None:
 
 
 def _rounded_answer(answer: AnswerFact) -> AnswerFact:
-    """With what a baseline says of candidates."""
+    """The answer with what a baseline says of candidates: rounded scores, and no pairs of chunks."""
     return replace(
         answer, offered=_rounded_candidates(answer.offered), near=_rounded_candidates(answer.near[:_NEAR_COMPARED])
     )
@@ -89,7 +89,7 @@ def _answer_ids(answer: AnswerFact) -> tuple[list[str], list[str]]:
 
 
 class _NoiseFilter:
-    """One selector on one dataset, as it is and as it stood.
+    """Undoes the noise between an old and a new snapshot of one selector on one dataset.
 
     Attributes:
         alike: queries that are asked and labelled as they were.
@@ -99,14 +99,18 @@ class _NoiseFilter:
         self.new = new
         self.old = old
         self.same_queries = tuple(
-            query for query, fact in new.queries.items() if _same_query(fact, old.queries.get(query))
+            query
+            for query, fact in new.queries.items()
+            if query in old.queries
+            and fact.asked == old.queries[query].asked
+            and fact.labelled == old.queries[query].labelled
         )
         self._swaps = frozenset(differences(old, new, Comparability(queries=self.same_queries)).swaps)
         self._same_selector = _selector_inputs(new.identity) == _selector_inputs(old.identity)
         self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
 
     def filter_answer(self, answer: AnswerFact) -> AnswerFact:
-        """An answer with what did not really move as it stands; `near` cut to `NEAR`.
+        """The answer with old values where noise alone moved them; `near` cut to `NEAR`.
 
         Args:
             answer: to a query that is `alike`.
@@ -126,7 +130,7 @@ class _NoiseFilter:
         return replace(answer, offered=tuple(offered), near=tuple(near[:NEAR]))
 
     def restore_values(self, values: Mapping[Metric, FloatArray], query: str, *, undone: bool) -> None:
-        """Put back the values of a query that moved by rounding only, or by a swap that was `undone`."""
+        """Restore metric values of a query that moved by rounding only, or by a swap that was `undone`."""
         row, before = (rows[query] for rows in self._rows)
         all_back = undone and self._has_same_items(query)
         for metric, column in values.items():
@@ -136,7 +140,7 @@ class _NoiseFilter:
                     column[row] = old
 
     def _with_old_score(self, one: Offered, known: Mapping[str, Offered], margin: float) -> Offered:
-        """A candidate with its old score, if it moved by no more than the margin.
+        """The candidate with its old score, if the score moved by no more than the margin.
 
         And with the old rule, where the same selector keeps the same item out: a rule may change with a threshold that
         the score is on the edge of.
@@ -150,7 +154,7 @@ class _NoiseFilter:
         return replace(one, score=old.score, rule=old.rule if old_rule else one.rule)
 
     def _has_same_items(self, query: str) -> bool:
-        """Whether all that a query is or was offered says what it said."""
+        """Whether all items that a query is or was offered are unchanged."""
         offers = (*self.new.answers[query].offered, *self.old.answers[query].offered)
         return all(self._is_same_item(one.id) for one in offers)
 
@@ -159,18 +163,14 @@ class _NoiseFilter:
         return now is not None and before is not None and (now.hash, now.tokens) == (before.hash, before.tokens)
 
 
-def _same_query(now: QueryFact, before: QueryFact | None) -> bool:
-    return before is not None and (now.asked, now.labelled) == (before.asked, before.labelled)
-
-
 def _selector_inputs(identity: Identity) -> tuple[object, ...]:
-    """What decides answers beside items and queries, but for what machines differ in."""
+    """What decides answers beside items and queries, without what differs between machines."""
     parts = (identity.selector, identity.embedder, identity.tokens, identity.versions.get("code"))
     return tuple(map(dump_json, parts))
 
 
 def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
-    """Whether every candidate that was known is where it was, and none has come among them."""
+    """Whether no known candidate moved by more than the margin, and no new one came among them."""
     scores = now.score_of
     if not all(
         is_unmoved(score, scores.get(name), margin=margin, digits=DECIMALS) for name, score in before.score_of.items()
@@ -183,7 +183,7 @@ def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
 
 
 def _in_old_order(candidates: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
-    """Candidates in the order in which they stood, where neighbours' scores are no further apart than noise.
+    """Sort candidates as before, where the scores of neighbours are no further apart than noise.
 
     Args:
         several: in the one order, scores as they stood where they did not move.
@@ -208,5 +208,5 @@ def _in_old_order(candidates: list[Offered], before: Sequence[Offered], last: fl
 
 
 def _tied(one: Offered, other: Offered, margin: float) -> bool:
-    """Whether noise on both may have changed their order; what has no score has none by it."""
+    """Whether noise on two scores may have changed the order of two candidates; never without scores."""
     return one.score is not None and other.score is not None and abs(one.score - other.score) <= 2 * margin

@@ -41,6 +41,7 @@ from ctxbench.gate.baseline_rows import (
 )
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
+from ctxbench.gate.wording import first_ids
 from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.io.json_files import parse_json
 from ctxbench.io.merge_conflicts import conflicts
@@ -52,7 +53,6 @@ _CONFLICT = (
     f"again (`{ACCEPT}`)"
 )
 _RESTORE = f"bring it back from git, or accept again (`{ACCEPT}`)"
-_NAMED = 3  # queries that a fault names
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
@@ -125,7 +125,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
-    """What to do about a baseline of another format."""
+    """The error for a baseline of another format, with what to do."""
     versions = head.get("versions")
     by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
     what = f"format {head['format']!r}{by}, this version of ctxbench reads {' and '.join(map(str, READABLE_FORMATS))}"
@@ -137,7 +137,7 @@ def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
 
 @dataclass(frozen=True, eq=False)
 class _DatasetFacts:
-    """What all selectors on one dataset share; sessions None = not known; `sound` = nothing is wrong with it."""
+    """The facts that all selectors on one dataset share; sessions None = not known; `sound` = without faults."""
 
     items: Mapping[str, ItemFact]
     queries: Mapping[str, QueryFact]
@@ -164,7 +164,7 @@ class _Reader:
         about: Mapping[str, Any],
         wanted: Collection[tuple[str, str]] | None,
     ) -> list[Snapshot]:
-        """Those of one dataset; with faults, what there is of them."""
+        """The snapshots of one dataset; with faults, as far as they can be read."""
         named = [name for name in about["selectors"] if wanted is None or (dataset, name) in wanted]
         if not named:
             return []
@@ -298,7 +298,7 @@ def _description(about: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _duplicate_ids(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
-    """The lines whose id another has already."""
+    """Faults of lines whose id an earlier line has."""
     seen = set()
     for line, one in rows:
         if one.id in seen:
@@ -309,7 +309,7 @@ def _duplicate_ids(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]
 def _answer_faults(
     rows: Sequence[tuple[int, tuple[AnswerFact, Any]]], *, facts: _DatasetFacts
 ) -> Iterator[tuple[int, str]]:
-    """Whether the answers are those to the queries, in their order, and of items of the catalog."""
+    """Faults of answers that are not to the dataset's queries in their order, or not of its items."""
     if not facts.sound:
         return
     asked = [answer.query for _, (answer, _) in rows]
@@ -320,16 +320,12 @@ def _answer_faults(
             "missing": [one for one in facts.queries if one not in counts],
             "twice": [one for one, count in counts.items() if count > 1],
         }
-        parts = [f"{len(ids)} {what} ({_named(ids)})" for what, ids in lists.items() if ids]
+        parts = [f"{len(ids)} {what} ({first_ids(ids)})" for what, ids in lists.items() if ids]
         yield 0, f"its queries are not those of {QUERIES}: {', '.join(parts) or 'they stand in another order'}"
     for line, (answer, _) in rows:
         for one in (*answer.offered, *answer.near):
             if one.id not in facts.items:
                 yield line, f"query {answer.query} has {one.id}, which {ITEMS} does not have"
-
-
-def _named(ids: Sequence[str]) -> str:
-    return f"{', '.join(ids[:_NAMED])}{', ...' if len(ids) > _NAMED else ''}"
 
 
 def _read_lines(
@@ -381,7 +377,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
-    """What makes it useless to look at lines: another encoding, and conflicts that git left, a fault each place."""
+    """Faults of a whole file: another encoding, and conflicts that git left, one for each place."""
     if is_utf16(data):
         return [Fault(f"is UTF-16, and must be UTF-8; {_RESTORE}", path, 1)]
     found = conflicts(data.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Lines of a baseline: an item, a query, or an answer as one JSON object, and back.
+"""Writes and reads the lines of a baseline: an item, a query, a session or an answer as one JSON object.
 
 ```
 items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
@@ -40,12 +40,12 @@ _DEFAULTS = {"mode": "agent", "origin": "search", "via": None}
 
 
 class RowError(ValueError):
-    """A line that is none of a baseline: says what was expected."""
+    """A line that is not valid in a baseline; says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What several sessions hold.
+    """The items of a session that several queries have.
 
     Attributes:
         id: its number, from 1 on.
@@ -156,7 +156,7 @@ def _labels_from_rows(rows: Any) -> tuple[LabelFact, ...]:
 
 
 def session_items(answer: AnswerFact) -> tuple[str, ...]:
-    """What the session holds, in front of an offer: mode and id of each as one text."""
+    """The items of the session, which begin an offer: mode and id of each as one text."""
     held = []
     for one in answer.offered:
         if one.origin != "session" or one.score is not None or one.via is not None:
@@ -166,7 +166,7 @@ def session_items(answer: AnswerFact) -> tuple[str, ...]:
 
 
 def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
-    """What several sessions hold as a line."""
+    """A session as a line."""
     return {"session": number, "items": list(session)}
 
 
@@ -185,7 +185,7 @@ def answer_row(
     rules: Mapping[Rule | None, int],
     sessions: Mapping[tuple[str, ...], int],
 ) -> dict[str, Any]:
-    """What a query was offered as a line.
+    """An answer as a line.
 
     Args:
         answer: the answer; of `near`, all is written.
@@ -251,7 +251,7 @@ def answer_from_row(
 
 
 def _out_of_range(name: str, value: float, *, repeated: bool) -> str:
-    """What a value of a metric must be, if it is not so; else empty. A metric that is not known has any."""
+    """The range expected of a metric's value, if the value is outside; else empty, also for unknown metrics."""
     scale = _scale(name)
     if scale == "yes/no" and not repeated:
         return "" if value in (0, 1) else "0 or 1"
@@ -290,7 +290,7 @@ def _candidate_row(one: Offered, rule: int | None = None) -> list[Any]:
 
 
 def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offered:
-    """A candidate; with `rules`, one that stayed out."""
+    """Read a candidate; with `rules`, one that stayed out."""
     length = 2 if rules is None else 3
     if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
         raise RowError(f"a candidate is {'[id, score]' if rules is None else '[id, score, rule]'}, got {row!r}")
@@ -371,6 +371,6 @@ def _whole(row: Mapping[str, Any], key: str) -> int:
 
 
 def _short(value: Any) -> str:
-    """A value for a message, which hundreds of digits would bury."""
+    """A value for a message, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"

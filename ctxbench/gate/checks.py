@@ -9,18 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.comparability import Comparability, assess_comparability, queries_text
+from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
 from ctxbench.gate.pins import pin_failures
 from ctxbench.gate.prices import price_causes, price_changes
-from ctxbench.gate.questions import first_ids
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
 from ctxbench.gate.verdict import LossFacts, decide_verdict
-from ctxbench.gate.wording import size
+from ctxbench.gate.wording import first_ids, queries_text, size
 
 if TYPE_CHECKING:
     from ctxbench.gate.input_differences import InputDifferences

@@ -1,4 +1,4 @@
-"""What two snapshots can be compared on: queries that are asked and labelled alike on both sides."""
+"""Finds the queries on which two snapshots can be compared: those asked and labelled alike on both sides."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 from ctxbench.core.errors import Fault
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.gate.questions import Questions, first_ids, scopes_of
+from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.settings import PRICES, Settings
 from ctxbench.gate.snapshots import ItemFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers, failures
+from ctxbench.gate.wording import first_ids, queries_text
 from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
@@ -32,7 +33,7 @@ LEFT_OUT_REASONS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparability:
-    """What two snapshots can be compared on.
+    """The queries on which two snapshots can be compared, or the reasons why they cannot be.
 
     Attributes:
         queries: ids of those compared, in the order of the head.
@@ -50,7 +51,7 @@ class Comparability:
 
 
 def assess_comparability(base: Snapshot, head: Snapshot, settings: Settings) -> Comparability:
-    """Find what two snapshots of a selector on a dataset can be compared on.
+    """Find the queries on which two snapshots of a selector on a dataset can be compared.
 
     Queries are the same if they are asked and labelled alike, whatever their order; where items were renamed, if they
     are alike but for the new names. Catalog, model, parameters and code may differ: they are under test.
@@ -91,13 +92,8 @@ def assess_comparability(base: Snapshot, head: Snapshot, settings: Settings) -> 
     )
 
 
-def queries_text(count: int) -> str:
-    """`1 query`, `2 queries`."""
-    return f"{count:,} quer{'y' if count == 1 else 'ies'}"
-
-
 def _renewal_hint(base: Snapshot) -> str:
-    """What to do about a base that does not fit; only a run has its dataset at hand."""
+    """How to replace a base that does not fit: a baseline is accepted anew, a run is made again."""
     return "write the baseline anew with --accept" if base.judged is None else "run both again"
 
 
@@ -107,7 +103,7 @@ def _renewal_hint(base: Snapshot) -> str:
 def _sort_queries(
     base: Snapshot, head: Snapshot, questions: Questions
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The queries that are the same on both sides, and the others by why they are not."""
+    """Ids of the queries that are the same on both sides, and of the others by the reason why they are not."""
     found: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
     whole = {query.id: query for query in head.judged.queries} if head.judged is not None else {}
     for name, now in head.queries.items():
@@ -141,7 +137,7 @@ def unasked(whole: Dataset, asked: Dataset) -> dict[str, str]:
 
 
 def _missing_queries(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
-    """Why there is nothing to compare."""
+    """The reason why there is no query to compare, if there is none."""
     if queries:
         return
     if not base.queries and not head.queries:
@@ -154,7 +150,7 @@ def _missing_queries(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -
 def _query_differences(
     base: Snapshot, head: Snapshot, left_out: Mapping[str, tuple[str, ...]], questions: Questions
 ) -> Iterator[str]:
-    """The queries of the base that are not the same now, a text for each reason."""
+    """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
     for why, text in LEFT_OUT_REASONS.items():
         by: dict[str, list[str]] = {}
         for name in left_out.get(why, ()):
@@ -176,7 +172,7 @@ def _unknown_scopes(base: Snapshot, head: Snapshot, questions: Questions) -> Ite
 
 
 def _missing_answers(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
-    """Queries without an answer, or that the selector failed on; at the head new ones among them."""
+    """Reasons: queries without an answer, and queries that the selector failed on."""
     queries = tuple(queries)
     missing = [name for name in queries if name not in side.answers]
     if missing:
@@ -193,7 +189,7 @@ def _missing_answers(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
 
 
 def _invalid_answers(side: Snapshot) -> Iterator[str]:
-    """Answers that are none. Those of a run were checked when they were given."""
+    """Reasons: answers of a baseline that are not valid. Those of a run were checked when they were given."""
     if isinstance(side.answers, TableAnswers):
         return
     for name in side.queries:
@@ -214,7 +210,7 @@ def _invalid_answers(side: Snapshot) -> Iterator[str]:
 
 
 def _missing_metrics(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[str]:
-    """Metrics that cannot be compared."""
+    """Reasons: metrics that cannot be compared."""
     counted = [str(metric) for metric in settings.metrics if metric.name in PRICES]
     if counted and base.identity.tokens != head.identity.tokens:
         how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
@@ -240,7 +236,7 @@ def _notices(
 
 
 def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], settings: Settings) -> Iterator[str]:
-    """Metrics that apply on one side only to more queries than a few: those are left out of what is judged."""
+    """Notices of metrics with a value on one side only for more than a few queries, which are not judged there."""
     rows = [side.rows_of(queries) for side in (base, head)]
     for metric in settings.metrics:
         if not all(part in side.metrics for part in metric.parts for side in (base, head)):
@@ -266,7 +262,7 @@ def _rename_notice(renamed: Mapping[str, str]) -> Iterator[str]:
 
 
 def _find_renames(base: Snapshot, head: Snapshot) -> dict[str, str]:
-    """Items that go on under another id; none are found where either side has no texts."""
+    """Ids of renamed items, old to new; none are found where either side has no texts."""
     gone = [fact for name, fact in base.items.items() if name not in head.items]
     added = [fact for name, fact in head.items.items() if name not in base.items]
     if not gone or not added:

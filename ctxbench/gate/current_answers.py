@@ -1,4 +1,4 @@
-"""Asks the selectors of a gate file: what they answer now, over vectors and token counts of the baseline."""
+"""Asks the selectors of a gate file, with the vectors and token counts of the baseline."""
 
 from __future__ import annotations
 
@@ -47,15 +47,11 @@ def ask(
     resources = gate_resources(prepared, file.baseline, accepting=bases is None, progress=told)
     snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
     if bases is None:
-        inputs = dict(zip(prepared.datasets, _unchanged_hashes(before, _input_hashes(file)), strict=True))
+        hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
+        inputs = {name: now if now == old else "" for name, old, now in hashes}  # empty for files written to meanwhile
         snapshots = [replace(one, inputs=inputs[one.dataset]) for one in snapshots]
     return GateAnswers(snapshots, prepared.references, resources)
 
 
 def _input_hashes(file: GateFile) -> list[str]:
     return [inputs_of(file.experiment, dataset) for dataset in file.experiment.datasets]
-
-
-def _unchanged_hashes(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Hashes of files that were not written to while they were read; empty for the others."""
-    return [one if one == other else "" for one, other in zip(before, after, strict=True)]

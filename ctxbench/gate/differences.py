@@ -1,4 +1,4 @@
-"""What two snapshots of a selector offer differently: items in and out, swaps, required items lost and gained."""
+"""Compares what two snapshots of a selector offer: items in and out, swaps, required items lost and gained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Differences:
-    """What is offered differently.
+    """The differences of two snapshots in what they offer.
 
     Attributes:
         changes: of items that went out (in the order of the base's offer) or came in (in that of the head's), in the
@@ -72,7 +72,7 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Di
 
 
 class _Snapshots:
-    """Both snapshots, with what is the same for all queries."""
+    """Both snapshots, with what is needed for every query."""
 
     def __init__(self, base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> None:
         self.base = base
@@ -82,13 +82,13 @@ class _Snapshots:
 
     @cached_property
     def same_selector(self) -> bool:
-        """Whether selector, model and counter of tokens are the same."""
+        """Whether selector, model and token counter are the same."""
         base, head = self.base.identity, self.head.identity
         return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
 
     @cached_property
     def same_inputs(self) -> bool:
-        """Whether scores alone can have made a difference: selector, code and catalog are the same."""
+        """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
         if base.outside or head.outside or not self.same_selector:
             return False
@@ -111,13 +111,13 @@ class _Snapshots:
         return base, head
 
     def has_same_content(self, item: str) -> bool:
-        """Whether an item, by its id at the head, is there on both sides, word for word."""
+        """Whether an item, by its id at the head, is the same on both sides, word for word."""
         before, now = self.base.items.get(item), self.head.items.get(item)
         return before is not None and now is not None and before.hash == now.hash
 
 
 class _QueryComparison:
-    """One query that is offered other items; those of the base go by their ids at the head."""
+    """Compares the answers to one query; items of the base go by their ids at the head."""
 
     def __init__(self, snapshots: _Snapshots, query: str) -> None:
         self.snapshots = snapshots
@@ -129,14 +129,14 @@ class _QueryComparison:
         self.margin = noise_margin([*self.base.score.values(), *self.head.score.values()])
 
     def _swapped_pairs(self) -> tuple[tuple[str, str], ...]:
-        """What went out and came in by ties."""
+        """Pairs of items that were exchanged by a tie: the one that went out, and the one that came in."""
         if not self.snapshots.same_selector:
             return ()
         lost, gained = ([one for one in items if self._is_unchanged(one)] for items in (self.lost, self.gained))
         return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
 
     def _is_unchanged(self, item: str) -> bool:
-        """Whether an item says what it said, and its score did not move."""
+        """Whether neither the text nor the score of an item changed."""
         return self.snapshots.has_same_content(item) and self._is_unmoved(item)
 
     def _is_unmoved(self, item: str) -> bool:
@@ -149,7 +149,7 @@ class _QueryComparison:
         return True in ties and False not in ties
 
     def _is_noise(self) -> bool:
-        """Whether everything is the same but scores, and no score moved further than noise does."""
+        """Whether noise alone can have made the difference: all inputs are the same, and no score moved further."""
         both = self.base.score.keys() & self.head.score.keys()
         if not self.snapshots.same_inputs or not all(map(self._is_unmoved, both)):
             return False
@@ -159,7 +159,7 @@ class _QueryComparison:
         return self.base.cut_in_ties(changed, self.margin) or self.head.cut_in_ties(changed, self.margin)
 
     def changes(self) -> list[Change]:
-        """What went out, then what came in, but for swaps and noise."""
+        """The changes: items that went out, then items that came in, without swaps and noise."""
         if self._is_noise():
             return []
         groups = self.snapshots.head.queries[self.query].required
@@ -193,7 +193,7 @@ class _QueryComparison:
 
 
 def _best_required(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
-    """The best of some items, best first, for each requirement that what is offered otherwise does not meet."""
+    """Ids of the best item for each requirement that the items in `unless` do not meet; `items` is best first."""
     met = (
         next((one for one in items if one in group), None)
         for group in groups
@@ -249,7 +249,7 @@ class _QueryAnswer:
         )
 
     def missed_by(self, item: str) -> float | None:
-        """By how much an item that is out here misses the lowest score that the search offers."""
+        """How far the score of an item that is out lies below the lowest offered score of the search."""
         found = [
             self.score[name] for name, one in self.offered.items() if one.origin == "search" and name in self.score
         ]

@@ -1,4 +1,4 @@
-"""Datasets whose catalog was edited by hand, labels or not: they are judged by the labels of the baseline.
+"""Opens datasets whose catalog was edited by hand, with the labels of the baseline where the edit dropped them.
 
 An edit that takes a required item away is what a check is to find, so that it must not make the dataset invalid. Three
 things are put right in memory; no file is written:
@@ -53,7 +53,7 @@ def open_edited(
 
 
 def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
-    """An edited dataset with the labels that the baseline has, as far as nothing but the edit took them away.
+    """Restore the labels of an edited dataset from the baseline, where only the edit took them away.
 
     Args:
         dataset: read with the ids of the baseline's items as `before`.
@@ -68,7 +68,7 @@ def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
 
 
 def _find_renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
-    """The items that go on under another id; as `comparability` finds them."""
+    """Find renamed items, old key to new, as `comparability` does."""
     gone = [fact for name, fact in base.items.items() if name in out]
     added = [item for item in dataset.there if item.enabled and item.id not in base.items]
     renames, _ = propose_renames(items_of(gone), added) if added else ((), ())
@@ -76,7 +76,7 @@ def _find_renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemK
 
 
 def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """The dataset with the new ids and names, unless those stand there already.
+    """Give renamed items their new ids and names wherever a dataset names them, unless it names both.
 
     A name of a tool's result is followed if no tool has it any more: else it may be that one's.
     """
@@ -109,7 +109,7 @@ def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dat
 def _restore_dropped_labels(
     dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]
 ) -> Dataset:
-    """The dataset with the labels that were dropped with what is out."""
+    """Restore the labels that were dropped with items that can no longer be offered."""
     ids = {old.id: new.id for old, new in renames.items()}
     questions = Questions(
         base,
@@ -144,9 +144,9 @@ def _restore_dropped_labels(
 def _dropped_labels(
     query: DatasetQuery, known: QueryFact, own: Sequence[Label], out: set[str], ids: Mapping[str, str]
 ) -> list[Label]:
-    """The baseline's labels of a query, where its own are those but for what is out; else, or if none lack, none.
+    """The baseline's labels of a query, if its own labels lack only those of items that can no longer be offered.
 
-    They are those of a query that is asked alike; that is for others to find out.
+    Empty if no label is missing, or if others differ. Whether the query is the same question is not looked at.
     """
     before = known.labels()
     now = label_facts(own)
@@ -166,6 +166,6 @@ def _dropped_labels(
 
 
 def _without_single_alternatives(labels: Sequence[LabelFact]) -> list[LabelFact]:
-    """Labels without the name of a group of alternatives of which one is left."""
+    """Labels without the names of groups of alternatives that have one member left."""
     groups = [alternatives for _, grade, _, alternatives in labels if grade == Grade.REQUIRED]
     return [(name, grade, via, "" if groups.count(group) == 1 else group) for name, grade, via, group in labels]

@@ -1,4 +1,4 @@
-"""Descriptions of pipelines: as flat lists of steps, to hold two against each other, and read back as pipelines."""
+"""Reads descriptions of pipelines: as flat lists of steps, which can be compared, and as pipelines."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
 
 
 def rebuild_pipeline(description: Mapping[str, Any]) -> tuple[Pipeline, bool] | None:
-    """The pipeline that a selector's description tells of, made of the steps that there are now.
+    """Build the pipeline that a selector's description tells of, from the steps that are installed.
 
     Returns:
         The pipeline, and whether it describes itself in all as it is described: version, code and read files of a step

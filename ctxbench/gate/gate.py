@@ -12,7 +12,6 @@ from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.checks import check, pair_snapshots
-from ctxbench.gate.comparability import queries_text
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
@@ -21,6 +20,7 @@ from ctxbench.gate.reused_answers import reuse_answers
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import failures
+from ctxbench.gate.wording import queries_text
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset

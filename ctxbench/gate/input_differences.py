@@ -1,4 +1,4 @@
-"""What differs between two snapshots beside their answers: items, parameters, model, code. Facts, not yet causes."""
+"""Finds what differs between two snapshots besides their answers: items, parameters, model, code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SettingDifference:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InputDifferences:
-    """What differs between two snapshots.
+    """What differs between two snapshots besides their answers.
 
     Attributes:
         edited: by item id, the fields that differ; none where texts are kept out.
@@ -79,26 +79,26 @@ class InputDifferences:
 
     @property
     def scoring(self) -> tuple[SettingDifference, ...]:
-        """What may have moved the score of an item that nobody has edited: the likelier one first."""
+        """The settings that may have moved the score of an unchanged item, the likelier one first."""
         model = () if self.embedder is None else (self.embedder,)
         own = tuple(one for one in self.settings if one.scoring and not one.code)
         return (*model, *own, *self.outside, *(one for one in self.settings if one.scoring and one.code))
 
     @property
     def cutting(self) -> tuple[SettingDifference, ...]:
-        """The user's settings that decide what is kept of the scores."""
+        """The user's settings of cuts, which decide what is kept after scoring."""
         return tuple(one for one in self.settings if not one.scoring and not one.code)
 
     @property
     def code(self) -> tuple[SettingDifference, ...]:
-        """Steps of other versions, and other versions of what the steps are made with."""
+        """The differences that are no settings: versions and code of steps, of ctxbench, Python and libraries."""
         return (*(one for one in self.settings if one.code), *self.versions)
 
     def __bool__(self) -> bool:
         return bool(self.catalog or self.settings or self.outside or self.embedder or self.tokens or self.versions)
 
     def __str__(self) -> str:
-        """One line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
+        """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
         parts = [f"{len(held)} {what}" for held, what in counts if held]
         if parts:
@@ -110,7 +110,7 @@ class InputDifferences:
 
 
 def input_differences(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> InputDifferences:
-    """Compare two snapshots of one selector on one dataset; answers are not looked at.
+    """Find what differs between two snapshots of a selector on a dataset; answers are not looked at.
 
     Args:
         base, head: before and after.
@@ -140,7 +140,7 @@ def input_differences(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
 
 
 def _disabled_differences(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
-    """Items that are offered on neither side, and are not the same: how rare a word is may depend on them."""
+    """Disabled items that differ, with the fields: how rare a word is may depend on them."""
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys([*base.disabled, *head.disabled]):
         before, after = base.disabled.get(name), head.disabled.get(name)
@@ -151,7 +151,7 @@ def _disabled_differences(base: Snapshot, head: Snapshot) -> dict[str, tuple[str
 
 
 def absence_text(item: str, head: Snapshot) -> str:
-    """What became of an item that the base could offer, and the head cannot."""
+    """Say why the head cannot offer an item that the base could."""
     if item in head.items:
         return "in no scope any more"
     return "disabled" if item in head.disabled else "no longer in the catalog"
@@ -167,7 +167,7 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
 
 
 def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """What was done to an item, for a person: `description and text edited`, `enabled true -> false`.
+    """Say how an item was edited: `description and text edited`, `enabled true -> false`.
 
     Without texts, no more is known than that it is not the same.
     """
@@ -221,7 +221,7 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
 
 
 def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SettingDifference]:
-    """The resources of plugins that both sides use and that are not the same; model and counter stand on their own."""
+    """The resources of plugins that both sides use and that differ; model and counter are found elsewhere."""
     was, now = (side["identities"] if isinstance(side.get("identities"), Mapping) else {} for side in (before, after))
     for name in was:
         if name not in ("embedder", "tokens") and name in now and was[name] != now[name]:
@@ -286,7 +286,7 @@ _FILE_KEYS = ("sha256", "modules", "files", "unnamed")  # said in words
 def _description_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], path: str = ""
 ) -> Iterator[SettingDifference]:
-    """What differs in two descriptions that are no pipelines; the identities of models stand on their own."""
+    """The differences of two descriptions that are no pipelines, without the identities of models."""
     one, other = (next((way for way in _KINDS if way in side), "") for side in (before, after))
     if one and other and one != other:
         yield _in_words(other, f"{path}{other}", f"{_kind_text(before, one)} -> {_kind_text(after, other)}")
@@ -310,7 +310,7 @@ def _description_differences(
 def _file_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], way: str, path: str
 ) -> Iterator[SettingDifference]:
-    """Which files of a selector of the user's were edited. Those of another command or file are told by its name."""
+    """The files of a user's selector that were edited; for another command or file, its name alone."""
     files = [
         str(side[way]).rpartition(":")[0] if way == "callable" else _command_line(side[way]) for side in (before, after)
     ]
@@ -350,7 +350,7 @@ def _command_line(value: Any) -> str:
 
 
 def _distinct_texts(was: str, now: str) -> tuple[str, str]:
-    """Two texts, each short; without what they begin with alike if they differ only behind what is shown."""
+    """Two texts, shortened so that their difference shows."""
     if _shown(was) == _shown(now):
         alike = next((at for at, pair in enumerate(zip(was, now, strict=False)) if len({*pair}) > 1), 0)
         first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
@@ -359,17 +359,17 @@ def _distinct_texts(was: str, now: str) -> tuple[str, str]:
 
 
 def _short_hash(value: Any) -> str:
-    """A value short; of a hash its first eight digits."""
+    """A value as short text; a hash by its first eight digits."""
     return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else _shown(value)
 
 
 def _step_text(step: FlatStep) -> str:
-    """A step as one value: its parameters that are not empty."""
+    """A step as text: its parameters that are not empty."""
     held = [f"{name}={_shown(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
     return f"({', '.join(held)})" if held else "there"
 
 
 def _shown(value: Any) -> str:
-    """A value short, as JSON; a text without quotes, what is long by its beginning."""
+    """A value as short text: JSON, or a text without quotes, cut where it is long."""
     text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

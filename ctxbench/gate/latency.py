@@ -47,7 +47,7 @@ def add_latency(
     resources: Resources,
     progress: Progress,
 ) -> Check:
-    """Time every pair that could be compared, and join what is found to the check.
+    """Time every pair of snapshots that could be compared, and add the verdicts to the check.
 
     Selectors that are no pipelines of this package are not timed, nor is a base whose steps cannot be made any more: a
     notice says so.
@@ -133,7 +133,7 @@ _OUTSIDE = {
 
 
 def _untimed_reason(side: Snapshot) -> str:
-    """Why a selector outside is not timed in turns with another state of itself."""
+    """Why a selector of the user cannot be timed in turns with its state at the base."""
     described = [side.identity.selector]
     described += [one for one in side.identity.selector.values() if isinstance(one, Mapping)]  # both of `like`
     found = [why for one in described for way, why in _OUTSIDE.items() if way in one]
@@ -145,7 +145,7 @@ def _report_progress(progress: Progress, what: str, text: str, done: int, total:
 
 
 class _MemoryResources(Resources):
-    """Resources of one side: nothing that the other has made, but vectors, which are no part of what is timed.
+    """Resources of one side, which share only vectors with the other side: embedding is not timed.
 
     Args:
         shared: where vectors and counts come from.
@@ -190,7 +190,7 @@ class _MemoryResources(Resources):
 
 
 def _base_catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog, tuple[str, ...]]:
-    """The catalog of the base, or that of the head where its texts are not known, which is said."""
+    """The catalog of the base, or of the head where the texts of the base are not known, with a notice of that."""
     facts, now = ([*one.items.values(), *one.disabled.values()] for one in (base, head))
     if [(one.id, one.hash) for one in facts] == [(one.id, one.hash) for one in now]:
         return dataset.there, ()
@@ -203,7 +203,7 @@ def _base_catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Cat
 def _draw_requests(
     base: Snapshot, head: Snapshot, dataset: Dataset, catalog: Catalog, *, seed: int
 ) -> tuple[Request, ...]:
-    """At most `REQUESTS` that both sides are asked alike and can answer, drawn by a hash of seed and id."""
+    """At most `REQUESTS` requests that are the same on both sides and can be answered, drawn by a hash."""
     before = {name: one.asked for name, one in base.queries.items()}
     alike = {name for name, one in head.queries.items() if before.get(name) == one.asked}
     requests = [one.request for one in dataset.queries if one.id in alike]
@@ -214,7 +214,7 @@ def _draw_requests(
 
 
 def _restrict_to_catalog(request: Request, catalog: Catalog) -> Request:
-    """The request with those of its available items that a catalog has."""
+    """The request without available items that a catalog lacks."""
     if request.available is None:
         return request
     there = set(catalog.ids)
@@ -226,7 +226,7 @@ def _draw_key(seed: int, name: str) -> bytes:
 
 
 def _can_answer(catalog: Catalog, request: Request) -> bool:
-    """Whether a catalog has what a request's session names; one that names an item that was renamed is not timed."""
+    """Whether a catalog has all items that a request's session names."""
     try:
         Batch.of(catalog, (_restrict_to_catalog(request, catalog),))
     except InputError:
@@ -235,7 +235,7 @@ def _can_answer(catalog: Catalog, request: Request) -> bool:
 
 
 def _unseen_differences(base: Snapshot, head: Snapshot, *, as_described: bool) -> Iterator[str]:
-    """What differs and is not seen in the times."""
+    """Notices of differences that the times do not show."""
     one, other = base.identity, head.identity
     if one.embedder != other.embedder and one.embedder:
         yield f"latency: the base was timed with the model of now, not with {one.embedder}"

@@ -1,4 +1,4 @@
-"""Judges times of requests, base beside head: by the size of the ratio and by a rank test. Times nothing itself."""
+"""Judges the times of requests at base and head by the size of their ratio and by a rank test; times nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judge_latency(samples: Sequence[LatencySamples], settings: Settings) -> list
 
 
 def _log_ratios(samples: LatencySamples) -> FloatArray:
-    """Of each request, shape (n_queries,)."""
+    """The logarithm of each request's ratio of times, head to base, shape (n_queries,)."""
     return np.log(np.median(samples.head, axis=1) / np.median(samples.base, axis=1))
 
 
@@ -144,7 +144,7 @@ def hodges_lehmann(differences: FloatArray, *, alpha: float) -> tuple[float, flo
 
 
 def join_latency(check: Check, latencies: Mapping[tuple[str, str], LatencyVerdict | str]) -> Check:
-    """The check with latency in its verdicts.
+    """Add latencies to a check and its verdicts.
 
     Args:
         check: without latency.

@@ -1,4 +1,4 @@
-"""Judges metrics: worse, better, the same, or that it cannot be told; and what could have been told."""
+"""Judges metrics as worse, better, the same or not to be told, and says which change could have been told."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: Settings) -> list[tuple
 
 @dataclass(frozen=True, eq=False)
 class _PairValues:
-    """The values of a pair, by query compared."""
+    """The values of a pair's metrics, a row for each query compared."""
 
     base: dict[Metric, FloatArray]
     head: dict[Metric, FloatArray]
@@ -116,11 +116,11 @@ class _PairValues:
         return all(part in self.base and part in self.head for part in metric.parts)
 
     def has_equal_values(self, metric: Metric) -> bool:
-        """Whether both sides have the same values."""
+        """Whether a metric has the same values at base and head."""
         return all(np.array_equal(self.base[part], self.head[part], equal_nan=True) for part in metric.parts)
 
     def first_equivalent(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
-        """The first of some metrics that counts tokens and differs as this one on every query; else itself."""
+        """The first of some metrics that counts tokens and differs alike on every query; else the metric itself."""
         if metric.declaration.unit != "tokens":
             return metric
         own = self.head[metric] - self.base[metric]
@@ -128,7 +128,7 @@ class _PairValues:
         return next(one for one in counted if np.array_equal(self.head[one] - self.base[one], own, equal_nan=True))
 
     def with_means_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
-        """The comparison of a metric that differs alike, with the means of this one."""
+        """The comparison of an equivalent metric with the means of this one."""
         if metric == alike or not comparison.n:
             return comparison
         known = ~np.isnan(self.base[metric] - self.head[metric])
@@ -143,7 +143,7 @@ class _PairValues:
         return "share" if self.repeated and scale == "yes/no" else scale
 
     def compare(self, metric: Metric, settings: Settings) -> Comparison:
-        """By groups; with the interval that holds where few queries differ, in agreement with the p-value."""
+        """Compare a metric by groups, with an interval that holds where few queries differ and fits the p-value."""
         alpha, scale, part = round(1.0 - settings.confidence, 12), self.scale(metric), metric.parts[0]
         base, head = self.base[part], self.head[part]
         found = grouped_compare(base, head, self.groups, scale=scale, alpha=alpha, seed=settings.seed)
@@ -151,7 +151,7 @@ class _PairValues:
         return agreeing(replace(found, interval=interval))
 
     def detectable(self, metric: Metric, comparison: Comparison, *, tolerance: float, family: int) -> float | None:
-        """See the function of this name.
+        """The smallest change for the worse that could be told; see the function of this name.
 
         A query that gets worse is taken to lose its yes, or as much of a share as the queries of the base which have
         any have on average, or to cost more by the standard deviation of the amounts among queries of the base.
@@ -195,7 +195,7 @@ def _metric_verdict(
 
 
 def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdict:
-    """By whether the difference is large enough, told apart, and for the better, where `higher` may be better."""
+    """The verdict, from the size, the sign and the significance of a difference; `higher` = higher is better."""
     if not exceeds(comparison, tolerance):
         return Verdict.SAME
     if (comparison.difference > 0) is higher:

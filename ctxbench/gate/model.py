@@ -1,4 +1,4 @@
-"""What the gate finds: changes, their causes, metrics judged, pins, a verdict. Decides and prints nothing itself."""
+"""The results of a check: changes, causes, remedies, judged metrics, pins and verdicts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORST_FIRST = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verd
 
 
 class CauseKind(StrEnum):
-    """What was changed that an item went in or out for."""
+    """Kinds of causes: what was changed so that an item went in or out."""
 
     EDITED = "item edited"  # its own text
     GONE = "item gone"
@@ -48,7 +48,7 @@ class CauseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why.
+    """The cause of a change.
 
     Attributes:
         kind: what was changed.
@@ -67,7 +67,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would mend a loss; false where nothing can be said. Written as text, it is one phrase for a person.
+    """What would undo a loss; false where nothing can be said. As text, it is one phrase for a person.
 
     Attributes:
         phrase: the phrase, up to the amount and to what is quoted.
@@ -92,7 +92,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One item that one query is offered now and was not, or the other way round.
+    """One item that one query is offered at the head and not at the base, or the other way round.
 
     Attributes:
         query, item: ids; the item's is the one at the base if it is lost, else the one at the head.
@@ -123,7 +123,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmetRequirement:
-    """What queries require, could be offered, and can no longer be.
+    """A requirement of queries that could be met at the base, and can no longer be.
 
     Attributes:
         items: ids of those that would do, any one of them; sorted, never empty.
@@ -138,7 +138,7 @@ class UnmetRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceChange:
-    """An item that costs otherwise where it is offered as before, or is held by the session.
+    """An item with another price in prompt tokens, where it is offered as before or held by the session.
 
     Attributes:
         item: id at the head.
@@ -155,13 +155,13 @@ class PriceChange:
 
     @property
     def tokens(self) -> int:
-        """What that adds over all these queries; below 0 where it saves."""
+        """The tokens that the change adds over all these queries; below 0 where it saves."""
         return (self.head - self.base) * len(self.queries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseGroup:
-    """Changes of one cause, over all queries.
+    """All changes of one cause, over all queries.
 
     Attributes:
         cause: why.
@@ -184,7 +184,7 @@ class CauseGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricVerdict:
-    """A metric judged.
+    """The verdict on a metric, with its evidence.
 
     Attributes:
         metric: its name.
@@ -208,7 +208,7 @@ class MetricVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyVerdict:
-    """Time of warm requests judged, base and head timed in turns in one process.
+    """The verdict on the time of warm requests, base and head timed in turns in one process.
 
     Attributes:
         verdict: better, worse, same or cannot tell.
@@ -264,7 +264,7 @@ class PinFailure:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectorCheck:
-    """One selector on one dataset against its baseline.
+    """The check of one selector on one dataset.
 
     Attributes:
         dataset, selector: names.
@@ -321,18 +321,18 @@ class SelectorCheck:
 
     @property
     def counted(self) -> bool:
-        """Whether required items lost and gained were counted on any query that needs something."""
+        """Whether required items lost and gained were counted on at least one query that needs something."""
         return not self.unsteady or self.unsteady < self.needing
 
     @property
     def lost_verdict(self) -> Verdict:
-        """Of the required items lost: same where no more than allowed, else the selector's: worse, or cannot tell."""
+        """The verdict on lost required items: same if no more than allowed, else that of the selector."""
         return self.verdict if self.lost - self.gained > self.allowed else Verdict.SAME
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Check:
-    """A whole check.
+    """The check of all selectors on all datasets.
 
     Attributes:
         name: of the gate file, or of what was compared.
@@ -351,7 +351,7 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all: not comparable, worse, cannot tell, then better, else same.
+        """The worst verdict of all selectors: not comparable, worse, cannot tell, better, same.
 
         Where nothing was compared, that is not comparable: it is no reason to pass.
         """
@@ -359,7 +359,7 @@ class Check:
         return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""
+        """The exit code: 0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""
         if self.verdict is Verdict.NOT_COMPARABLE:
             return 2
         return int(self.verdict is Verdict.WORSE or (strict and self.verdict is Verdict.CANNOT_TELL))

@@ -1,4 +1,4 @@
-"""Pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
+"""Checks pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.settings import Pin
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, Snapshot
+from ctxbench.gate.wording import counted
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
@@ -21,7 +22,7 @@ def pin_failures(
     renamed: Mapping[str, str] = MappingProxyType({}),
     before: Snapshot | None = None,
 ) -> tuple[PinFailure, ...]:
-    """The pins that a snapshot does not keep, in their order, then in that of the queries.
+    """Find the pins that do not hold in a snapshot, in the order of the pins, then of the queries.
 
     An item that must not be offered must not be under its new name (`renamed`, new id by old) either; one that must be
     offered is to be named as it is called. A pin of a tag is about the queries that had it `before`, too: tags are no
@@ -48,11 +49,11 @@ def pin_failures(
 
 
 def pin_text(pin: Pin) -> str:
-    """A pin as a person says it: `query q17 must include rule:code%20review, at most 10 items`."""
+    """A pin in words: `query q17 must include rule:code%20review, at most 10 items`."""
     parts = [f"must include {', '.join(pin.must_include)}"] if pin.must_include else []
     parts += [f"must not include {', '.join(pin.must_not_include)}"] if pin.must_not_include else []
-    parts += [] if pin.at_most_items is None else [f"at most {_count(pin.at_most_items, 'item')}"]
-    parts += [] if pin.at_most_tokens is None else [f"at most {_count(pin.at_most_tokens, 'token')}"]
+    parts += [] if pin.at_most_items is None else [f"at most {counted(pin.at_most_items, 'item')}"]
+    parts += [] if pin.at_most_tokens is None else [f"at most {counted(pin.at_most_tokens, 'token')}"]
     who = f"query {pin.query}" if pin.query else f"tag {pin.tag}"
     return f"{who} {', '.join(parts)}"
 
@@ -60,7 +61,7 @@ def pin_text(pin: Pin) -> str:
 def unknown_pins(
     pins: Iterable[Pin], bases: Sequence[Snapshot], heads: Sequence[Snapshot], *, path: Path | None = None
 ) -> list[Fault]:
-    """What pins name that there is not: a dataset, a selector, a query, a tag, an item.
+    """Find datasets, selectors, queries, tags and items that pins name and that do not exist.
 
     A query or tag must be known to the head, or its pin would hold for ever; unless its dataset or selector is not
     there at all any more, which is no check that could pass. All else may be known to either side.
@@ -87,7 +88,7 @@ def _pin_queries(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -
 def _violations(
     pin: Pin, fact: AnswerFact, snapshot: Snapshot, renamed: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """What it is about, and what is wrong."""
+    """How an answer breaks a pin: what each failure is about, and a message."""
     there = {one.id: one for one in fact.offered}
     for item in pin.must_include:
         if item not in there:
@@ -101,11 +102,11 @@ def _violations(
             yield item, f"{one.id} is {how}"
     added = [one.id for one in fact.offered if one.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
-        yield ITEMS, f"{_count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
+        yield ITEMS, f"{counted(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
     if pin.at_most_tokens is not None:
         tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
         if tokens > pin.at_most_tokens:
-            yield TOKENS, f"{_count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+            yield TOKENS, f"{counted(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
 
 
 def _absence_reason(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
@@ -118,7 +119,7 @@ def _absence_reason(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
 
 
 def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
-    """Why no search for a query may bring an item in; empty if it may, or if that is not known."""
+    """Why no search for a query may offer an item; empty if it may, or if that is not known."""
     if item in query.lists.get("removed", ()):
         return f"the user removed it from the session of query {query.id}"
     if query.scope and query.scope not in known.scopes:
@@ -134,14 +135,10 @@ def _score_text(score: float | None) -> str:
     return "" if score is None else f", score {score:.4g}"
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _unknown_names(
     pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot], listed: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """What is wrong with a pin; what is known is listed once a dataset, and noted in `listed`."""
+    """Messages about names in a pin that do not exist; known names are listed once a dataset, noted in `listed`."""
     snapshots = [*bases, *heads]
 
     def closest(what: str, name: str, known: Iterable[str]) -> str:
@@ -180,7 +177,7 @@ def _unknown_names(
 
 
 def _lost_target(pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> str:
-    """What only the base knows of the query or tag of a pin, and what to do; empty if there is nothing."""
+    """A message if only the base has the query or tag of a pin, with what to do; else empty."""
     there = {(one.dataset, one.selector) for one in heads}
     known = [one for one in bases if (one.dataset, one.selector) in there and _pin_queries(pin, one)]
     if not known or any(_pin_queries(pin, one) for one in heads):

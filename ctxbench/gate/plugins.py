@@ -1,4 +1,4 @@
-"""Selectors with steps of plugins: what such a step prints or raises must not be taken for a verdict."""
+"""Guards a check against the code of plugins: what it prints or raises must not be taken for a verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plugin_steps(description: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def guard_plugins(selector: str, foreign: Sequence[str], *, on: str) -> Iterator[None]:
-    """Where steps of plugins take part, what is printed goes to standard error.
+    """Run a selector; if it has steps of plugins, send what is printed to standard error and name them in errors.
 
     Args:
         selector: its name.
@@ -46,7 +46,7 @@ def guard_plugins(selector: str, foreign: Sequence[str], *, on: str) -> Iterator
 
 
 def _error_text(error: BaseException) -> str:
-    """What was raised, to be put behind what failed."""
+    """An error as text to follow the words `failed on ...`."""
     if isinstance(error, EndedError):
         return f": {error}"
     return f" with {type(error).__name__}: {error}" if str(error) else f" with {type(error).__name__}"
@@ -54,7 +54,7 @@ def _error_text(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def guard_exit() -> Iterator[None]:
-    """A whole check inside: whatever else ends it is a fault.
+    """Run a whole check, and make it an error if other code ends the process.
 
     Code of others runs at more places than where a selector is asked: where plugins are imported and steps are made,
     in threads that they started, on the way out. An exit code of theirs would be read as a verdict.

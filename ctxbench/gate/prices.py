@@ -1,4 +1,4 @@
-"""What offers cost: values that a side lacks, and items whose price changed where they are offered as before."""
+"""Prices in prompt tokens: computes what offers cost, and finds items whose price changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ctxbench.gate.table_answers import offered_ids
 
 
 def with_prices(side: Snapshot) -> Snapshot:
-    """The snapshot with what its offers cost, where it does not say so: an older baseline, or a run of other metrics.
+    """Add to a snapshot what its offers cost, if it lacks that: an older baseline, or a run of other metrics.
 
     One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
     """
@@ -35,7 +35,7 @@ def with_prices(side: Snapshot) -> Snapshot:
 
 
 def _offer_tokens(answer: AnswerFact | None, side: Snapshot, *, session: bool) -> float:
-    """Prompt tokens of an offer; NaN where there is none."""
+    """The prompt tokens of an answer; NaN where there is none."""
     if answer is None or answer.error:
         return math.nan
     there = [one.id for one in answer.offered if session or one.origin != "session"]
@@ -45,7 +45,7 @@ def _offer_tokens(answer: AnswerFact | None, side: Snapshot, *, session: bool) -
 def price_changes(
     base: Snapshot, head: Snapshot, comparable: Comparability, *, passed_over: Collection[str] = ()
 ) -> tuple[PriceChange, ...]:
-    """Find the items that cost otherwise where they are offered on both sides, or held by the session.
+    """Find items whose price changed, among those that are offered on both sides or held by the session.
 
     Args:
         base, head: the two.
@@ -88,7 +88,7 @@ def price_changes(
 
 
 def price_causes(prices: Sequence[PriceChange], head: Snapshot) -> tuple[CauseGroup, ...]:
-    """Items that became dearer as one cause, and those that became cheaper as another; what changed most first.
+    """Group price changes: items that became dearer as one cause, those that became cheaper as another.
 
     Args:
         prices: as `price_changes` gives them.

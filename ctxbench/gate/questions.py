@@ -1,4 +1,4 @@
-"""Whether a query is asked and labelled as it was, whatever became of the items that it names.
+"""Compares queries of base and head: whether they are asked and labelled alike, though items were renamed or are gone.
 
 Which items a query may get, by a scope or by a list of its own, is part of what is asked; the catalog is under test:
 
@@ -23,12 +23,11 @@ from ctxbench.core.requests import SessionItem
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.gate.baseline_rows import session_items
 from ctxbench.gate.snapshots import QueryFact, Snapshot, asked_hash
-
-_MAX_NAMED = 3  # ids that a message names
+from ctxbench.gate.wording import first_ids
 
 
 def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
-    """The items of every scope that can be offered, by their ids."""
+    """The ids of the items that can be offered, by the scope that holds them."""
     found: dict[str, set[str]] = {}
     for name, fact in snapshot.items.items():
         for scope in fact.scopes:
@@ -39,7 +38,7 @@ def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
 def items_without_scope(
     base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]
 ) -> frozenset[str]:
-    """The items that queries with a scope require, and that are in no scope any more; by their ids at the base.
+    """Ids at the base of items that queries with a scope require, and that are in no scope any more.
 
     Args:
         base: the snapshot.
@@ -53,7 +52,7 @@ def items_without_scope(
 
 
 class Questions:
-    """The queries of a snapshot, to hold those of now against them.
+    """Compares queries with those of a base snapshot.
 
     Args:
         base: the snapshot.
@@ -81,7 +80,7 @@ class Questions:
         self._now = {scope: self._before[scope] if scope in same else ids for scope, ids in shared.items()}
 
     def is_same_question(self, now: QueryFact, query: DatasetQuery | None) -> bool:
-        """Whether a query is asked as it was.
+        """Whether a query is the same question as at the base.
 
         Args:
             now: it; the base has one of that id.
@@ -99,14 +98,14 @@ class Questions:
         return query is not None and before.asked in map(asked_hash, self._base_versions(query, before, available=told))
 
     def has_same_labels(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
-        """Whether a query is labelled as it was; arguments as in `asked_alike`, and its labels."""
+        """Whether a query has the same labels as at the base; arguments as in `is_same_question`, and its labels."""
         before = self._base.queries[now.id].labelled
         if now.labelled == before or query is None or not self._old:
             return now.labelled == before
         return QueryFact.of(query, [replace(one, item=self._base_key(one.item)) for one in labels]).labelled == before
 
     def scope_changes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
-        """What the scopes of some queries of now have lost and gained, a text for each that has; by name."""
+        """Texts that say what the scopes of some queries have lost and gained since the base, by scope name."""
         pairs = {(self._base.queries[one.id].scope, one.scope) for one in queries if one.id in self._base.queries}
         for old, new in sorted(pairs):
             was, given = (
@@ -119,7 +118,7 @@ class Questions:
                 yield f"scope {new} {' and '.join(parts)}"
 
     def has_unknown_scopes(self, queries: Iterable[QueryFact]) -> bool:
-        """Whether the base does not tell what the scopes of some queries of now held, as the first baselines do not."""
+        """Whether the base lacks the items of some queries' scopes, as the first baselines do."""
         before = self._base.queries
         return any(
             one.scope and not before[one.id].scope and one.asked == before[one.id].asked
@@ -134,13 +133,13 @@ class Questions:
         return self._both & {self._old.get(name, name) for name in ids}
 
     def _available(self, fact: QueryFact, scopes: Mapping[str, frozenset[str]]) -> frozenset[str] | None:
-        """What a query may get of what both sides can offer, by the ids of the base; None = all, or not known."""
+        """Ids at the base of the items on both sides that a query may get; None = all, or not known."""
         if fact.scope:
             return scopes.get(fact.scope, frozenset())
         return self._shared_ids(fact.lists["available"]) if "available" in fact.lists else None
 
     def _base_versions(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
-        """A query as it would be asked of the catalog of the base; twice, where renamed tools may have results.
+        """The query with the ids of the base; a second version where it has results of renamed tools.
 
         Results of tools name these by texts, which may be of other tools, too: those that stand there come first.
         """
@@ -164,13 +163,13 @@ class Questions:
             yield replace(query, request=replace(request, tool_results=results))
 
     def _base_list(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
-        """Items that a query names, as they stood if that is what is left of them."""
+        """Items that a query names, by the ids of the base; as the base lists them if only gone items differ."""
         old = [self._base_key(key) for key in keys]
         same = self._without_gone([key.id for key in old]) == self._without_gone(before)
         return tuple(map(ItemKey.parse, before)) if same else tuple(old)
 
     def _base_session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
-        """What a session holds, likewise; what it held is known by what was offered."""
+        """The items of a session, likewise; the base's session is known from what it offered."""
         answer = self._base.answers.get(before.id)
         parts = [text.split(" ") for text in (session_items(answer) if answer is not None else ())]
         held = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
@@ -181,7 +180,7 @@ class Questions:
         return tuple(held if left[0] == left[1] else old)
 
     def _without_gone(self, ids: Iterable[str]) -> list[str]:
-        """Without what is gone."""
+        """Ids without those of items that are gone."""
         return [name for name in ids if name in self._both or name not in self._known]
 
     def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -190,7 +189,7 @@ class Questions:
 
 
 def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
-    """What results of renamed tools name these by, old to new: `name`, `server/name`, or the id."""
+    """Names of renamed tools in results of tools, old to new: `name`, `server/name`, and the id."""
     found: dict[str, str] = {}
     for old, new in renames.items():
         if old.type == "tool":
@@ -199,10 +198,5 @@ def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
 
 
 def tool_names(tool: ItemKey) -> tuple[str, str, str]:
-    """What a result of a tool may name it by."""
+    """The names by which a tool's result may name the tool."""
     return tool.name, f"{tool.server}/{tool.name}" if tool.server else tool.name, tool.id
-
-
-def first_ids(ids: Sequence[str]) -> str:
-    """The first few of some ids."""
-    return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")

@@ -1,4 +1,4 @@
-"""What would mend a loss: one phrase for each required item that went out, from facts alone.
+"""Finds the remedy for a loss: one phrase for each required item that went out, from facts alone.
 
 To undo the cause, or to widen the cut as far as is said, brings the item back where nothing else keeps it out as well.
 What a text should say is a hint: no scores are computed for it.
@@ -41,7 +41,7 @@ _SIZE_PARAMETERS = {"standard": "topN", "first": "n"}  # by cut, the parameter t
 
 
 def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
-    """Of a lost required item; nothing for every other change, and where nothing can be said."""
+    """Find the remedy for a lost required item; an empty one for other changes, and where nothing can be said."""
     if not (change.lost and change.required):
         return Remedy()
     item = pair.head_id(change.item)
@@ -69,12 +69,12 @@ def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
-    """Another way behind what is said; nothing where there is no other."""
+    """A remedy with a text in front of it; an empty one stays empty."""
     return replace(other, phrase=f"{said} {other.phrase}") if other else other
 
 
 def lost_words(change: Change, pair: SnapshotPair) -> str:
-    """The sentence of the old text that the request found an edited item by, if it is no longer there; quoted.
+    """The sentence that an edited item was found by and that its text has lost, in quotes.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
     request, of equals the longest. Empty without texts, or where nothing is lost.
@@ -105,7 +105,7 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Its words in small letters, but for short ones, which stand everywhere."""
+    """The words of a text in lower case, without short ones, which occur everywhere."""
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
@@ -114,7 +114,7 @@ def _item(fields: Mapping[str, Any]) -> Item | None:
 
 
 def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
-    """Names the items in front that the request scores nearly as this one, where scores are similarities."""
+    """Advise to tell an item apart from those in front with nearly the same score, where scores are similarities."""
     if pair.weighs_the_catalog:
         return Remedy()
     _, after = pair.candidates(change.query)
@@ -129,14 +129,14 @@ def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
 
 
 def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
-    """Takes back what was done to the items that are in the way, where those are few."""
+    """Advise to undo the changes of the items in the way, where those are few."""
     if len(cause.subjects) > _MAX_NAMED:
         return ""
     return " and ".join(_UNDO_TEXTS[item_change(one, pair)].format(one) for one in cause.subjects)
 
 
 def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
-    """Sets parameters back."""
+    """Advise to set parameters back to their values at the base."""
     inputs = pair.inputs
     counter = () if inputs.tokens is None else (inputs.tokens,)
     told = [one for one in (*inputs.settings, *counter) if one.name in cause.subjects]
@@ -149,7 +149,7 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
 
 
 def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
-    """The parameter of the cut that keeps it out, with the value at which it would not."""
+    """Advise to change the parameter of the cut that keeps the item out, to a value that lets it in."""
     _, after = pair.candidates(change.query)
     item = pair.head_id(change.item)
     row = after.rows.get(item)
@@ -169,7 +169,7 @@ def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
 
 
 def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
-    """How many items the cut would have to offer until an item is among them: its place among its rivals.
+    """The place of an item among its rivals: how many items the cut would have to offer until it is among them.
 
     What earlier rules keep out does not count.
     """
@@ -185,7 +185,7 @@ def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
 
 
 def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
-    """The step of the head that keeps an item out: the one that weighs its type and has what the rule was held to."""
+    """The step of the head that keeps an item out: one for its type, with a parameter that its rule names."""
     held = () if row.rule is None else row.rule.values
     for step in pair.steps[1] or ():
         suits = step.kind in ("cut", "fit") and row.type in step.types
@@ -195,7 +195,7 @@ def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
 
 
 def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
-    """A step's parameter by the name that the user knows: the shortest that ends so and has the value."""
+    """The name by which the user knows a parameter of a step: the shortest that ends like it and has its value."""
     values = pair.head.identity.values
     alike = [own for own, value in values.items() if own.lower().endswith(name.lower()) and value == step.values[name]]
     return min(alike, key=lambda own: (len(own), own), default=f"{step.path}.{name}")

@@ -1,4 +1,4 @@
-"""Cuts replayed on scores that are known: would an item be in with the score, the rivals or the cut of the other side?
+"""Replays cuts on known scores: would an item be offered with the score, the rivals or the cut of the other side?
 
 The cuts are the steps themselves. A cut that needs more than scores, chunks of the request, types and tokens (texts or
 vectors: `mmr`, `abstain`, a plugin's) cannot be replayed.
@@ -57,13 +57,13 @@ class Candidate:
 
     @property
     def type(self) -> str:
-        """The item's."""
+        """The type of the item."""
         return self.id.partition(":")[0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReplayCase:
-    """One question: is an item kept, among rivals?
+    """A question to a replay: do the cuts keep an item among these rivals?
 
     Attributes:
         own: the item; None where it is no candidate, so that it is not kept.
@@ -78,7 +78,7 @@ class ReplayCase:
 
 
 def can_replay(steps: Sequence[FlatStep] | None) -> bool:
-    """Whether all that these steps do to scores that are there already can be replayed."""
+    """Whether everything that these steps do after scoring can be replayed."""
     if steps is None:
         return False
     first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
@@ -94,7 +94,7 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
 
 
 def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:
-    """Whether the item of each case is kept by the cuts among `steps`.
+    """Replay the cuts among `steps`: whether they keep the item of each case.
 
     Args:
         steps: of a pipeline, as `can_replay` wants them; what they do before the first cut is in the scores already.
@@ -117,7 +117,7 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
 
 
 def _without_lower_rivals(case: ReplayCase) -> ReplayCase:
-    """The case without rivals that stand behind the item, on which no prefix of a ranking depends."""
+    """The case without rivals that rank behind the item, which no cut of a ranking's beginning depends on."""
     if case.own is None or case.own.score is None:
         return case
     own = _rank_key(case.own)
@@ -125,7 +125,7 @@ def _without_lower_rivals(case: ReplayCase) -> ReplayCase:
 
 
 def _rank_key(row: Candidate) -> tuple[int, float]:
-    """Where a row stands; of two, the lower one is in front, and what was found before what was brought in."""
+    """The key that ranks candidates: session, search and expansion in this order, then by falling score."""
     return _ORIGINS[row.origin], -(row.score or 0.0)
 
 
@@ -136,7 +136,7 @@ def _in_catalog_order(case: ReplayCase) -> list[Candidate]:
 
 
 def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Candidates, Any]:
-    """All cases as one table, a request each; an item's number is its place among all rows."""
+    """All cases as one table, one request each; an item's number is its place among all rows."""
     origin = np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64)
     score = np.array([np.nan if row.score is None else row.score for _, row in rows], dtype=np.float64)
     score = np.where((origin != Origin.SESSION) & np.isnan(score), 0.0, score)
@@ -158,7 +158,7 @@ def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Ca
 
 
 def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
-    """One cut, over the rows of its types."""
+    """Apply one cut to the candidates of its item types."""
     own: BoolArray = np.isin(types[table.item], step.types)
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
@@ -170,7 +170,7 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
 def with_setting(
     steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: SettingDifference
 ) -> tuple[FlatStep, ...]:
-    """Steps with one setting as the other side has it: a parameter, or a step that is there or not.
+    """Give steps one setting of the other side: a parameter, a whole step, or the order of steps.
 
     Args:
         steps: changed.
@@ -199,7 +199,7 @@ def with_setting(
 
 
 def _with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
-    """The step with other values; as it is where they do not go together (an at_most below its at_least)."""
+    """The step with other values; unchanged where these are not valid together (an at_most below its at_least)."""
     try:
         registry.build(step.kind, step.name, values)
     except UserError:

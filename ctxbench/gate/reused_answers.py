@@ -1,4 +1,4 @@
-"""Answers that need not be computed again, since all that decides them is as it was when they were accepted.
+"""Reuses the answers of a baseline where nothing that decides them has changed since it was accepted.
 
 That is so where a dataset's files are the same byte for byte, the same of its queries are asked, the selector is one of
 ctxbench and says the same of itself (steps, parameters, contents of files that it reads, model), and Python, ctxbench
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class GateAnswers(NamedTuple):
-    """What the selectors of a gate file answer.
+    """The answers of all selectors of a gate file.
 
     Attributes:
         snapshots: by dataset, then by selector, in the order of the experiment.
@@ -66,7 +66,7 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
 
 
 def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | None:
-    """What the selectors of a gate file answer, if that is what they answered when it was accepted.
+    """Take the answers of the baseline, if nothing that decides them has changed.
 
     Args:
         file: without faults.
@@ -93,7 +93,7 @@ def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | No
 
 
 def _selectors_unchanged(file: GateFile, bases: Sequence[Snapshot]) -> bool:
-    """Whether selectors, versions and what is measured are those of a baseline."""
+    """Whether selectors, versions and metrics are those of the baseline."""
     experiment = file.experiment
     parts = {part for metric in file.settings.metrics for part in metric.parts}
     if any(spec.outside or spec.like is not None for spec in experiment.selectors):
@@ -119,7 +119,7 @@ def _selectors_unchanged(file: GateFile, bases: Sequence[Snapshot]) -> bool:
 def _same_description(
     before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str
 ) -> bool:
-    """Whether a selector says of itself what it said."""
+    """Whether a selector describes itself as it did in the baseline."""
     now = json.loads(dump_json([description, values]))
     then = [before.selector, before.values]
     return not before.outside and before.tokens == counter and now == then

@@ -1,4 +1,4 @@
-"""Snapshots: all that the gate needs to know of one selector on one dataset at one time, whatever it was read from."""
+"""Snapshots: what the gate knows of a selector on a dataset at one time, taken now or read from a run or baseline."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ItemFact:
 
     @classmethod
     def of(cls, item: Item, tokens: int, scopes: tuple[str, ...] = ()) -> ItemFact:
-        """Note an item, texts and all."""
+        """The facts of an item, with its texts."""
         row = item.as_row()
         return cls(
             id=item.id,
@@ -98,7 +98,7 @@ class QueryFact:
 
     @classmethod
     def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
-        """Note a query, text and all."""
+        """The facts of a query, with its text."""
         labels = list(labels)
         row = query.as_row()
         labelled = label_facts(labels)
@@ -130,7 +130,7 @@ class QueryFact:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AnswerFact:
-    """What one query was offered.
+    """The answer to one query.
 
     Attributes:
         query: its id.
@@ -147,13 +147,13 @@ class AnswerFact:
 
     @cached_property
     def score_of(self) -> Mapping[str, float]:
-        """Scores of the candidates that have one, by item id, those that stayed out among them."""
+        """Scores of all candidates that have one, offered or not, by item id."""
         return {one.id: one.score for one in (*self.offered, *self.near) if one.score is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Identity:
-    """What decides an answer, beside catalog and queries.
+    """What decides answers besides catalog and queries: selector, model, token counter, versions.
 
     Attributes:
         selector: what the selector says of itself: steps with all their parameters, or a command with its hash.
@@ -176,7 +176,7 @@ class Identity:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """One selector on one dataset.
+    """What one selector answered on one dataset, with what decided it.
 
     Attributes:
         dataset, selector: names.
@@ -195,7 +195,7 @@ class Snapshot:
         unasked: ids of queries of the dataset that are not among `queries`, each with why not, as `1 query is ...` goes
             on; empty where the dataset is not at hand. See `comparability.unasked`.
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
-            digits, empty = not known. See `unchanged`.
+            digits, empty = not known. See `reused_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
     """
 
@@ -223,7 +223,7 @@ class Snapshot:
 
     @property
     def steady(self) -> bool:
-        """Whether it is known to answer alike whenever it is asked; of a selector outside, by asking more than once."""
+        """Whether the selector is known to repeat its answers; for one of the user, by asking more than once."""
         return not self.unsteady and (not self.identity.outside or self.repeats > 1)
 
 
@@ -238,7 +238,7 @@ def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
 
 
 def asked_hash(query: DatasetQuery) -> str:
-    """Of what a selector is asked."""
+    """Hash of what a selector is asked for a query."""
     return _asked_row_hash(query.as_row())
 
 
@@ -251,7 +251,7 @@ def _asked_row_hash(row: Mapping[str, Any]) -> str:
 
 
 def _normalised(value: Any) -> Any:
-    """JSON with its texts in Unicode's composed form: how an editor writes é makes no other question."""
+    """JSON with its texts in Unicode's composed form, so that how an editor writes é makes no difference."""
     if isinstance(value, str):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if isinstance(value, Mapping):
@@ -264,7 +264,7 @@ def _label_hash(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
 
 
 def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFact], dict[str, QueryFact]]:
-    """Items that are there, enabled or not, and queries of a judged dataset, by id, in its order.
+    """The facts of all items and queries of a judged dataset, by id, in its order.
 
     Args:
         dataset: every query labelled, or said to need nothing.
@@ -283,13 +283,13 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
 
 
 def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[str, ItemFact]]:
-    """Items as a snapshot has them: those that can be offered, and those that are disabled."""
+    """Split items into those that can be offered and those that are disabled."""
     enabled = {name: item for name, item in items.items() if item.enabled}
     return enabled, {name: item for name, item in items.items() if not item.enabled}
 
 
 def without_texts(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with nothing in it that someone wrote, but ids, tags and names of scopes."""
+    """The snapshot without texts that someone wrote; ids, tags and names of scopes stay."""
     return replace(
         snapshot,
         items={name: replace(item, row=None) for name, item in snapshot.items.items()},
@@ -300,6 +300,6 @@ def without_texts(snapshot: Snapshot) -> Snapshot:
 
 
 def _without_text(query: QueryFact) -> QueryFact:
-    """The names of alternatives are someone's words, too."""
+    """The query without its text, and without labels that name alternatives: these names are texts, too."""
     named = any(alternatives for _, _, _, alternatives in query.others)
     return replace(query, text="", others=() if named else query.others)

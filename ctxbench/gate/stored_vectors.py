@@ -1,4 +1,4 @@
-"""Vectors and token counts out of a baseline: what has not changed is checked without a model and without a cache."""
+"""Vectors and token counts from a baseline, so that unchanged texts need neither a model nor a cache."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class BaselineStore:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Whose vectors."""
+        """The identity of the embedder."""
         return self._then.identity
 
     @property
     def path(self) -> Path:
-        """This machine's store."""
+        """The path of this machine's store."""
         return self._then.path
 
     @property
@@ -73,7 +73,7 @@ class BaselineStore:
 
 
 class GateVectors(Vectors):
-    """Vectors that remember what they were asked for, and say what to do where a text is new and there is no model.
+    """Vectors that keep those asked for, and explain what to do where a text is new and no model is there.
 
     Args:
         embedder, store, progress: as for `Vectors`.
@@ -117,7 +117,7 @@ class GateVectors(Vectors):
 
 
 class GateResources(LocalResources):
-    """Resources of a check.
+    """The resources of a check: vectors and token counts.
 
     Attributes:
         given: by text, the vectors that were asked for so far: what `write_baseline` stores.
@@ -135,7 +135,7 @@ def gate_resources(
     accepting: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> GateResources:
-    """Resources whose vectors come from a baseline, then from this machine's store, and only then from the model.
+    """Make resources whose vectors come from a baseline, then from this machine's store, then from the model.
 
     Where a baseline is accepted, they come from this machine's store or the model, and from the baseline so far only
     where neither is there: what someone else put beside it would else go on unseen.
@@ -219,7 +219,7 @@ class BaselineCounter:
 
     @property
     def name(self) -> str:
-        """The counter's."""
+        """The name of the counter."""
         return self._counter.name
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
@@ -235,7 +235,7 @@ class BaselineCounter:
 
 
 def baseline_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], TokenCounter]:
-    """What `preparing.prepare` takes as `counting`: counts of the baseline's items, where the counter is the same."""
+    """Make the argument `counting` of `prepare`: a counter that takes counts of items from the baseline."""
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
     for one in snapshots:
         counts = by_counter.setdefault(one.identity.tokens, {})

@@ -24,7 +24,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
     """
 
     def __init__(self, catalog: Catalog, answers: Slice, *, errors: Mapping[str, str]) -> None:
-        """Take the answers as they are.
+        """Hold the answers of a run.
 
         Args:
             catalog: what the candidates' positions are positions in.

@@ -1,19 +1,19 @@
-"""What queries require and nothing can meet any more: items that are gone, disabled, by hand only, or in no scope."""
+"""Finds requirements of queries that nothing can meet any more: items gone, disabled, by hand only, or in no scope."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctxbench.gate.comparability import Comparability, queries_text
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import UnmetRequirement
 from ctxbench.gate.pins import exclusion_reason
-from ctxbench.gate.questions import first_ids
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import offered_ids
+from ctxbench.gate.wording import first_ids, queries_text
 
 
 def unmet_requirements(base: Snapshot, head: Snapshot, comparable: Comparability) -> tuple[UnmetRequirement, ...]:
-    """Find what could be offered at the base, or was held by the session, and cannot be now, whatever a selector does.
+    """Find requirements that could be met at the base and cannot be at the head, whatever a selector does.
 
     Whether it was offered makes no difference: what no selector offered is not lost, so that nothing else would tell.
 
@@ -35,12 +35,15 @@ def unmet_requirements(base: Snapshot, head: Snapshot, comparable: Comparability
             left = tuple(name for name in group if old.get(name, name) in base.items)
             found.setdefault(left or tuple(group), []).append(query)
     return tuple(
-        UnmetRequirement(items=items, why=_reason(items, head), queries=tuple(ids)) for items, ids in found.items()
+        UnmetRequirement(
+            items=items, why=" or ".join(dict.fromkeys(_item_reason(one, head) for one in items)), queries=tuple(ids)
+        )
+        for items, ids in found.items()
     )
 
 
 def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
-    """All of it in a sentence.
+    """All unmet requirements in a sentence.
 
     Args:
         unmet: at least one.
@@ -58,10 +61,6 @@ def _can_be_met(group: Sequence[str], side: Snapshot, query: str) -> bool:
     if any(one in side.items and not exclusion_reason(one, asked, side.items[one]) for one in group):
         return True
     return not {*group}.isdisjoint(offered_ids(side.answers, query))
-
-
-def _reason(items: Sequence[str], head: Snapshot) -> str:
-    return " or ".join(dict.fromkeys(_item_reason(one, head) for one in items))
 
 
 def _item_reason(item: str, head: Snapshot) -> str:

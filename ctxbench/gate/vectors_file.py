@@ -55,7 +55,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """Vectors as they were stored.
+    """The vectors of a baseline, by the hash of their text.
 
     Attributes:
         embedder: key of the identity of who made them.
@@ -127,7 +127,7 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
 
 
 def damaged(path: Path, wrong: str) -> StorageError:
-    """What to say of a file of vectors that cannot be used."""
+    """The error for a file of vectors that cannot be used."""
     how = f"bring it back from git, or write it again (`{ACCEPT} --vectors`)"
     return StorageError(f"{path} is damaged or of another version ({wrong}); {how}")
 
@@ -150,7 +150,7 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
 
 
 def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
-    """One array of the archive. What it takes is what it says and what the file has: nothing is unpacked.
+    """Read one array of the archive, which must not be compressed.
 
     Raises:
         ValueError: it is packed, locked, too long, no array, or of another kind or size than it says.

@@ -1,4 +1,4 @@
-"""The verdict on a selector: the worst of pins, requirements, lost items and metrics, with the reasons for it.
+"""Decides the verdict on a selector: the worst of pins, requirements, lost items and metrics, with the reasons.
 
 Of a selector that is known to answer alike whenever it is asked, what was lost and what metrics came to are facts of
 these queries, and no p-value stands beside them: chance is then in which queries there are, and what is said is whether
@@ -12,16 +12,15 @@ from dataclasses import dataclass
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import mcnemar_exact
-from ctxbench.gate.comparability import queries_text
 from ctxbench.gate.metric_verdicts import exceeds
 from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
 from ctxbench.gate.unmet_requirements import unmet_text
-from ctxbench.gate.wording import level, signed_difference, size
+from ctxbench.gate.wording import level, queries_text, signed_difference, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossFacts:
-    """What is known of a selector beside its metrics and pins.
+    """What was lost by a selector, which decides its verdict beside metrics and pins.
 
     Attributes:
         unmet: what queries require, and nothing can meet any more; empty where that is allowed.
@@ -41,12 +40,12 @@ class LossFacts:
 
     @property
     def p(self) -> float:
-        """Of so many groups of either, if each is as likely: the exact McNemar test; 0 where they are facts."""
+        """The p-value of the groups that lost and gained, by the exact McNemar test; 0 where losses are facts."""
         return 0.0 if self.by_group is None else mcnemar_exact(*self.by_group)
 
     @property
     def too_many(self) -> str:
-        """What is said where more are lost than allowed; else empty."""
+        """The reason where more required items are lost than allowed; else empty."""
         net = self.lost - self.gained
         if net <= self.allowed:
             return ""
@@ -57,7 +56,7 @@ class LossFacts:
 def decide_verdict(
     metrics: Sequence[MetricVerdict], pins: Sequence[PinFailure], facts: LossFacts, *, alpha: float
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """The worst of pins, facts and metrics, with the reasons for it, or for it to be no worse; never empty.
+    """Decide the verdict: the worst of pins, losses and metrics, with at least one reason.
 
     Args:
         metrics: judged.
@@ -100,7 +99,7 @@ def _tolerance_text(one: MetricVerdict) -> str:
 
 
 def _p_text(one: MetricVerdict, facts: LossFacts) -> str:
-    """How sure that is."""
+    """The p-value of a metric, for the end of a sentence; empty for a deterministic selector."""
     return "" if facts.deterministic else f", p = {one.comparison.p_holm:.2g}"
 
 
