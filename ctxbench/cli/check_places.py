@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ctxbench.report.gate.places import Place, Places
 
 
-def places_of(done: GateCheck) -> Places:
+def find_places(done: GateCheck) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
     from ctxbench.data.datasets.lines import DatasetLines
     from ctxbench.data.datasets.store import dataset_folder

@@ -59,7 +59,7 @@ class AcceptedBaseline:
     removed: tuple[Path, ...]
     texts: bool = True
     pins: tuple[PinFailure, ...] = ()
-    worth: tuple[SelectorSummary, ...] = ()
+    summaries: tuple[SelectorSummary, ...] = ()
 
 
 def has_no_texts(folder: Path) -> bool:

@@ -147,7 +147,7 @@ def accept(
     return replace(
         done,
         pins=tuple(one for snapshot in snapshots for one in pin_failures(file.settings.pins, snapshot)),
-        worth=tuple(summarise_selector(one, file.settings.metrics) for one in snapshots),
+        summaries=tuple(summarise_selector(one, file.settings.metrics) for one in snapshots),
     )
 
 

@@ -1,4 +1,4 @@
-"""The gate from Python: results held against a baseline, with the verdict, what was lost, and why."""
+"""The gate from Python: compares results with a baseline, and gives the verdict, what was lost, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Results held against a baseline.
+    """The check of results against a baseline.
 
     Attributes:
         found: all that `ctxbench check` tells.
@@ -31,7 +31,7 @@ class Checked:
         return self.found.verdict
 
     def to_frame(self) -> pd.DataFrame:
-        """What was judged.
+        """The judged metrics.
 
         Returns:
             One row a dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
@@ -107,7 +107,7 @@ class Checked:
 
 
 def check(results: Results, baseline: Results | str | Path, *, allow_removed: bool = False) -> Checked:
-    """Hold results against a baseline: is this change better or worse, beyond noise, what was lost, and why?
+    """Compare results with a baseline: is this change better or worse, beyond noise, what was lost, and why?
 
     Args:
         results: of `evaluate`, as it is now.

@@ -39,7 +39,7 @@ def check_dict(check: Check, *, strict: bool = False, places: Places | None = No
     }
 
 
-def worth_dict(found: SelectorSummary) -> dict[str, Any]:
+def summary_dict(found: SelectorSummary) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
     means = {str(metric): finite(value) for metric, value in found.metrics.items()}
     return {
@@ -164,7 +164,7 @@ def _latency(judged: LatencyVerdict) -> dict[str, Any]:
         "verdict": str(judged.verdict),
         "low": finite(judged.low),
         "high": finite(judged.high),
-        "about": texts.LATENCY,
+        "about": texts.LATENCY_NOTE,
     }
 
 
@@ -179,7 +179,7 @@ def _change(change: Change) -> dict[str, Any]:
     return {
         "query": change.query,
         "item": change.item,
-        "way": texts.way(change),
+        "way": texts.direction(change),
         "required": change.required,
         "kept_out_by": "" if change.rule is None else str(change.rule),
         "out_by": None if change.rule is None else change.rule.as_dict(),

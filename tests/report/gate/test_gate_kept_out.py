@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.core.rules import Rule
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
-from ctxbench.report.gate.texts import step, without_texts
+from ctxbench.report.gate.texts import exclusion_text, without_texts
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,16 @@ def test_a_miss_is_never_said_to_be_nothing(missed_by, said):
     change = Change(
         query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), missed_by=missed_by
     )
-    assert step(change) == f"no candidate{said}"
+    assert exclusion_text(change) == f"no candidate{said}"
 
 
 def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
     rule = Rule.of("topK", topK=6)
     change = Change(query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), rule=rule)
-    assert step(change) == "its best chunk is not among the best topK=6 chunks, of which an item may have several"
+    assert (
+        exclusion_text(change)
+        == "its best chunk is not among the best topK=6 chunks, of which an item may have several"
+    )
 
 
 @pytest.mark.parametrize(
