@@ -117,13 +117,13 @@ class _ChangeExplainer:
         for n in numbers:
             if (cause := self._catalog_cause(self.contexts[n])) is not None:
                 self.found[n] = cause
-        brought = [n for n in numbers if n not in self.found and self._is_expansion(self.contexts[n])]
-        rest = sorted(set(numbers) - set(self.found) - set(brought))
+        expanded = [n for n in numbers if n not in self.found and self._is_expansion(self.contexts[n])]
+        rest = sorted(set(numbers) - set(self.found) - set(expanded))
         if self.pair.base.identity.outside or self.pair.head.identity.outside:
             self.found |= {n: self.finder.outside_cause(self._scores_moved(n), self.contexts[n].change) for n in rest}
         else:
             self._explain_scored(rest)
-        self._explain_expansions(brought)
+        self._explain_expansions(expanded)
         return [self.found[n] for n in numbers]
 
     def _catalog_cause(self, context: _ChangeContext) -> Cause | None:
@@ -161,7 +161,7 @@ class _ChangeExplainer:
                 context = self.contexts[n]
                 self.found[n] = self.finder.cause_by_evidence(context.change, moved=n in shifted)
 
-    # Scores that stand still, but for what was edited.
+    # Only the scores of changed items moved.
 
     def _replay(self, numbers: Sequence[int]) -> None:
         """Divide each change among own score, rivals and cut, where a replay gives the offers of both sides."""
@@ -197,11 +197,11 @@ class _ChangeExplainer:
         differ = any(one.parameter == "topK" for one in self.pair.inputs.cutting)
         side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
         row = context.head.rows.get(context.item) if own else self._base_candidate(context)
-        there = side.rows.get(context.item)
+        on_side = side.rows.get(context.item)
+        if row is not None and on_side is not None:
+            row = replace(row, rule=on_side.rule)  # a tie at the bar is decided as on that side
         return ReplayCase(
-            own=row
-            if row is None or there is None
-            else replace(row, rule=there.rule),  # a tie at the bar is that side's
+            own=row,
             rivals=self._head_rivals(context) if rivals else self._base_rivals(context),
             bar=side.bar,
         )
@@ -241,33 +241,37 @@ class _ChangeExplainer:
         return replay_cuts(steps or (), [case(n) for n in numbers])
 
     def _explain_by_settings(self, numbers: Sequence[int]) -> None:
-        """Explain changes by the setting of the cut that made them."""
-        before, after = self.pair.steps
+        """Explain changes by the setting of the cut that made them.
+
+        A setting is likely that undoes the change where it alone is set back, less so one that alone makes it at the
+        base; where neither is found, all settings together are the cause.
+        """
+        base_steps, head_steps = self.pair.steps
         settings = self.pair.inputs.cutting
-        if before is None or after is None or not numbers or not settings:
+        if base_steps is None or head_steps is None or not numbers or not settings:
             return
         if len(settings) == 1:
             self.found |= dict.fromkeys(numbers, self.finder.setting_cause(settings))
             return
-        here = [self._replay_case(n, (True, True, True)) for n in numbers]
-        there = [self._replay_case(n, (False, False, False)) for n in numbers]
-        old_bars = [replace(case, bar=old.bar) for case, old in zip(here, there, strict=True)]
-        new_bars = [replace(case, bar=new.bar) for case, new in zip(there, here, strict=True)]
+        head_cases = [self._replay_case(n, (True, True, True)) for n in numbers]
+        base_cases = [self._replay_case(n, (False, False, False)) for n in numbers]
+        old_bars = [replace(case, bar=old.bar) for case, old in zip(head_cases, base_cases, strict=True)]
+        new_bars = [replace(case, bar=new.bar) for case, new in zip(base_cases, head_cases, strict=True)]
         likely: dict[int, tuple[int, int]] = {}
         for place, one in enumerate(settings):
             topk = one.parameter == "topK"
-            back = replay_cuts(with_setting(after, before, one), old_bars if topk else here)
-            forth = replay_cuts(with_setting(before, after, one), new_bars if topk else there)
-            for n, restored, done in zip(numbers, back, forth, strict=True):
+            undone = replay_cuts(with_setting(head_steps, base_steps, one), old_bars if topk else head_cases)
+            made = replay_cuts(with_setting(base_steps, head_steps, one), new_bars if topk else base_cases)
+            for n, kept_if_undone, kept_if_made in zip(numbers, undone, made, strict=True):
                 lost = self.contexts[n].change.lost
-                points = (restored is lost) * 2 + (done is not lost)
+                points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)
                 if points > likely.get(n, (0, 0))[0]:
                     likely[n] = (points, place)
         for n in numbers:
             chosen = settings if n not in likely else (settings[likely[n][1]],)
             self.found[n] = self.finder.setting_cause(chosen)
 
-    # Scores that moved for all: another model, another chunker, other code.
+    # The scores of all items moved: another model, another chunker, other code.
 
     def _replay_shifted(self, numbers: Sequence[int]) -> None:
         inputs, mover = self.pair.inputs, self.finder.common_cause
@@ -326,7 +330,7 @@ class _ChangeExplainer:
         rows += [replace(row, score=self.pair.expected_score(query, context.base.score(row.id))) for row in touched]
         return ReplayCase(own=context.head.rows.get(context.item), rivals=rows, bar=context.head.bar)
 
-    # What an expansion brought in.
+    # Items that an expansion brought in.
 
     def _explain_expansions(self, numbers: Sequence[int]) -> None:
         """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""

@@ -35,7 +35,7 @@ class Differences:
     gained: int = 0
 
 
-def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Differences:
+def differences(base: Snapshot, head: Snapshot, comparability: Comparability) -> Differences:
     """Compare what two snapshots offer, query by query; the order within an offer makes no difference.
 
     What a session holds is part of the offer: with queries alike, it differs only where the catalog does. An item that
@@ -51,17 +51,17 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Di
 
     Args:
         base, head: the two.
-        comparable: what they can be compared on.
+        comparability: the queries to compare, and renamed items.
     """
     unsteady = {*base.unsteady, *head.unsteady}
-    snapshots = _Snapshots(base, head, comparable.renamed)
+    snapshots = _Snapshots(base, head, comparability.renamed)
     changes: list[Change] = []
     swaps: list[str] = []
-    for query in comparable.queries:
+    for query in comparability.queries:
         before, now = offered_ids(base.answers, query), offered_ids(head.answers, query)
         if before == now or query in unsteady:
             continue
-        if {comparable.renamed.get(one, one) for one in before} != set(now):
+        if {comparability.renamed.get(one, one) for one in before} != set(now):
             differ = _QueryComparison(snapshots, query).changes()
             changes += differ
             if not differ:

@@ -43,13 +43,13 @@ def _offer_tokens(answer: AnswerFact | None, side: Snapshot, *, session: bool) -
 
 
 def price_changes(
-    base: Snapshot, head: Snapshot, comparable: Comparability, *, passed_over: Collection[str] = ()
+    base: Snapshot, head: Snapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
 ) -> tuple[PriceChange, ...]:
     """Find items whose price changed, among those that are offered on both sides or held by the session.
 
     Args:
         base, head: the two.
-        comparable: what they can be compared on.
+        comparability: the queries to compare, and renamed items.
         passed_over: ids of queries that count as equal on both sides.
 
     Returns:
@@ -57,13 +57,13 @@ def price_changes(
     """
     if head.items is base.items or base.identity.tokens != head.identity.tokens:
         return ()
-    new = comparable.renamed
+    new = comparability.renamed
     here = {new.get(name, name): fact for name, fact in base.items.items()}
     other = {name for name, fact in head.items.items() if name in here and here[name].tokens != fact.tokens}
     if not other:
         return ()
     held: dict[str, list[str]] = {}
-    for query in comparable.queries:
+    for query in comparability.queries:
         if query in passed_over:
             continue
         before = {new.get(one, one) for one in offered_ids(base.answers, query)}

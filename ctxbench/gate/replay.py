@@ -100,19 +100,19 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
         steps: of a pipeline, as `can_replay` wants them; what they do before the first cut is in the scores already.
         cases: each on its own.
     """
-    behind = {"gap", "per_chunk"}.isdisjoint(one.name for one in steps)
-    there = [_without_lower_rivals(case) if behind else case for case in cases if case.own is not None]
-    if not there:
+    by_rank = {"gap", "per_chunk"}.isdisjoint(one.name for one in steps)
+    known = [_without_lower_rivals(case) if by_rank else case for case in cases if case.own is not None]
+    if not known:
         return [False] * len(cases)
-    rows = [(number, row) for number, case in enumerate(there) for row in _in_catalog_order(case)]
-    table, types = _table(len(there), rows, np.array([case.bar for case in there]))
+    rows = [(number, row) for number, case in enumerate(known) for row in _in_catalog_order(case)]
+    table, types = _table(len(known), rows, np.array([case.bar for case in known]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
         if step.name in REPLAYED and step.kind in ("cut", "fit"):
             table = _apply_cut(table, step, types, costs)
     number = {(case, row.id): place for place, (case, row) in enumerate(rows)}
     chosen = {int(item) for item in table.item[table.chosen]}
-    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(there) if case.own is not None])
+    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(known) if case.own is not None])
     return [False if case.own is None else next(answers) for case in cases]
 
 

@@ -12,23 +12,23 @@ from ctxbench.gate.table_answers import offered_ids
 from ctxbench.gate.wording import first_ids, queries_text
 
 
-def unmet_requirements(base: Snapshot, head: Snapshot, comparable: Comparability) -> tuple[UnmetRequirement, ...]:
+def unmet_requirements(base: Snapshot, head: Snapshot, comparability: Comparability) -> tuple[UnmetRequirement, ...]:
     """Find requirements that could be met at the base and cannot be at the head, whatever a selector does.
 
     Whether it was offered makes no difference: what no selector offered is not lost, so that nothing else would tell.
 
     Args:
         base, head: the two.
-        comparable: what they can be compared on.
+        comparability: the queries to compare, and renamed items.
 
     Returns:
         One for each set of alternatives (of one item, mostly), in the order of the queries.
     """
     if head.items is base.items:
         return ()  # no selector was asked, since nothing has changed
-    old = {new: name for name, new in comparable.renamed.items()}
+    old = {new: name for name, new in comparability.renamed.items()}
     found: dict[tuple[str, ...], list[str]] = {}
-    for query in comparable.queries:
+    for query in comparability.queries:
         for group in head.queries[query].required:
             if _can_be_met(group, head, query) or not _can_be_met([old.get(one, one) for one in group], base, query):
                 continue
